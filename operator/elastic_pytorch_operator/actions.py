@@ -1,0 +1,50 @@
+"""What a plan asks for: each action is one call to the API server, safe to repeat."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class CreateService:
+    """Make the job's headless Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Make a worker pod of an index; the executor gives it a name of its own."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a worker pod.
+
+    Attributes:
+        force: without waiting for its kubelet, which is known to be gone.
+    """
+
+    name: str
+    uid: str
+    why: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """Tell the job's story in `kubectl describe`."""
+
+    reason: str
+    note: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """Write the job's status."""
+
+    status: Mapping[str, Any]
+
+
+Action = CreateService | CreatePod | DeletePod | RecordEvent | PatchStatus

@@ -1,0 +1,89 @@
+"""The few verbs of the API server that the operator uses, as an interface: the real cluster and the in-memory one both have it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Manifest = Mapping[str, Any]
+
+
+class ClusterError(Exception):
+    """The API server has refused a request, or could not be asked.
+
+    Attributes:
+        code: the HTTP status; 0 if there was no answer.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def invalid(self) -> bool:
+        """Whether the object itself is at fault, so that trying again is of no use."""
+        return self.code in (400, 422)
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether a policy or a quota forbids it for now."""
+        return self.code == 403
+
+
+@dataclass(frozen=True, slots=True)
+class PodIdentity:
+    """The pod that a token was issued to."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Cluster(Protocol):
+    """What the operator asks of a cluster. All methods raise ClusterError."""
+
+    async def list_jobs(self) -> list[Manifest]:
+        """All ElasticPyTorchJobs."""
+        ...
+
+    async def list_pods(self) -> list[Manifest]:
+        """All pods with the operator's managed-by label."""
+        ...
+
+    async def list_nodes(self) -> list[Manifest]:
+        """All nodes."""
+        ...
+
+    async def get_service(self, namespace: str, name: str) -> Manifest:
+        """A Service."""
+        ...
+
+    async def create_service(self, manifest: Manifest) -> Manifest:
+        """Creates a Service."""
+        ...
+
+    async def create_pod(self, manifest: Manifest) -> Manifest:
+        """Creates a pod."""
+        ...
+
+    async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
+        """Deletes a pod if it is the one with that UID; None if it is gone already.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            uid: a precondition: a pod of the same name that came later is left alone.
+            grace_seconds: 0 removes the object without waiting for the kubelet; None: the pod's own.
+        """
+        ...
+
+    async def patch_job_status(self, namespace: str, name: str, status: Manifest) -> Manifest:
+        """Merges fields into a job's status (null removes one); returns the job."""
+        ...
+
+    async def create_event(self, manifest: Manifest) -> None:
+        """Records an event (events.k8s.io/v1)."""
+        ...
+
+    async def review_token(self, token: str, audience: str) -> PodIdentity | None:
+        """The pod that a ServiceAccount token for this audience was issued to, None if it is not valid."""
+        ...

@@ -1,0 +1,179 @@
+"""The loop: a job's key comes out of the queue, its plan is made and carried out."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from elastic_pytorch_operator.budget import Budget
+from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.execute import Executor
+from elastic_pytorch_operator.job import InvalidJob, Job, JobKey
+from elastic_pytorch_operator.observe import observe
+from elastic_pytorch_operator.plan import Memory, Plan, plan
+from elastic_pytorch_operator.roster import Roster
+from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.workqueue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+WORKERS = 8
+RESYNC_SECONDS = 300.0
+REFUSED_SECONDS = 10.0  # between two tries to create what a policy or a quota refuses
+
+
+class Controller:
+    """Reconciles jobs.
+
+    Args:
+        cluster: to write to, and to list from.
+        store: what is known of the cluster.
+        roster: what agents say.
+        queue: the jobs that are to be looked at.
+        operator_url: where agents find the operator.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        roster: Roster,
+        queue: WorkQueue[JobKey],
+        operator_url: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._roster = roster
+        self._executor = Executor(cluster, store, operator_url)
+        self._clock = clock
+        self._queue = queue
+        self._memories: dict[str, Memory] = {}
+        self._listening_since = clock()
+
+    async def prime(self) -> None:
+        """Fills the store before the first plan. Agents are listened to from here on.
+
+        Raises:
+            ClusterError: the cluster could not be listed.
+        """
+        await self._relist()
+        self._listening_since = self._clock()
+
+    async def run(self) -> None:
+        """Works until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._resync())
+            for _ in range(WORKERS):
+                tasks.create_task(self._work())
+
+    async def _relist(self) -> None:
+        began = self._clock()
+        jobs = await self._cluster.list_jobs()
+        pods = await self._cluster.list_pods()
+        nodes = await self._cluster.list_nodes()
+        for key in self._store.replace_all(jobs, pods, nodes, began) | set(self._store.keys):
+            self._queue.add(key)
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS)
+            try:
+                await self._relist()
+                self._executor.forget_services()
+            except ClusterError as error:
+                logger.warning("cannot list the cluster: %s", error)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                await self.reconcile(key)
+                self._queue.forgive(key)
+            except ClusterError as error:
+                delay = self._queue.add_after_failure(key)
+                logger.warning("the API server: %s", error, extra={"job": str(key), "retry_seconds": delay})
+            except Exception:
+                delay = self._queue.add_after_failure(key)
+                logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": delay})
+            finally:
+                self._queue.done(key)
+
+    async def reconcile(self, key: JobKey) -> None:
+        """Makes and carries out the plan of one job.
+
+        Raises:
+            ClusterError: the API server could not be asked, or failed.
+        """
+        job = self._store.job(key)
+        if job is None:
+            known = {j.uid for k in self._store.keys if isinstance(j := self._store.job(k), Job)}
+            self._roster.forget_others(known)
+            self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
+            return
+        if isinstance(job, InvalidJob):
+            await self._executor.report_invalid(self._store.job_manifest(key), job)
+            return
+        observed = observe(
+            job,
+            self._store,
+            self._roster,
+            now=self._clock(),
+            time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            listening_since=self._listening_since,
+            service_exists=self._executor.has_service(job.uid),
+        )
+        memory = self._memories.get(job.uid) or _recall(job)
+        await self._carry_out(job, plan(job, observed, memory))
+
+    async def _carry_out(self, job: Job, todo: Plan) -> None:
+        """Rounds first: they need no API server, and somebody waits for them."""
+        self._memories[job.uid] = todo.memory
+        if todo.round is not None:
+            self._roster.declare(job.uid, todo.round)
+            logger.info(
+                "declared a round",
+                extra={
+                    "job": str(job.key),
+                    "round": todo.round.number,
+                    "members": list(todo.round.workers),
+                    "reason": todo.round.reason,
+                    "cause": todo.round.cause,
+                },
+            )
+        if todo.nudge:
+            declared = self._roster.job(job.uid).round
+            self._roster.nudge(job.uid, declared.number if declared else 0)
+        outcome = await self._executor.execute(job, todo.actions)
+        now = self._clock()
+        memory = self._memories[job.uid]
+        if outcome.refusal:
+            memory = replace(memory, refusal=outcome.refusal, refused_until=now + REFUSED_SECONDS)
+        elif memory.refusal and now >= memory.refused_until:
+            memory = replace(memory, refusal="")
+        if outcome.invalid:
+            memory = replace(memory, invalid=outcome.invalid)
+        if outcome.wrote_status:
+            memory = replace(memory, written_at=now)
+        self._memories[job.uid] = memory
+        if todo.verdict is not None:
+            self._roster.conclude(job.uid, todo.verdict)
+        if todo.actions or todo.round:
+            self._queue.add(job.key, 5.0 if outcome.conflict else 0.0)
+        if todo.recheck_at is not None:
+            self._queue.add(job.key, todo.recheck_at - now)
+
+
+def _recall(job: Job) -> Memory:
+    """What can be known of a job's past from its status."""
+    progress = job.status.get("progress") or {}
+    return Memory(
+        budget=Budget(
+            failures=int(job.status.get("failures", 0)),
+            step=int(progress.get("step", 0)),
+            checkpoint_step=int(progress.get("checkpointStep", 0)),
+        )
+    )

@@ -1,0 +1,108 @@
+"""What has failed, where, and which failure of several is the root cause.
+
+A peer's broken connection is a symptom: it follows from a loss elsewhere. What the job's own code does wrong is not: an exception, a
+crash, running out of memory.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.observed import AgentState, Failure, Observed
+from elastic_pytorch_operator.standing import describe_end
+
+# What gloo, NCCL and the c10d store say when somebody else has gone away.
+SYMPTOM = re.compile(
+    r"gloo.*(connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed)"
+    r"|connection (closed|reset) by (remote )?peer"
+    r"|nccl.*(remote error|unhandled system error|connection|aborted|timeout)"
+    r"|dist(network|store|backend)error"
+    r"|broken pipe"
+    r"|tcpstore|store.*(timeout|timed out)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRecord:
+    """A failure, with where it happened.
+
+    Attributes:
+        id: the same for the same failure however often it is told.
+        rank: global rank, None where there was none yet.
+    """
+
+    id: str
+    worker: str
+    rank: int | None
+    exit_code: int | None
+    signal: str
+    message: str
+    failed_at: float
+    symptom: bool = False
+    in_round: bool = False  # a worker process of the current round, rather than a whole pod
+
+    def as_status(self) -> dict[str, object]:
+        """As `status.rootCause` has it."""
+        found = {
+            "worker": self.worker,
+            "rank": self.rank,
+            "exitCode": self.exit_code,
+            "signal": self.signal or None,
+            "message": self.message[:2048],
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def __str__(self) -> str:
+        where = self.worker if self.rank is None else f"rank {self.rank} ({self.worker})"
+        how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        return f"{where} failed, {how}: {self.message.strip()}"
+
+
+def is_symptom(failure: Failure) -> bool:
+    """Whether a failure says no more than that a peer has gone away."""
+    if failure.signal or failure.exit_code < 0:
+        return failure.signal == "SIGTERM"  # stopped from outside
+    return bool(SYMPTOM.search(f"{failure.exception}: {failure.message}"))
+
+
+def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
+    """All failures that agents and the kubelet tell of now, the earliest first."""
+    found = []
+    current = observed.round.number if observed.round else 0
+    for agent in observed.agents.values():
+        if agent.state is AgentState.FAILED and agent.failure is not None and agent.round == current:
+            failure = agent.failure
+            text = failure.traceback if failure.traceback.strip() else failure.message
+            found.append(
+                FailureRecord(
+                    id=f"{agent.incarnation}/{agent.round}",
+                    worker=agent.worker,
+                    rank=failure.rank,
+                    exit_code=failure.exit_code,
+                    signal=failure.signal,
+                    message=text or failure.message,
+                    failed_at=failure.failed_at,
+                    symptom=is_symptom(failure),
+                    in_round=True,
+                )
+            )
+    for pod in observed.pods:
+        if (
+            pod.exit_code in (None, 0)
+            or pod.deleting
+            or pod.seen_dead_at_start
+            or pod.exit_reason in ("Evicted", "NodeShutdown")
+        ):
+            continue
+        # 143 and 137 without OOMKilled are the marks of somebody else's SIGTERM and SIGKILL: the pod was lost, it did not fail.
+        if pod.exit_reason != "OOMKilled" and pod.exit_code in (137, 143):
+            continue
+        message = pod.exit_message.strip() or f"the container {describe_end(pod)}"
+        found.append(FailureRecord(f"pod/{pod.uid}", pod.name, None, pod.exit_code, "", message, observed.now))
+    return tuple(sorted(found, key=lambda record: (record.failed_at, record.worker)))
+
+
+def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
+    """The earliest failure that is not a symptom of another; None if all are symptoms."""
+    return min((f for f in failures if not f.symptom), key=lambda f: f.failed_at, default=None)

@@ -1,0 +1,147 @@
+"""An ElasticPyTorchJob as the operator reads it: parsed once, checked, with the API's defaults filled in.
+
+The API server has already applied the schema of `crds/`; local mode has no API server, so the rules that matter are checked here
+as well, and a job written before a rule existed is refused with the field's name rather than half understood.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from elastic_pytorch_operator import names
+
+Manifest = Mapping[str, Any]
+
+MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
+DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
+
+
+class JobKey(NamedTuple):
+    """Names a job in the cluster."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class InvalidJob(ValueError):
+    """A job that cannot be carried out as written.
+
+    Attributes:
+        path: the field at fault, as `kubectl explain` names it, such as `spec.minReplicas`.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The parts of an ElasticPyTorchJob that decisions are made from."""
+
+    key: JobKey
+    uid: str
+    generation: int
+    wanted: int
+    minimum: int
+    maximum: int
+    nproc_per_node: str = "1"
+    max_failures: int = 3
+    settle_seconds: float = 1.0
+    store_port: int = 29500
+    clean_pod_policy: str = "Running"
+    template: Manifest = field(default_factory=dict)
+    status: Manifest = field(default_factory=dict)
+    deleting: bool = False
+
+    @property
+    def grace_seconds(self) -> int:
+        """Seconds between SIGTERM and SIGKILL of a worker pod."""
+        seconds = self.template.get("spec", {}).get("terminationGracePeriodSeconds")
+        return DEFAULT_GRACE_SECONDS if seconds is None else int(seconds)
+
+    @property
+    def image(self) -> str:
+        """The image that trains, for messages."""
+        return str(training_container(self.template).get("image", ""))
+
+
+def training_container(template: Manifest) -> Manifest:
+    """The container that trains: the one named `pytorch`, or the only one.
+
+    Raises:
+        InvalidJob: there is no such container.
+    """
+    containers = template.get("spec", {}).get("containers") or []
+    if len(containers) == 1 and isinstance(containers[0], Mapping):
+        return containers[0]
+    for container in containers:
+        if isinstance(container, Mapping) and container.get("name") == names.TRAINING_CONTAINER:
+            return container
+    problem = "needs a container" if not containers else f"one of its containers must be named `{names.TRAINING_CONTAINER}`"
+    raise InvalidJob("spec.template.spec.containers", problem)
+
+
+def parse_key(manifest: Manifest) -> JobKey:
+    """Which job a manifest is of."""
+    metadata = manifest["metadata"]
+    return JobKey(metadata.get("namespace", "default"), metadata["name"])
+
+
+def parse_job(manifest: Manifest) -> Job:
+    """Reads a job's manifest.
+
+    Raises:
+        InvalidJob: a field is missing, of the wrong type or out of bounds; says which and why.
+    """
+    metadata, spec = manifest["metadata"], manifest.get("spec")
+    key = parse_key(manifest)
+    if len(key.name) > MAX_NAME_LENGTH:
+        raise InvalidJob("metadata.name", f"must be at most {MAX_NAME_LENGTH} characters, it becomes part of host names")
+    if not isinstance(spec, Mapping):
+        raise InvalidJob("spec", "is missing")
+    minimum = _integer(spec, "minReplicas", 1)
+    maximum = _integer(spec, "maxReplicas", None)
+    wanted = _integer(spec, "replicas", maximum if maximum is not None else minimum)
+    assert minimum is not None and wanted is not None  # both have defaults
+    bound = wanted if maximum is None else maximum
+    if minimum > bound:
+        raise InvalidJob(
+            "spec.minReplicas", f"is {minimum}, which is more than maxReplicas ({bound}); lower it or raise maxReplicas"
+        )
+    if not minimum <= wanted <= bound:
+        raise InvalidJob("spec.replicas", f"is {wanted}, which is not within minReplicas..maxReplicas ({minimum}..{bound})")
+    template = spec.get("template")
+    if not isinstance(template, Mapping):
+        raise InvalidJob("spec.template", "is missing: it describes the worker pods")
+    training_container(template)
+    return Job(
+        key=key,
+        uid=metadata.get("uid", ""),
+        generation=int(metadata.get("generation", 1)),
+        wanted=wanted,
+        minimum=minimum,
+        maximum=bound,
+        nproc_per_node=str(spec.get("nprocPerNode", 1)),
+        max_failures=_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
+        store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
+        clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
+        template=template,
+        status=manifest.get("status") or {},
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def _integer(fields: Manifest, name: str, default: int | None, path: str = "spec", *, least: int = 1) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidJob(f"{path}.{name}", f"must be a whole number, not {value!r}")
+    if value < least:
+        raise InvalidJob(f"{path}.{name}", f"must be at least {least}, not {value}")
+    return value

@@ -1,0 +1,141 @@
+"""The objects that a job owns: its headless Service and its worker pods. Pure builders from a Job to a manifest."""
+
+import copy
+from typing import Any
+
+from elastic_pytorch_operator import names
+from elastic_pytorch_operator.job import Job, training_container
+
+Manifest = dict[str, Any]
+
+TOKEN_VOLUME = "elastic-pytorch-token"
+TOKEN_FOLDER = "/var/run/secrets/elasticpytorch.dev"
+TOKEN_SECONDS = 3600
+AGENT_COMMAND = ["python", "-m", "elastic_pytorch.agent"]
+
+
+def owner_reference(job: Job) -> Manifest:
+    """Lets the garbage collector remove what the job owns when the job goes."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": job.key.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def labels(job: Job) -> dict[str, str]:
+    """The labels of everything that a job owns."""
+    return {
+        names.LABEL_NAME: "elastic-pytorch-job",
+        names.LABEL_MANAGED_BY: names.OPERATOR,
+        names.LABEL_JOB_NAME: job.key.name,
+    }
+
+
+def headless_service(job: Job) -> Manifest:
+    """The Service that gives each worker its name, ready or not: `{job}-worker-{index}.{job}`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": job.key.name,
+            "namespace": job.key.namespace,
+            "labels": labels(job),
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {names.LABEL_JOB_NAME: job.key.name, names.LABEL_ROLE: names.ROLE_WORKER},
+            "ports": [{"name": "c10d", "port": job.store_port, "protocol": "TCP"}],
+        },
+    }
+
+
+def worker_pod(job: Job, index: int, suffix: str, operator_url: str) -> Manifest:
+    """A worker pod.
+
+    Args:
+        job: whose template it is made from.
+        index: of the worker, 0 up to its job's size.
+        suffix: makes the name unique to this incarnation of the worker.
+        operator_url: where its agent finds the operator.
+    """
+    template = copy.deepcopy(dict(job.template))
+    metadata: Manifest = template.get("metadata") or {}
+    spec: Manifest = template["spec"]
+    host = f"{job.key.name}-worker-{index}"
+    container = next(c for c in spec["containers"] if c.get("name") == training_container(template).get("name"))
+    container.setdefault("name", names.TRAINING_CONTAINER)
+    if not container.get("command"):
+        container["command"] = list(AGENT_COMMAND)
+        joining = []
+    else:
+        joining = _torchrun_environment(job)
+    own = {variable["name"] for variable in container.get("env") or []}
+    provided = [*_agent_environment(job, index, operator_url), *joining]
+    container["env"] = [v for v in provided if v["name"] not in own] + list(container.get("env") or [])
+    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    container["volumeMounts"] = [
+        *(container.get("volumeMounts") or []),
+        {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
+    ]
+    spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
+    # Training needs neither the API server nor a variable for each Service of the namespace, unless the user asks for them.
+    spec.setdefault("automountServiceAccountToken", False)
+    spec.setdefault("enableServiceLinks", False)
+    # An agent that has died is replaced by a new pod, so that one pod name is one incarnation of a worker.
+    spec["restartPolicy"] = "Never"
+    spec["hostname"] = host
+    spec["subdomain"] = job.key.name
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **{name: value for name, value in metadata.items() if name in ("annotations",)},
+            "name": f"{host}-{suffix}",
+            "namespace": job.key.namespace,
+            "labels": {
+                **(metadata.get("labels") or {}),
+                **labels(job),
+                names.LABEL_WORKER_INDEX: str(index),
+                names.LABEL_ROLE: names.ROLE_WORKER,
+            },
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": spec,
+    }
+
+
+def _agent_environment(job: Job, index: int, operator_url: str) -> list[Manifest]:
+    return [
+        {"name": "ELASTIC_PYTORCH_OPERATOR_URL", "value": operator_url},
+        {"name": "ELASTIC_PYTORCH_TOKEN_FILE", "value": f"{TOKEN_FOLDER}/token"},
+        {"name": "ELASTIC_PYTORCH_JOB", "value": job.key.name},
+        {"name": "ELASTIC_PYTORCH_JOB_UID", "value": job.uid},
+        {"name": "ELASTIC_PYTORCH_WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "ELASTIC_PYTORCH_WORKER_INDEX", "value": str(index)},
+        {"name": "ELASTIC_PYTORCH_GRACE_SECONDS", "value": str(job.grace_seconds)},
+        {"name": "ELASTIC_PYTORCH_STORE_PORT", "value": str(job.store_port)},
+        {"name": "PET_NPROC_PER_NODE", "value": job.nproc_per_node},
+    ]
+
+
+def _torchrun_environment(job: Job) -> list[Manifest]:
+    """Lets a plain `torchrun train.py` of the user's join the job's rounds."""
+    return [
+        {"name": "PET_NNODES", "value": f"{job.minimum}:{job.maximum}"},
+        {"name": "PET_RDZV_BACKEND", "value": "elastic-pytorch"},
+        {"name": "PET_RDZV_ENDPOINT", "value": f"{job.key.name}:{job.store_port}"},
+        {"name": "PET_RDZV_ID", "value": job.uid},
+        # The operator keeps the budget: a torchrun that ran out of its own would take its pod along.
+        {"name": "PET_MAX_RESTARTS", "value": "1000000"},
+    ]
+
+
+def _token_volume() -> Manifest:
+    token = {"audience": names.TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
+    return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}}

@@ -1,0 +1,54 @@
+"""The names of the API: group, labels, condition types, reasons. Each stands here once."""
+
+from typing import Final
+
+GROUP: Final = "elasticpytorch.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "ElasticPyTorchJob"
+PLURAL: Final = "elasticpytorchjobs"
+
+OPERATOR: Final = "elastic-pytorch-operator"
+TOKEN_AUDIENCE: Final = "elastic-pytorch-operator"
+TRAINING_CONTAINER: Final = "pytorch"
+
+LABEL_NAME: Final = "app.kubernetes.io/name"
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
+LABEL_WORKER_INDEX: Final = f"{GROUP}/worker-index"
+LABEL_ROLE: Final = f"{GROUP}/role"
+ROLE_WORKER: Final = "worker"
+
+# Condition types.
+RUNNING: Final = "Running"
+RESIZING: Final = "Resizing"
+DEGRADED: Final = "Degraded"
+COMPLETE: Final = "Complete"
+FAILED: Final = "Failed"
+
+# Reasons of conditions.
+ROUND_RUNNING: Final = "RoundRunning"
+WAITING_FOR_WORKERS: Final = "WaitingForWorkers"
+BACKING_OFF: Final = "BackingOff"
+JOB_ENDED: Final = "JobEnded"
+AT_WANTED_SIZE: Final = "AtWantedSize"
+WORKERS_MISSING: Final = "WorkersMissing"
+SIZE_CHANGING: Final = "SizeChanging"
+WORKERS_SUCCEEDED: Final = "WorkersSucceeded"
+TOO_MANY_FAILURES: Final = "TooManyFailures"
+INVALID_TEMPLATE: Final = "InvalidTemplate"
+INVALID_SPEC: Final = "InvalidSpec"
+
+# Causes of rounds, and reasons of events.
+FIRST_ROUND: Final = "FirstRound"
+WORKER_FAILED: Final = "WorkerFailed"
+WORKER_LOST: Final = "WorkerLost"
+WORKER_LEAVING: Final = "WorkerLeaving"
+WORKER_JOINED: Final = "WorkerJoined"
+SCALED_DOWN: Final = "ScaledDown"
+BELOW_MINIMUM: Final = "BelowMinimum"
+JOB_COMPLETED: Final = "JobCompleted"
+JOB_FAILED: Final = "JobFailed"
+WORKER_CREATED: Final = "WorkerCreated"
+RESIZED: Final = "Resized"
+CREATE_REFUSED: Final = "CreateRefused"

@@ -1,0 +1,44 @@
+"""Puts together what is known about one job: the store's objects and the roster's agents."""
+
+from collections.abc import Mapping, Sequence
+
+from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.observed import AgentView, Observed, PodView
+from elastic_pytorch_operator.roster import Roster
+from elastic_pytorch_operator.round import Member, Round
+from elastic_pytorch_operator.store import Store
+
+
+def observe(
+    job: Job, store: Store, roster: Roster, *, now: float, time: str, listening_since: float, service_exists: bool
+) -> Observed:
+    """A job at this moment."""
+    pods = store.pods_of(job.uid)
+    agents = roster.agents(job.uid, {pod.name for pod in pods})
+    declared = roster.job(job.uid).round
+    return Observed(
+        now=now,
+        time=time,
+        pods=pods,
+        nodes=dict(store.nodes),
+        agents=agents,
+        round=declared or recover_round(pods, agents),
+        listening_since=listening_since,
+        service_exists=service_exists,
+    )
+
+
+def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView]) -> Round | None:
+    """The round that the agents of an operator that has just started say they carry out; None if they know of none.
+
+    The newest number counts. Whoever says that he is in it is a member; there may be members that have not spoken, which the
+    round's size tells.
+    """
+    newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)
+    if newest == 0:
+        return None
+    here = sorted((a for a in agents.values() if a.round == newest and a.world_size > 0), key=lambda a: (a.rank, a.worker))
+    by_name = {pod.name: pod for pod in pods}
+    members = tuple(Member(a.worker, by_name[a.worker].index, by_name[a.worker].address) for a in here if a.worker in by_name)
+    size = max(len(members), *(agent.world_size for agent in here))
+    return Round(newest, members, 0, "", "taken over from the agents", 0.0, size)

@@ -1,0 +1,116 @@
+"""What decisions are made from: frozen views of pods, nodes and agents at one moment.
+
+Times named `..._at` and `..._since` are seconds of the operator's own monotonic clock: no worker's or node's time of day enters
+a decision, so a clock that is an hour off changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from elastic_pytorch_operator.round import Round
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A worker pod, as the API server last told."""
+
+    name: str
+    uid: str
+    index: int
+    phase: str = "Pending"
+    node: str = ""
+    address: str = ""
+    deleting: bool = False
+    started: bool = False  # its training container runs
+    exit_code: int | None = None  # of its training container, once that has ended
+    exit_reason: str = ""  # the kubelet's word for it: Completed, Error, OOMKilled, Evicted, …
+    exit_message: str = ""
+    waiting: str = ""  # why it does not run yet, for people
+    created_at: float = 0.0
+    seen_dead_at_start: bool = False  # was dead already when this operator first saw it
+
+    @property
+    def ended(self) -> bool:
+        """Whether its training container will never run again (worker pods have restartPolicy Never)."""
+        return self.exit_code is not None or self.phase in ("Failed", "Succeeded")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node, as the API server last told."""
+
+    name: str
+    ready: bool = True
+    unschedulable: bool = False
+
+
+class AgentState(StrEnum):
+    """What an agent says it is doing; docs/protocol.md describes each."""
+
+    READY = "ready"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+    LEAVING = "leaving"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What an agent knows of the first of its workers that failed."""
+
+    rank: int
+    local_rank: int
+    exit_code: int
+    signal: str
+    exception: str
+    message: str
+    traceback: str
+    failed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the training script last reported; None where it has not."""
+
+    step: int | None = None
+    first_step: int | None = None  # the first one of the round
+    total: int | None = None
+    loss: float | None = None
+    checkpoint_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """An agent, as its last heartbeat told."""
+
+    worker: str
+    incarnation: str
+    state: AgentState
+    round: int
+    rank: int
+    world_size: int
+    local_world_size: int
+    port: int
+    heard_at: float
+    state_since: float
+    disconnected_since: float | None = None  # when its long poll was last closed, if none is open
+    restarts: int = 0
+    failure: Failure | None = None
+    progress: Progress = Progress()
+    progressed_at: float = 0.0  # when a step of its was last heard of
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything known about one job at one moment."""
+
+    now: float  # monotonic seconds
+    time: str  # the same moment as people write it, RFC 3339, for status timestamps only
+    pods: tuple[PodView, ...] = ()
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
+    round: Round | None = None  # the newest declared; None: none yet
+    listening_since: float = 0.0  # when this operator began to hear agents
+    service_exists: bool = False

@@ -1,0 +1,110 @@
+"""Which worker pods should exist: as many as are wanted, each with an index of its own; who goes when they are too many."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.observed import NodeView, PodView
+from elastic_pytorch_operator.round import Round
+from elastic_pytorch_operator.standing import Candidate, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """What is to be done about a job's pods.
+
+    Attributes:
+        create: indices to make a pod for.
+        victims: pods to remove, once the current round does without them.
+        discard: pods that no longer serve and can go at once.
+        abandon: pods on lost nodes, which nobody will ever confirm as stopped: to be deleted without waiting for the kubelet.
+    """
+
+    create: tuple[int, ...] = ()
+    victims: frozenset[str] = frozenset()
+    discard: tuple[PodView, ...] = ()
+    abandon: tuple[PodView, ...] = ()
+
+
+def plan_replicas(
+    pods: Sequence[PodView],
+    nodes: Mapping[str, NodeView],
+    candidates: Collection[Candidate],
+    round_: Round | None,
+    wanted: int,
+) -> Replicas:
+    """Compares the pods there are with the number wanted.
+
+    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. A pod that has ended is kept for its log
+    until the next one of its index has ended, too.
+    """
+    standings = {candidate.worker: candidate.standing for candidate in candidates}
+    abandon = tuple(
+        pod for pod in pods if not pod.ended and _node_lost(pod, nodes) and standings.get(pod.name) is Standing.GONE
+    )
+    lost = {pod.name for pod in abandon}
+    live = [pod for pod in pods if not pod.ended and not pod.deleting and standings.get(pod.name) is not Standing.GONE]
+    victims = _choose_victims(live, nodes, standings, round_, wanted)
+    kept = [pod for pod in live if pod.name not in victims]
+    free = [index for index in range(wanted + len(kept)) if index not in {pod.index for pod in kept}]
+    silent = tuple(
+        pod
+        for pod in pods
+        if not pod.ended and not pod.deleting and standings.get(pod.name) is Standing.GONE and pod.name not in lost
+    )
+    return Replicas(
+        create=tuple(free[: max(0, wanted - len(kept))]),
+        victims=frozenset(victims),
+        discard=silent + _superseded(pods),
+        abandon=tuple(pod for pod in abandon if not pod.deleting or _node_removed(pod, nodes)),
+    )
+
+
+def _choose_victims(
+    live: Sequence[PodView],
+    nodes: Mapping[str, NodeView],
+    standings: Mapping[str, Standing],
+    round_: Round | None,
+    wanted: int,
+) -> set[str]:
+    """The pods that go: twins of an index first, then those that serve least, then the highest indices."""
+    members = round_.workers if round_ else ()
+
+    def worth(pod: PodView) -> tuple[bool, bool, bool, bool, int]:
+        node = nodes.get(pod.node)
+        cordoned = node is not None and node.unschedulable
+        return (
+            not pod.node,
+            standings.get(pod.name) is not Standing.READY,
+            cordoned,
+            pod.name not in members,
+            pod.index,
+        )
+
+    victims: set[str] = set()
+    indices: set[int] = set()
+    kept = []
+    for pod in sorted(live, key=lambda p: (worth(p), p.created_at, p.name)):
+        if pod.index in indices:
+            victims.add(pod.name)
+        else:
+            indices.add(pod.index)
+            kept.append(pod)
+    victims.update(pod.name for pod in kept[wanted:])
+    return victims
+
+
+def _superseded(pods: Sequence[PodView]) -> tuple[PodView, ...]:
+    """Ended pods that are not the newest ended one of their index."""
+    newest: dict[int, PodView] = {}
+    for pod in pods:
+        if pod.ended and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at):
+            newest[pod.index] = pod
+    return tuple(pod for pod in pods if pod.ended and not pod.deleting and newest[pod.index] is not pod)
+
+
+def _node_removed(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+    return bool(pod.node) and pod.node not in nodes
+
+
+def _node_lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+    return bool(pod.node) and (pod.node not in nodes or not nodes[pod.node].ready)

@@ -1,0 +1,133 @@
+"""What agents have said, and what they have been told: one entry a job, in memory, rebuilt from heartbeats after a restart."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from elastic_pytorch_operator.heartbeat import Heartbeat
+from elastic_pytorch_operator.observed import AgentState, AgentView
+from elastic_pytorch_operator.round import Round
+
+
+@dataclass(slots=True)
+class JobRoster:
+    """The agents of one job.
+
+    Attributes:
+        round: the newest that this operator has declared, None before the first.
+        nudge: how often agents have been asked to speak at once.
+        verdict: `complete` or `failed` once the job has ended.
+        news: is set and replaced whenever a long poll may have something to answer.
+    """
+
+    round: Round | None = None
+    nudge: int = 0
+    nudged_for: int = -1
+    verdict: str | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    agents: dict[str, AgentView] = field(default_factory=dict)
+    polls: dict[str, int] = field(default_factory=dict)
+    closed_at: dict[str, float] = field(default_factory=dict)
+
+    def announce(self) -> None:
+        """Wakes every long poll."""
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+class Roster:
+    """The agents of all jobs, by the job's UID."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobRoster] = {}
+
+    def job(self, job_uid: str) -> JobRoster:
+        """A job's entry, made if there is none."""
+        return self._jobs.setdefault(job_uid, JobRoster())
+
+    def forget_others(self, job_uids: set[str]) -> None:
+        """Drops all jobs but these."""
+        for uid in [uid for uid in self._jobs if uid not in job_uids]:
+            del self._jobs[uid]
+
+    @property
+    def agent_count(self) -> int:
+        """Agents of all jobs."""
+        return sum(len(job.agents) for job in self._jobs.values())
+
+    def hear(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> bool:
+        """Takes note of a heartbeat; whether it says anything that a decision may depend on."""
+        job = self.job(job_uid)
+        known = job.agents.get(worker)
+        same = known is not None and known.incarnation == beat.incarnation
+        unchanged = same and known is not None and (known.state, known.round) == (beat.state, beat.round)
+        moved = beat.progress.step is not None and not (
+            unchanged and known is not None and beat.progress.step == known.progress.step
+        )
+        first_step = beat.progress.first_step is not None and not (
+            unchanged and known is not None and known.progress.first_step is not None
+        )
+        job.agents[worker] = AgentView(
+            worker=worker,
+            incarnation=beat.incarnation,
+            state=beat.state,
+            round=beat.round,
+            rank=beat.rank,
+            world_size=beat.world_size,
+            local_world_size=beat.local_world_size,
+            port=beat.port,
+            heard_at=now,
+            state_since=known.state_since if unchanged and known is not None else now,
+            restarts=beat.restarts,
+            failure=beat.failure_at(now),
+            progress=beat.progress,
+            progressed_at=now if moved else (known.progressed_at if known is not None and same else 0.0),
+        )
+        current = job.round.number if job.round else 0
+        awaited = any(a.state is AgentState.FAILED and a.round >= current for a in job.agents.values())
+        return not unchanged or first_step or awaited
+
+    def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
+        """The agents of a job's pods as they stand; those of other pods are forgotten."""
+        job = self.job(job_uid)
+        for worker in [worker for worker in job.agents if worker not in workers]:
+            del job.agents[worker]
+            job.closed_at.pop(worker, None)
+        return {
+            name: replace(agent, disconnected_since=None if job.polls.get(name) else job.closed_at.get(name))
+            for name, agent in job.agents.items()
+        }
+
+    def open_poll(self, job_uid: str, worker: str) -> None:
+        """An agent begins to listen."""
+        job = self.job(job_uid)
+        job.polls[worker] = job.polls.get(worker, 0) + 1
+
+    def close_poll(self, job_uid: str, worker: str, now: float) -> None:
+        """An agent's long poll has been answered, or its connection has closed."""
+        job = self.job(job_uid)
+        job.polls[worker] = job.polls.get(worker, 1) - 1
+        if not job.polls[worker]:
+            del job.polls[worker]
+            job.closed_at[worker] = now
+
+    def declare(self, job_uid: str, round_: Round) -> None:
+        """Declares a round to the agents."""
+        job = self.job(job_uid)
+        job.round = round_
+        job.announce()
+
+    def nudge(self, job_uid: str, round_number: int) -> None:
+        """Asks all agents to speak at once; once for each round."""
+        job = self.job(job_uid)
+        if job.nudged_for != round_number:
+            job.nudged_for = round_number
+            job.nudge += 1
+            job.announce()
+
+    def conclude(self, job_uid: str, verdict: str) -> None:
+        """Tells the agents that the job has ended."""
+        job = self.job(job_uid)
+        if job.verdict != verdict:
+            job.verdict = verdict
+            job.announce()

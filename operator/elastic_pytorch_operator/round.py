@@ -1,0 +1,49 @@
+"""A round: who is in the group, in rank order. Declared by the operator, carried out by the agents."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A worker pod in a round; its rank is its place in `Round.members`."""
+
+    worker: str
+    index: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One declared group.
+
+    Attributes:
+        number: grows by at least one with each round of a job.
+        members: in rank order; empty: everybody stops and waits.
+        store_port: where rank 0 serves this round's c10d store.
+        reason: one of the causes in `names`.
+        cause: the reason and its story, for people.
+        declared_at: monotonic seconds.
+        size: how many members were declared. More than `len(members)` only in a round that a restarted operator has
+            put together from what agents said, when not all of them have spoken.
+    """
+
+    number: int
+    members: tuple[Member, ...]
+    store_port: int
+    reason: str
+    cause: str
+    declared_at: float
+    size: int = -1
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            object.__setattr__(self, "size", len(self.members))
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The members' pod names, in rank order."""
+        return tuple(member.worker for member in self.members)
+
+    def rank_of(self, worker: str) -> int | None:
+        """The rank of a worker, None if it is not a member."""
+        return self.workers.index(worker) if worker in self.workers else None

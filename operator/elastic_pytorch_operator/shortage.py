@@ -1,0 +1,34 @@
+"""Why workers are missing, in words that a person can act on."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from elastic_pytorch_operator.observed import AgentView, PodView
+
+
+def explain_shortage(pods: Sequence[PodView], agents: Mapping[str, AgentView], refusal: str = "") -> str:
+    """One clause a cause, the most frequent first.
+
+    Args:
+        pods: the job's worker pods.
+        agents: by pod name.
+        refusal: what the API server said when it last refused to create a pod.
+    """
+    groups: dict[str, int] = defaultdict(int)
+    for pod in pods:
+        if pod.ended or pod.deleting or pod.name in agents:
+            continue
+        if pod.waiting:
+            groups[pod.waiting] += 1
+        elif pod.started:
+            groups["its agent has not reported yet"] += 1
+        elif not pod.node:
+            groups["waiting to be scheduled"] += 1
+        else:
+            groups["starting"] += 1
+    clauses = []
+    for reason, count in sorted(groups.items(), key=lambda item: (-item[1], item[0])):
+        clauses.append(f"{count} {'pod' if count == 1 else 'pods'}: {reason}")
+    if refusal:
+        clauses.append(f"the API server refuses to create a pod: {refusal}")
+    return "; ".join(clauses)

@@ -1,0 +1,169 @@
+"""Is a worker in, arriving, leaving or gone? One answer, from everything the operator sees of it.
+
+No single witness decides. A silent agent may sit on a busy machine, a closed connection may be a blip, a NotReady node may only have
+lost its kubelet: so silence counts only while the group makes no progress, a closed connection only together with a failed peer,
+and a node's verdict only if the agent on it is silent, too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
+
+SILENCE_SECONDS = 3.0  # of heartbeats that come every second
+EVERYBODY_SILENT_SECONDS = 30.0  # if nobody at all is heard, the fault is more likely on our side
+BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was asked to speak
+DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
+NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready
+
+
+class Standing(StrEnum):
+    """A worker's part in the group."""
+
+    STARTING = "starting"  # may become ready
+    READY = "ready"  # may be in a round
+    LEAVING = "leaving"  # alive, but to be left out
+    GONE = "gone"  # lost: never comes back
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A worker pod weighed for the next round.
+
+    Attributes:
+        why: what made it leave or be gone, for people: follows the worker's name in a sentence.
+        ready_since: since when it has been waiting for a round; only for READY ones outside the current round.
+        failed: its workers have failed in the current round.
+        recheck_at: when its standing may change without any further event; None: never.
+    """
+
+    worker: str
+    index: int
+    address: str
+    standing: Standing
+    why: str = ""
+    port: int = 0
+    heard_at: float = 0.0
+    ready_since: float = 0.0
+    failed: bool = False
+    failed_since: float = 0.0
+    container_runs: bool = False
+    created_at: float = 0.0
+    recheck_at: float | None = None
+
+
+def weigh(observed: Observed, victims: frozenset[str] = frozenset()) -> tuple[Candidate, ...]:
+    """Weighs all worker pods of a job, and the members of its round whose pods are no more.
+
+    Args:
+        observed: the job's pods, nodes, agents and current round.
+        victims: pods that are about to be removed; they count as leaving.
+    """
+    pods = {pod.name: pod for pod in observed.pods}
+    members = observed.round.workers if observed.round else ()
+    number = observed.round.number if observed.round else 0
+    broken_since = _broken_since(observed, members, number)
+    heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]
+    last_heard = max(heard, default=observed.now)
+    last_progress = max((a.progressed_at for name in members if (a := observed.agents.get(name))), default=0.0)
+    candidates = []
+    for name in (*pods, *(m for m in members if m not in pods)):
+        pod, agent = pods.get(name), observed.agents.get(name)
+        member = name in members
+        standing, why, recheck = _judge(
+            pod,
+            agent,
+            observed.nodes,
+            now=observed.now,
+            victim=name in victims,
+            broken_since=broken_since if member else None,
+            last_heard=last_heard if member else observed.now,
+            last_progress=last_progress if member else 0.0,
+        )
+        failed = member and agent is not None and agent.state is AgentState.FAILED and agent.round == number
+        candidates.append(
+            Candidate(
+                worker=name,
+                index=pod.index if pod else -1,
+                address=pod.address if pod else "",
+                standing=standing,
+                why=why,
+                port=agent.port if agent else 0,
+                heard_at=agent.heard_at if agent else 0.0,
+                ready_since=agent.state_since if agent else 0.0,
+                failed=failed,
+                failed_since=agent.state_since if failed and agent else 0.0,
+                container_runs=bool(pod and pod.started),
+                created_at=pod.created_at if pod else 0.0,
+                recheck_at=recheck,
+            )
+        )
+    return tuple(candidates)
+
+
+def _broken_since(observed: Observed, members: tuple[str, ...], number: int) -> float | None:
+    """When the first member of the current round said that its workers have failed; None if none has."""
+    return min(
+        (
+            agent.state_since
+            for name in members
+            if (agent := observed.agents.get(name)) and agent.state is AgentState.FAILED and agent.round == number
+        ),
+        default=None,
+    )
+
+
+def _judge(
+    pod: PodView | None,
+    agent: AgentView | None,
+    nodes: Mapping[str, NodeView],
+    *,
+    now: float,
+    victim: bool,
+    broken_since: float | None,
+    last_heard: float,
+    last_progress: float,
+) -> tuple[Standing, str, float | None]:
+    """The standing of one worker, why, and when to look again."""
+    if pod is None:
+        return Standing.GONE, "was deleted", None
+    if pod.ended:
+        return Standing.GONE, describe_end(pod), None
+    silent_for = now - agent.heard_at if agent else 0.0
+    if pod.node and pod.node not in nodes:
+        return Standing.GONE, f"was on node {pod.node}, which has been removed", None
+    if pod.node and not nodes[pod.node].ready and (agent is None or silent_for > NODE_SILENCE_SECONDS):
+        return Standing.GONE, f"is on node {pod.node}, which is not ready", None
+    if pod.deleting:
+        return Standing.LEAVING, "is being deleted", None
+    if agent is not None and agent.state is AgentState.LEAVING:
+        return Standing.LEAVING, "was told to stop", None
+    if victim:
+        return Standing.LEAVING, "is no longer wanted", None
+    if agent is None or not pod.address:
+        return Standing.STARTING, "", None
+    if broken_since is not None and agent.heard_at <= broken_since:
+        closed = agent.disconnected_since
+        if closed is not None and now - closed > DISCONNECTED_SECONDS:
+            return Standing.GONE, "has closed its connection while its peers failed", None
+        if now - broken_since > BROKEN_SILENCE_SECONDS:
+            return Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed", None
+        recheck = broken_since + BROKEN_SILENCE_SECONDS
+        return Standing.READY, "", recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
+    patience = SILENCE_SECONDS if now - last_heard < SILENCE_SECONDS else EVERYBODY_SILENT_SECONDS
+    vouched_until = last_progress + SILENCE_SECONDS if last_progress > agent.heard_at else 0.0
+    lost_at = max(agent.heard_at + patience, vouched_until)
+    if now > lost_at:
+        return Standing.GONE, f"has been silent for {silent_for:.1f} s", None
+    return Standing.READY, "", lost_at
+
+
+def describe_end(pod: PodView) -> str:
+    """How a pod's container ended, to follow the pod's name in a sentence."""
+    reason = pod.exit_reason or pod.phase
+    if reason == "OOMKilled":
+        return "ran out of memory (OOMKilled); raise its memory limit or make it use less"
+    if pod.exit_code is None:
+        return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
+    return f"has ended with exit code {pod.exit_code} ({reason})"

@@ -1,0 +1,214 @@
+"""What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_pytorch_operator import names
+from elastic_pytorch_operator.budget import Budget
+from elastic_pytorch_operator.conditions import Condition, has_ended, is_true, merge_conditions
+from elastic_pytorch_operator.failures import FailureRecord
+from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.observed import AgentState, AgentView, Observed
+from elastic_pytorch_operator.recovery import Recovery
+from elastic_pytorch_operator.round import Round
+from elastic_pytorch_operator.shortage import explain_shortage
+from elastic_pytorch_operator.standing import Candidate, Standing
+
+Status = dict[str, Any]
+
+# Changes of these alone are written every few seconds at most.
+SLOW_FIELDS = ("progress",)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a job has ended."""
+
+    complete: bool
+    reason: str
+    message: str
+    cause: FailureRecord | None = None
+
+
+def describe_job(
+    job: Job,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    round_: Round | None,
+    *,
+    budget: Budget,
+    recovery: Recovery | None,
+    ending: Ending | None = None,
+    refusal: str = "",
+) -> Status:
+    """The whole status of a job that has not ended before.
+
+    Args:
+        job: the job, with the status it has now.
+        observed: what is known.
+        candidates: its workers, weighed.
+        round_: the newest round, perhaps declared just now.
+        budget: its failures.
+        recovery: its last change of the group.
+        ending: set if it ends now.
+        refusal: what the API server last said when it refused to create a pod.
+    """
+    old = job.status
+    live = [c for c in candidates if c.standing in (Standing.READY, Standing.STARTING)]
+    ready = [c for c in live if c.standing is Standing.READY]
+    members = round_.workers if round_ else ()
+    agents = [observed.agents[name] for name in members if name in observed.agents]
+    trains = bool(members) and ending is None
+    status: Status = {
+        "observedGeneration": job.generation,
+        "replicas": len(live),
+        "readyReplicas": len(ready),
+        "ready": f"{len(ready)}/{job.wanted}",
+        "selector": f"{names.LABEL_JOB_NAME}={job.key.name}",
+        "round": round_.number if round_ else int(old.get("round", 0)),
+        "worldSize": world_size(round_, agents, job),
+        "failures": budget.failures,
+        "restarts": _restarts(old, round_),
+        "workers": [
+            _worker(c, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
+        ],
+    }
+    if members or old.get("startTime"):
+        status["startTime"] = old.get("startTime") or observed.time
+    progress = _progress(agents) or old.get("progress")
+    if progress:
+        status["progress"] = progress
+    if recovery is not None and recovery.seconds is not None:
+        status["lastRecovery"] = {"cause": recovery.reason, "seconds": f"{recovery.seconds:.2f}"}
+        if recovery.steps_lost is not None:
+            status["lastRecovery"]["stepsLost"] = recovery.steps_lost
+    elif old.get("lastRecovery"):
+        status["lastRecovery"] = old["lastRecovery"]
+    status["recoveries"] = int(old.get("recoveries", 0)) + _newly_recovered(old, status, recovery)
+    cause = (ending.cause if ending else None) or budget.last
+    if cause is not None:
+        status["rootCause"] = cause.as_status()
+    elif old.get("rootCause"):
+        status["rootCause"] = old["rootCause"]
+    conditions = _conditions(job, observed, live, round_, budget, ending, refusal)
+    status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
+    if ending is not None:
+        status["completionTime"] = observed.time
+        status["worldSize"] = 0
+        status["state"] = names.COMPLETE if ending.complete else names.FAILED
+    else:
+        status["state"] = _state(status, trains)
+    return status
+
+
+def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> int:
+    """How many processes train: pods times the processes that a pod runs, as its agent says."""
+    if round_ is None:
+        return 0
+    processes = max((agent.local_world_size for agent in agents), default=0)
+    if not processes:
+        processes = int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1
+    return round_.size * processes
+
+
+def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a status differs from the one there is in more than what may wait."""
+    return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in SLOW_FIELDS)
+
+
+def _restarts(old: Mapping[str, Any], round_: Round | None) -> int:
+    """Rounds with members that came after the first one, counted as they are declared."""
+    restarts = int(old.get("restarts", 0))
+    new = round_ is not None and round_.number > int(old.get("round", 0)) and round_.size > 0
+    return restarts + 1 if new and old.get("startTime") else restarts
+
+
+def _newly_recovered(old: Mapping[str, Any], new: Status, recovery: Recovery | None) -> int:
+    return int(recovery is not None and recovery.seconds is not None and old.get("lastRecovery") != new.get("lastRecovery"))
+
+
+def _worker(candidate: Candidate, observed: Observed, round_: Round | None) -> Status:
+    pod = next((pod for pod in observed.pods if pod.name == candidate.worker), None)
+    agent = observed.agents.get(candidate.worker)
+    rank = round_.rank_of(candidate.worker) if round_ else None
+    worker: Status = {"name": candidate.worker, "index": candidate.index}
+    if rank is not None:
+        worker["rank"] = rank
+    if pod is not None and pod.node:
+        worker["node"] = pod.node
+    if candidate.standing is Standing.READY and agent is not None:
+        # A failed or stopping agent is about to run again: a state that lasts milliseconds is not worth a write.
+        worker["state"] = "Running" if rank is not None else "Ready"
+        if agent.state is AgentState.SUCCEEDED:
+            worker["state"] = "Succeeded"
+    elif pod is not None and pod.exit_code == 0:
+        worker["state"] = "Succeeded"
+    else:
+        worker["state"] = {"starting": "Starting", "leaving": "Leaving"}.get(candidate.standing.value, "Lost")
+    return worker
+
+
+def _progress(agents: Sequence[AgentView]) -> Status | None:
+    reports = [agent.progress for agent in agents if agent.progress.step is not None]
+    checkpoints = [a.progress.checkpoint_step for a in agents if a.progress.checkpoint_step is not None]
+    if not reports:
+        return None
+    newest = max(reports, key=lambda progress: progress.step or 0)
+    progress: Status = {"step": newest.step}
+    if newest.total is not None:
+        progress["total"] = newest.total
+    if newest.loss is not None:
+        progress["loss"] = f"{newest.loss:.4g}"
+    if checkpoints:
+        progress["checkpointStep"] = max(checkpoints)
+    return progress
+
+
+def _conditions(
+    job: Job,
+    observed: Observed,
+    live: Sequence[Candidate],
+    round_: Round | None,
+    budget: Budget,
+    ending: Ending | None,
+    refusal: str,
+) -> list[Condition]:
+    if ending is not None:
+        ended = Condition(names.COMPLETE if ending.complete else names.FAILED, True, ending.reason, ending.message)
+        return [Condition(names.RUNNING, False, names.JOB_ENDED, "the job has ended"), ended]
+    size = round_.size if round_ else 0
+    shortage = explain_shortage(observed.pods, observed.agents, refusal)
+    if size:
+        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} of {job.wanted} workers train")
+    elif observed.now < budget.hold_until and budget.last is not None:
+        running = Condition(
+            names.RUNNING,
+            False,
+            names.BACKING_OFF,
+            f"restarting after failure {budget.failures} of {job.max_failures} allowed; {budget.last}",
+        )
+    else:
+        ready = sum(c.standing is Standing.READY for c in live)
+        text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"
+        running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
+    changing = bool(size) and size != job.wanted
+    if changing:
+        word = "growing" if size < job.wanted else "shrinking"
+        resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {job.wanted} workers")
+    else:
+        resizing = Condition(names.RESIZING, False, names.AT_WANTED_SIZE if size else names.WAITING_FOR_WORKERS, "")
+    if size and size < job.wanted:
+        text = f"trains with {size} of {job.wanted} workers"
+        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, f"{text}; {shortage}" if shortage else text)
+    else:
+        degraded = Condition(names.DEGRADED, False, names.AT_WANTED_SIZE if size else names.WAITING_FOR_WORKERS, "")
+    return [running, resizing, degraded]
+
+
+def _state(status: Status, trains: bool) -> str:
+    if has_ended(status):
+        return names.COMPLETE if is_true(status, names.COMPLETE) else names.FAILED
+    if not trains:
+        return "Pending"
+    return names.RESIZING if is_true(status, names.RESIZING) else names.RUNNING

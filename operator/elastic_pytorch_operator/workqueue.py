@@ -1,0 +1,84 @@
+"""A keyed queue with the contract of controller-runtime's: a key is worked on by one worker at a time, and once for many additions."""
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+FIRST_BACKOFF_SECONDS = 0.2
+MOST_BACKOFF_SECONDS = 30.0
+
+
+class WorkQueue(Generic[Key]):
+    """Keys that await work, now or later."""
+
+    def __init__(self) -> None:
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, int, Key]] = []
+        self._order = itertools.count()
+        self._active: set[Key] = set()
+        self._failures: dict[Key, int] = {}
+        self._wakeup = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, key: Key, delay_seconds: float = 0.0) -> None:
+        """Asks for work on a key after a delay; the earliest time asked for counts."""
+        due = time.monotonic() + max(0.0, delay_seconds)
+        if key in self._due and self._due[key] <= due:
+            return
+        self._due[key] = due
+        heapq.heappush(self._heap, (due, next(self._order), key))
+        self._wakeup.set()
+
+    def add_after_failure(self, key: Key) -> float:
+        """Asks for work on a key that has failed, later each time; returns the delay in seconds."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay = float(min(FIRST_BACKOFF_SECONDS * 2**failures, MOST_BACKOFF_SECONDS))
+        self.add(key, delay)
+        return delay
+
+    def forgive(self, key: Key) -> None:
+        """Forgets a key's failures."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> Key:
+        """Waits for the next key that is due and that nobody works on. Call `done` when it has been worked on."""
+        while True:
+            now = time.monotonic()
+            postponed = []
+            found = None
+            while self._heap and self._heap[0][0] <= now:
+                entry = heapq.heappop(self._heap)
+                due, _, key = entry
+                if self._due.get(key) != due:
+                    continue  # an earlier time was asked for since
+                if key in self._active:
+                    postponed.append(entry)
+                    continue
+                found = key
+                break
+            for entry in postponed:
+                heapq.heappush(self._heap, entry)
+            if found is not None:
+                del self._due[found]
+                self._active.add(found)
+                return found
+            self._wakeup.clear()
+            waiting = [due for due, _, key in self._heap if key not in self._active]
+            timeout = max(0.0, min(waiting) - now) if waiting else None
+            try:
+                await asyncio.wait_for(self._wakeup.wait(), timeout)
+            except TimeoutError:
+                continue
+
+    def done(self, key: Key) -> None:
+        """Ends the work on a key."""
+        self._active.discard(key)
+        self._wakeup.set()

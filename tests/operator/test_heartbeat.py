@@ -1,0 +1,70 @@
+"""Heartbeats: what is one, and garbage that is not."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.heartbeat import MalformedHeartbeat, parse_heartbeat
+from hypothesis import given
+from hypothesis import strategies as st
+
+GOOD: dict[str, Any] = {
+    "incarnation": "5f0c",
+    "state": "running",
+    "round": 7,
+    "rank": 1,
+    "worldSize": 3,
+    "localWorldSize": 1,
+    "port": 29501,
+    "restarts": 2,
+    "progress": {"step": 120, "firstStep": 101, "total": 1000, "loss": 2.31, "checkpointStep": 100},
+    "failure": None,
+}
+FAILURE = {"localRank": 0, "rank": 1, "pid": 57, "exitCode": -9, "signal": "SIGKILL", "ageSeconds": 0.5, "message": "killed"}
+
+
+def test_good_heartbeat() -> None:
+    beat = parse_heartbeat(GOOD)
+    assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
+
+
+def test_failure_gets_its_time_on_the_operators_clock() -> None:
+    failure = parse_heartbeat({**GOOD, "state": "failed", "failure": FAILURE}).failure_at(100.0)
+    assert failure is not None
+    assert (failure.failed_at, failure.exit_code, failure.signal) == (99.5, -9, "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"state": "dancing"}, "state"),
+        ({"incarnation": 5}, "incarnation"),
+        ({"round": -1}, "round"),
+        ({"round": "7"}, "round"),
+        ({"round": True}, "round"),
+        ({"port": 70000}, "port"),
+        ({"progress": []}, "progress"),
+        ({"progress": {"loss": "low"}}, "progress.loss"),
+        ({"progress": {"step": 1.5}}, "step"),
+        ({"failure": {**FAILURE, "ageSeconds": -1}}, "failure.ageSeconds"),
+        ({"failure": {**FAILURE, "exitCode": 10**6}}, "exitCode"),
+    ],
+)
+def test_refusals_name_the_field(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(MalformedHeartbeat, match=field):
+        parse_heartbeat({**GOOD, **change})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*GOOD, *FAILURE]), inner),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.sampled_from([*GOOD]))
+def test_garbage_is_refused_and_nothing_else_is_raised(garbage: object, field: str) -> None:
+    for body in (garbage, {**GOOD, field: garbage}):
+        try:
+            parse_heartbeat(body)
+        except MalformedHeartbeat:
+            continue

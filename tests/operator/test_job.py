@@ -1,0 +1,43 @@
+"""Jobs as they are read: defaults, and refusals that name the field."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.job import InvalidJob, parse_job
+from operator_builders import a_manifest
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({"replicas": None, "minimum": 2, "maximum": 5}, (5, 2, 5)),
+        ({"replicas": 3, "minimum": 2, "maximum": None}, (3, 2, 3)),
+        ({"replicas": None, "minimum": 2, "maximum": None}, (2, 2, 2)),
+        ({"replicas": 3, "minimum": 1, "maximum": 4}, (3, 1, 4)),
+    ],
+)
+def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
+    job = parse_job(a_manifest(**sizes))
+    assert (job.wanted, job.minimum, job.maximum) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"minimum": 5}, "spec.minReplicas"),
+        ({"replicas": 5}, "spec.replicas"),
+        ({"replicas": 0}, "spec.replicas"),
+        ({"replicas": "3"}, "spec.replicas"),
+        ({"minimum": True}, "spec.minReplicas"),
+        ({"template": None}, "spec.template"),
+        ({"template": {"spec": {"containers": []}}}, "spec.template.spec.containers"),
+        ({"template": {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}}, "spec.template.spec.containers"),
+        ({"failurePolicy": {"maxFailures": -1}}, "spec.failurePolicy.maxFailures"),
+        ({"name": "x" * 46}, "metadata.name"),
+    ],
+)
+def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidJob) as refusal:
+        parse_job(a_manifest(**change))
+    assert refusal.value.path == path
+    assert str(refusal.value).startswith(path)

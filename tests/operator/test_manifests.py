@@ -1,0 +1,74 @@
+"""What a job's pods and Service look like."""
+
+from typing import Any
+
+from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.manifests import headless_service, worker_pod
+from operator_builders import a_job, a_manifest
+
+TEMPLATE = a_manifest()["spec"]["template"]
+
+
+def build(job: Job | None = None) -> dict[str, Any]:
+    return worker_pod(job or a_job(), 2, "x7k2p", "http://operator:8780")
+
+
+def with_container(**fields: Any) -> Job:
+    return a_job(template={"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0], **fields}]}})
+
+
+def env(pod: dict[str, Any]) -> dict[str, Any]:
+    return {v["name"]: v.get("value", v.get("valueFrom")) for v in pod["spec"]["containers"][0]["env"]}
+
+
+def test_name_host_and_owner() -> None:
+    pod = build()
+    assert pod["metadata"]["name"] == "lm-worker-2-x7k2p"
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("lm-worker-2", "lm")
+    owner = pod["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == ("ElasticPyTorchJob", "lm", "uid-lm", True)
+
+
+def test_agent_is_the_command_unless_the_user_has_one() -> None:
+    assert build()["spec"]["containers"][0]["command"] == ["python", "-m", "elastic_pytorch.agent"]
+    own = build(with_container(command=["torchrun", "train.py"]))
+    assert own["spec"]["containers"][0]["command"] == ["torchrun", "train.py"]
+    assert env(own)["PET_RDZV_BACKEND"] == "elastic-pytorch"
+    assert "PET_RDZV_BACKEND" not in env(build())
+
+
+def test_environment_of_the_agent() -> None:
+    variables = env(build(a_job(nprocPerNode=2, rendezvous={"port": 30000})))
+    assert variables["ELASTIC_PYTORCH_OPERATOR_URL"] == "http://operator:8780"
+    assert variables["ELASTIC_PYTORCH_WORKER"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert variables["ELASTIC_PYTORCH_GRACE_SECONDS"] == "30"
+    assert variables["PET_NPROC_PER_NODE"] == "2"
+    assert variables["ELASTIC_PYTORCH_STORE_PORT"] == "30000"
+
+
+def test_users_own_environment_wins() -> None:
+    own = [{"name": "PET_NPROC_PER_NODE", "value": "auto"}, {"name": "LR", "value": "0.1"}]
+    variables = [v["name"] for v in build(with_container(env=own))["spec"]["containers"][0]["env"]]
+    assert variables.count("PET_NPROC_PER_NODE") == 1
+    assert env(build(with_container(env=own)))["PET_NPROC_PER_NODE"] == "auto"
+
+
+def test_token_is_for_the_operator_only() -> None:
+    pod = build()
+    source = pod["spec"]["volumes"][-1]["projected"]["sources"][0]["serviceAccountToken"]
+    assert source["audience"] == "elastic-pytorch-operator"
+    assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+def test_template_is_left_as_it_was() -> None:
+    job = a_job()
+    build(job)
+    assert "command" not in job.template["spec"]["containers"][0]
+
+
+def test_service_is_headless_and_selects_the_workers() -> None:
+    service = headless_service(a_job(rendezvous={"port": 30000}))
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["ports"][0]["port"] == 30000
+    assert service["spec"]["selector"].items() <= build()["metadata"]["labels"].items()

@@ -1,0 +1,227 @@
+"""The whole plan of a job, in the order in which things happen to one."""
+
+from dataclasses import replace
+
+import pytest
+from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.conditions import find_condition, is_true
+from elastic_pytorch_operator.observed import NodeView
+from elastic_pytorch_operator.plan import Memory, Plan, plan
+from operator_builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from operator_simulation import Simulation
+
+
+def status_of(todo: Plan) -> dict[str, object]:
+    return dict(next(action.status for action in todo.actions if isinstance(action, PatchStatus)))
+
+
+def running(**fields: object) -> Simulation:
+    simulation = Simulation(a_job(**fields))  # type: ignore[arg-type]
+    simulation.settle(10)
+    assert simulation.round is not None
+    assert simulation.round.size == simulation.job.wanted
+    return simulation
+
+
+def test_new_job_gets_its_service_and_pods() -> None:
+    todo = plan(a_job(replicas=2), observed(service_exists=False), Memory())
+    assert [a for a in todo.actions if not isinstance(a, PatchStatus)] == [CreateService(), CreatePod(0), CreatePod(1)]
+    status = status_of(todo)
+    assert (status["state"], status["ready"], status["selector"]) == ("Pending", "0/2", "elasticpytorch.dev/job-name=lm")
+
+
+def test_planning_again_changes_nothing() -> None:
+    simulation = running()
+    assert simulation.reconcile() == Plan(simulation.memory, recheck_at=simulation.reconcile().recheck_at)
+
+
+def test_first_round_is_one_round() -> None:
+    simulation = running()
+    assert len(simulation.declared) == 1
+    assert simulation.job.status["state"] == "Running"
+    assert simulation.job.status["worldSize"] == 3
+    assert simulation.job.status["restarts"] == 0
+
+
+def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
+    simulation = running()
+    simulation.kill_pod(simulation.round.workers[0])  # type: ignore[union-attr]
+    todo = simulation.reconcile()
+    assert todo.round is not None
+    assert todo.round.size == 2
+    assert [a for a in todo.actions if isinstance(a, CreatePod)] == [CreatePod(0)]
+    simulation.settle(10)
+    assert [r.size for r in simulation.declared] == [3, 2, 3]
+    assert simulation.job.status["failures"] == 0
+    assert simulation.job.status["restarts"] == 2
+
+
+def test_scale_down_forms_the_group_before_pods_go() -> None:
+    simulation = running()
+    simulation.scale(1)
+    todo = simulation.reconcile()
+    assert todo.round is not None
+    assert [m.index for m in todo.round.members] == [0]
+    deletes = [a.name for a in todo.actions if isinstance(a, DeletePod)]
+    assert len(deletes) == 2
+    assert not set(deletes) & set(todo.round.workers)
+
+
+def test_scale_up_does_not_disturb_before_the_newcomers_are_ready() -> None:
+    simulation = running(replicas=2)
+    simulation.scale(4)
+    before = simulation.declared[-1]
+    simulation.settle(1.0)
+    assert simulation.declared[-1] is before
+    simulation.settle(10)
+    assert [r.size for r in simulation.declared] == [2, 4]
+
+
+def test_room_for_fewer_trains_with_what_fits_and_says_why() -> None:
+    simulation = Simulation(a_job(replicas=4, minimum=2), pods_per_node=1, nodes={f"n{i}": NodeView(f"n{i}") for i in range(2)})
+    simulation.settle(30)
+    assert [r.size for r in simulation.declared] == [2]
+    degraded = find_condition(simulation.job.status, "Degraded")
+    assert degraded is not None
+    assert degraded["status"] == "True"
+    assert "2 of 4 workers" in degraded["message"]
+    simulation.nodes["n2"] = NodeView("n2")
+    simulation.settle(30)
+    assert simulation.declared[-1].size == 3
+
+
+def test_lost_node_costs_one_round_and_its_pods_are_replaced_elsewhere() -> None:
+    simulation = running()
+    node = "node-0"
+    lost = {pod.name for pod in simulation.pods.values() if pod.node == node}
+    simulation.hung_nodes.add(node)
+    simulation.settle(15)
+    assert [r.size for r in simulation.declared] == [3, 2, 3]
+    assert not lost & set(simulation.declared[-1].workers)
+
+
+def test_operator_restart_disturbs_nothing_and_makes_nothing_twice() -> None:
+    simulation = running()
+    made = simulation.made
+    simulation.restart_operator()
+    simulation.settle(20)
+    assert (len(simulation.declared), simulation.made) == (1, made)
+
+
+def test_operator_that_has_just_started_calls_nobody_lost() -> None:
+    seen = observed([a_pod(i) for i in range(3)], [an_agent("w0")], round=a_round(0, size=3), listening_since=NOW - 1)
+    assert plan(a_job(), seen, Memory()) == Plan(Memory(), recheck_at=NOW + 4)
+
+
+def test_script_that_keeps_raising_fails_the_job_with_its_words() -> None:
+    simulation = running(failurePolicy={"maxFailures": 2})
+    for _ in range(3):
+        assert not is_true(simulation.job.status, "Failed")
+        simulation.fail_worker(simulation.round.workers[1], "ValueError: boom at step 5")  # type: ignore[union-attr]
+        simulation.settle(20)
+    failed = find_condition(simulation.job.status, "Failed")
+    assert failed is not None
+    assert failed["reason"] == "TooManyFailures"
+    assert "boom at step 5" in failed["message"]
+    assert simulation.job.status["rootCause"]["message"] == "ValueError: boom at step 5"
+
+
+def test_peer_errors_alone_never_fail_the_job() -> None:
+    simulation = running(failurePolicy={"maxFailures": 0})
+    for _ in range(5):
+        for worker in simulation.round.workers:  # type: ignore[union-attr]
+            simulation.fail_worker(worker)
+        simulation.settle(10)
+    assert simulation.job.status["state"] == "Running"
+    assert simulation.job.status["failures"] == 0
+
+
+def test_complete_when_all_of_the_round_have_succeeded() -> None:
+    simulation = running()
+    first = simulation.round.workers[0]  # type: ignore[union-attr]
+    simulation.agents[first] = replace(simulation.agents[first], state=simulation.agents[first].state.SUCCEEDED)
+    simulation.settle(5)
+    assert not is_true(simulation.job.status, "Complete")
+    simulation.succeed()
+    todo = simulation.reconcile()
+    assert todo.verdict == "complete"
+    assert is_true(simulation.job.status, "Complete")
+    assert simulation.job.status["state"] == "Complete"
+    assert any(isinstance(a, RecordEvent) and a.reason == "JobCompleted" for a in todo.actions)
+
+
+def test_pod_lost_while_the_others_have_finished_is_done_again() -> None:
+    simulation = running()
+    simulation.succeed()
+    simulation.kill_pod(simulation.round.workers[2])  # type: ignore[union-attr]
+    simulation.settle(1)
+    assert not is_true(simulation.job.status, "Complete")
+    assert [r.size for r in simulation.declared] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "deleted"), [("None", {"pending"}), ("Running", {"pending", "stuck"}), ("All", {"pending", "stuck", "done"})]
+)
+def test_what_is_left_of_an_ended_job_is_cleaned_by_its_policy(policy: str, deleted: set[str]) -> None:
+    status = {"conditions": [{"type": "Complete", "status": "True"}]}
+    pods = [a_dead_pod(0, exit_code=0, name="done"), a_pod(1, name="stuck"), a_pending_pod(2, name="pending")]
+    todo = plan(a_job(cleanPodPolicy=policy, status=status), observed(pods), Memory(ended_at=NOW - 60))
+    assert {a.name for a in todo.actions if isinstance(a, DeletePod)} == deleted
+    assert todo.verdict == "complete"
+
+
+def test_ended_job_gives_its_agents_time_to_exit() -> None:
+    status = {"conditions": [{"type": "Failed", "status": "True"}]}
+    todo = plan(a_job(status=status), observed([a_pod(0)], [an_agent("w0")]), Memory())
+    assert (todo.actions, todo.verdict, todo.recheck_at) == ((), "failed", NOW + 10)
+
+
+def test_template_that_the_api_server_refuses_fails_the_job() -> None:
+    todo = plan(a_job(), observed(), Memory(invalid='Pod "x" is invalid: spec.containers[0].image: Required value'))
+    failed = find_condition(status_of(todo), "Failed")
+    assert failed is not None
+    assert failed["reason"] == "InvalidTemplate"
+    assert "spec.containers[0].image" in failed["message"]
+    assert not any(isinstance(a, CreatePod) for a in todo.actions)
+
+
+def test_quota_is_waited_out_and_named() -> None:
+    memory = Memory(refusal='pods "x" is forbidden: exceeded quota: pods', refused_until=NOW + 5)
+    todo = plan(a_job(), observed(), memory)
+    assert not any(isinstance(a, CreatePod) for a in todo.actions)
+    assert todo.recheck_at == NOW + 5
+    waiting = find_condition(status_of(todo), "Running")
+    assert waiting is not None
+    assert "exceeded quota" in waiting["message"]
+
+
+def test_image_that_cannot_be_pulled_is_named() -> None:
+    why = "ImagePullBackOff of image nope:1: not found"
+    todo = plan(a_job(), observed([a_pending_pod(i, waiting=why) for i in range(3)]), Memory())
+    waiting = find_condition(status_of(todo), "Running")
+    assert waiting is not None
+    assert waiting["reason"] == "WaitingForWorkers"
+    assert f"3 pods: {why}" in waiting["message"]
+
+
+def test_job_being_deleted_is_left_to_the_garbage_collector() -> None:
+    assert plan(replace(a_job(), deleting=True), observed([a_pod(0)]), Memory()) == Plan(Memory())
+
+
+def test_oom_killed_pod_counts() -> None:
+    simulation = running()
+    name = simulation.round.workers[0]  # type: ignore[union-attr]
+    simulation.kill_pod(name)
+    simulation.pods[name] = replace(simulation.pods[name], exit_reason="OOMKilled")
+    simulation.settle(5)
+    assert simulation.job.status["failures"] == 1
+    assert "memory" in simulation.job.status["rootCause"]["message"]
+
+
+def test_failure_before_anything_was_known_of_the_exit_is_told() -> None:
+    agent = an_agent("w0", "failed", failure=a_failure(exit_code=-11, signal="SIGSEGV", message="killed"), state_since=NOW - 1)
+    seen = observed([a_pod(0)], [agent], round=a_round(0))
+    todo = plan(a_job(replicas=1, failurePolicy={"maxFailures": 0}), seen, Memory())
+    failed = find_condition(status_of(todo), "Failed")
+    assert failed is not None
+    assert "killed by SIGSEGV" in failed["message"]

@@ -1,0 +1,76 @@
+"""Random things happen to a job; then they stop, and it must come to rest at the wanted size, having broken no rule on the way.
+
+The rules are asserted by the simulation after every plan: the size is within min..max, no two workers of a round have one index,
+round numbers grow, no ended pod is a member.
+"""
+
+from elastic_pytorch_operator.observed import NodeView
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from operator_builders import a_job
+from operator_simulation import Simulation
+
+WORKER = st.integers(0, 7)
+EVENT = st.one_of(
+    st.tuples(st.just("wait"), st.sampled_from([1, 2, 5, 20])),
+    st.tuples(st.just("fail"), WORKER),
+    st.tuples(st.just("fail all"), st.just(0)),
+    st.tuples(st.just("kill"), WORKER),
+    st.tuples(st.just("delete"), WORKER),
+    st.tuples(st.just("scale"), st.integers(2, 5)),
+    st.tuples(st.just("hang node"), st.integers(0, 2)),
+    st.tuples(st.just("node back"), st.integers(0, 2)),
+    st.tuples(st.just("node not ready"), st.integers(0, 2)),
+    st.tuples(st.just("cordon"), st.integers(0, 2)),
+    st.tuples(st.just("restart operator"), st.just(0)),
+)
+
+
+def happen(simulation: Simulation, event: str, number: int) -> None:
+    names = sorted(simulation.pods)
+    node = f"node-{number % 3}"
+    match event:
+        case "wait":
+            simulation.settle(number * 0.25)
+        case "fail" if names:
+            simulation.fail_worker(names[number % len(names)])
+        case "fail all":
+            for name in names:
+                simulation.fail_worker(name)
+        case "kill" if names:
+            simulation.kill_pod(names[number % len(names)])
+        case "delete" if names:
+            simulation.delete_pod(names[number % len(names)])
+        case "scale":
+            simulation.scale(number)
+        case "hang node":
+            simulation.hung_nodes.add(node)
+        case "node back":
+            simulation.hung_nodes.discard(node)
+            simulation.nodes[node] = NodeView(node)
+        case "node not ready":
+            simulation.nodes[node] = NodeView(node, ready=False)
+        case "cordon":
+            simulation.nodes[node] = NodeView(node, unschedulable=True)
+        case "restart operator":
+            simulation.restart_operator()
+    simulation.reconcile()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(events=st.lists(EVENT, max_size=25))
+def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]]) -> None:
+    simulation = Simulation(a_job(replicas=3, minimum=2, maximum=5))
+    simulation.settle(3)
+    for event, number in events:
+        happen(simulation, event, number)
+    simulation.hung_nodes.clear()
+    simulation.nodes = {name: NodeView(name) for name in simulation.nodes}
+    simulation.settle(90)
+    assert simulation.round is not None
+    assert simulation.round.size == simulation.job.wanted
+    assert all(simulation.agents[worker].round == simulation.round.number for worker in simulation.round.workers)
+    live = [pod for pod in simulation.pods.values() if not pod.ended]
+    assert len(live) == simulation.job.wanted
+    assert simulation.job.status["state"] == "Running"
+    assert simulation.reconcile().actions == (), "planning again must change nothing"

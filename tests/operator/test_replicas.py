@@ -1,0 +1,65 @@
+"""Which pods should exist, and who goes."""
+
+from typing import Any
+
+from elastic_pytorch_operator.observed import NodeView, Observed
+from elastic_pytorch_operator.replicas import Replicas, plan_replicas
+from elastic_pytorch_operator.standing import weigh
+from operator_builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+
+
+def decide(seen: Observed, wanted: int) -> Replicas:
+    return plan_replicas(seen.pods, seen.nodes, weigh(seen), seen.round, wanted)
+
+
+def running(*indices: int, **fields: Any) -> Observed:
+    return observed([a_pod(i) for i in indices], [an_agent(f"w{i}") for i in indices], round=a_round(*indices), **fields)
+
+
+def test_missing_pods_are_created_with_the_smallest_free_indices() -> None:
+    assert decide(observed(), 3).create == (0, 1, 2)
+    assert decide(running(0, 2), 3).create == (1,)
+    assert decide(running(0, 3), 2) == Replicas()
+
+
+def test_dead_and_leaving_pods_are_replaced() -> None:
+    seen = observed([a_pod(0), a_dead_pod(1), a_pod(2, deleting=True)], [an_agent("w0"), an_agent("w2")])
+    assert decide(seen, 3).create == (1, 2)
+
+
+def test_dead_pod_is_kept_for_its_log_until_the_next_of_its_index_has_died() -> None:
+    first, second = a_dead_pod(1, name="w1-a", created_at=1.0), a_dead_pod(1, name="w1-b", created_at=2.0)
+    assert decide(observed([first]), 2).discard == ()
+    assert decide(observed([first, second]), 2).discard == (first,)
+
+
+def test_victims_serve_least() -> None:
+    assert decide(running(0, 1, 2, 3), 2).victims == {"w2", "w3"}
+    pending = observed([a_pod(1), a_pod(2), a_pending_pod(0)], [an_agent("w1"), an_agent("w2")], round=a_round(1, 2))
+    assert decide(pending, 2).victims == {"w0"}
+    unready = observed([a_pod(0), a_pod(1), a_pod(2)], [an_agent("w1"), an_agent("w2")], round=a_round(1, 2))
+    assert decide(unready, 2).victims == {"w0"}
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", unschedulable=True)}
+    cordoned = observed([a_pod(0, node="node-1"), a_pod(1), a_pod(2)], [an_agent(f"w{i}") for i in range(3)], nodes=nodes)
+    assert decide(cordoned, 2).victims == {"w0"}
+
+
+def test_twin_of_an_index_goes() -> None:
+    seen = observed(
+        [a_pod(0), a_pod(0, name="w0-twin", created_at=2.0)], [an_agent("w0"), an_agent("w0-twin")], round=a_round(0)
+    )
+    assert decide(seen, 2).victims == {"w0-twin"}
+    assert decide(seen, 2).create == (1,)
+
+
+def test_pod_on_a_lost_node_is_given_up_and_replaced() -> None:
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", ready=False)}
+    lost = a_pod(1, node="node-1")
+    seen = observed([a_pod(0), lost], [an_agent("w0"), an_agent("w1", heard_at=NOW - 9)], nodes=nodes, round=a_round(0, 1))
+    assert decide(seen, 2) == Replicas(create=(1,), abandon=(lost,))
+
+
+def test_silent_pod_is_replaced_and_removed() -> None:
+    silent = a_pod(1)
+    seen = observed([a_pod(0), silent], [an_agent("w0"), an_agent("w1", heard_at=NOW - 9)], round=a_round(0, 1))
+    assert decide(seen, 2) == Replicas(create=(1,), discard=(silent,))

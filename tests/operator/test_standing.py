@@ -1,0 +1,81 @@
+"""Is a worker in, arriving, leaving or gone: a table of witnesses."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.observed import AgentView, NodeView, PodView
+from elastic_pytorch_operator.standing import Standing, weigh
+from operator_builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+
+GROUP = a_round(0, 1, 2)
+SILENT = {"heard_at": NOW - 3.5}
+
+
+def standing_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentView] | None = None, **fields: Any) -> Standing:
+    """The standing of w0, in a group with w1 and w2."""
+    others = peers if peers is not None else [an_agent("w1"), an_agent("w2")]
+    pods = [*([pod] if pod else []), a_pod(1), a_pod(2)]
+    seen = observed(pods, [*([agent] if agent else []), *others], round=GROUP, **fields)
+    return next(c.standing for c in weigh(seen) if c.worker == "w0")
+
+
+NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False)}}
+FAILED = {"state": "failed", "state_since": NOW - 0.5}
+
+
+@pytest.mark.parametrize(
+    ("situation", "pod", "agent", "fields", "expected"),
+    [
+        ("works", a_pod(0), an_agent("w0"), {}, "ready"),
+        ("not in the cluster", None, an_agent("w0"), {}, "gone"),
+        ("not scheduled", a_pending_pod(0), None, {}, "starting"),
+        ("agent not heard yet", a_pod(0), None, {}, "starting"),
+        ("address not known yet", a_pod(0, address=""), an_agent("w0"), {}, "starting"),
+        ("container ended", a_dead_pod(0), an_agent("w0"), {}, "gone"),
+        ("evicted", a_pod(0, phase="Failed", exit_reason="Evicted"), an_agent("w0"), {}, "gone"),
+        ("being deleted", a_pod(0, deleting=True), an_agent("w0"), {}, "leaving"),
+        ("told to stop", a_pod(0), an_agent("w0", "leaving"), {}, "leaving"),
+        ("silent", a_pod(0), an_agent("w0", **SILENT), {}, "gone"),
+        ("silent for a moment", a_pod(0), an_agent("w0", heard_at=NOW - 2), {}, "ready"),
+        ("node gone", a_pod(0, node="elsewhere"), an_agent("w0"), {}, "gone"),
+        ("node not ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_LOST, "gone"),
+        ("node not ready but agent speaks", a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
+        ("node not ready before the agent spoke", a_pod(0), None, NODE_LOST, "gone"),
+        ("connection closed, group fine", a_pod(0), an_agent("w0", disconnected_since=NOW - 1), {}, "ready"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and " " in value else None,
+)
+def test_standing(situation: str, pod: PodView | None, agent: AgentView | None, fields: dict[str, Any], expected: str) -> None:
+    assert standing_of(pod, agent, **fields) == expected, situation
+
+
+@pytest.mark.parametrize(
+    ("situation", "agent", "expected"),
+    [
+        ("has spoken since", an_agent("w0"), "ready"),
+        ("has not spoken, still connected", an_agent("w0", heard_at=NOW - 0.9), "ready"),
+        ("has not spoken, connection closed", an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.6), "gone"),
+        ("has not spoken, connection just closed", an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.1), "ready"),
+    ],
+)
+def test_standing_while_a_peer_has_failed(situation: str, agent: AgentView, expected: str) -> None:
+    peers = [an_agent("w1", **FAILED), an_agent("w2")]
+    assert standing_of(a_pod(0), agent, peers) == expected, situation
+
+
+def test_silence_after_a_peer_has_failed_is_short() -> None:
+    peers = [an_agent("w1", state="failed", state_since=NOW - 1.3), an_agent("w2")]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 1.4), peers) == "gone"
+
+
+def test_a_group_that_steps_vouches_for_a_silent_member() -> None:
+    stepping = [an_agent("w1", progressed_at=NOW - 0.5), an_agent("w2")]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 20), stepping) == "ready"
+    stopped = [an_agent("w1", progressed_at=NOW - 3.5), an_agent("w2")]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 20), stopped) == "gone"
+
+
+def test_nobody_is_lost_when_nobody_is_heard() -> None:
+    silent = [an_agent("w1", heard_at=NOW - 9), an_agent("w2", heard_at=NOW - 9)]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 9), silent) == "ready"
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 40), [an_agent("w1", heard_at=NOW - 35)]) == "gone"

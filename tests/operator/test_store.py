@@ -1,0 +1,77 @@
+"""What the store knows, and what it does not let itself be told."""
+
+from typing import Any
+
+from elastic_pytorch_operator.job import InvalidJob, Job
+from elastic_pytorch_operator.manifests import worker_pod
+from elastic_pytorch_operator.store import Store
+from operator_builders import KEY, a_job, a_manifest
+
+
+def pod(index: int = 0, *, version: int = 1, uid: str = "", node: str = "node-0", phase: str = "Running") -> dict[str, Any]:
+    found = worker_pod(a_job(), index, "x7k2p", "")
+    found["metadata"] |= {"uid": uid or f"uid-{index}", "resourceVersion": str(version)}
+    found["spec"]["nodeName"] = node
+    return {**found, "status": {"phase": phase}}
+
+
+def node(name: str, *, ready: str = "True") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+def primed(*pods: dict[str, Any]) -> Store:
+    store = Store()
+    store.replace_all([a_manifest()], pods, [node("node-0")], 1.0)
+    return store
+
+
+def test_knows_jobs_and_their_pods() -> None:
+    store = primed(pod(1), pod(0))
+    assert isinstance(store.job(KEY), Job)
+    assert [view.index for view in store.pods_of("uid-lm")] == [0, 1]
+    assert store.worker("default", "lm-worker-0-x7k2p", "uid-0") == (KEY, "uid-lm")
+    assert store.worker("default", "lm-worker-0-x7k2p", "another") is None
+
+
+def test_job_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:
+    store = Store()
+    assert store.apply_job(a_manifest(minimum=9), 1.0) == {KEY}
+    assert isinstance(store.job(KEY), InvalidJob)
+
+
+def test_news_that_is_old_is_ignored() -> None:
+    store = primed(pod(0, version=5))
+    assert store.apply_pod(pod(0, version=4, phase="Pending"), 2.0) == set()
+    assert store.apply_pod(pod(0, version=6, phase="Failed"), 2.0) == {KEY}
+    assert store.pods_of("uid-lm")[0].phase == "Failed"
+
+
+def test_end_of_a_pod_whose_name_was_taken_is_ignored() -> None:
+    store = primed(pod(0, uid="new"))
+    assert store.remove_pod(pod(0, uid="old")) == set()
+    assert store.remove_pod(pod(0, uid="new")) == {KEY}
+    assert store.pods_of("uid-lm") == ()
+
+
+def test_list_removes_ghosts_but_not_what_came_while_listing() -> None:
+    store = primed(pod(0))
+    store.apply_pod(pod(1), 7.0)
+    assert store.replace_all([a_manifest()], [], [node("node-0")], 5.0) == {KEY}
+    assert [view.index for view in store.pods_of("uid-lm")] == [1]
+    assert store.replace_all([], [], [], 8.0) == {KEY}
+    assert store.job(KEY) is None
+
+
+def test_node_news_matters_to_the_jobs_with_pods_there_and_only_if_it_is_news() -> None:
+    store = primed(pod(0))
+    assert store.apply_node(node("node-0")) == set()
+    assert store.apply_node(node("node-0", ready="Unknown")) == {KEY}
+    assert store.apply_node(node("elsewhere")) == set()
+    assert store.remove_node(node("node-0")) == {KEY}
+
+
+def test_pod_dead_before_the_operator_started_is_marked_for_good() -> None:
+    store = primed(pod(0, phase="Failed"))
+    store.apply_pod(pod(1, phase="Failed"), 2.0)
+    store.apply_pod(pod(0, version=9, phase="Failed"), 2.0)
+    assert [view.seen_dead_at_start for view in store.pods_of("uid-lm")] == [True, False]

@@ -1,0 +1,107 @@
+"""Short ways to say what a test needs to have said."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from elastic_pytorch_operator.job import Job, JobKey, parse_job
+from elastic_pytorch_operator.observed import AgentState, AgentView, Failure, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.round import Member, Round
+
+NOW = 1000.0
+TIME = "2026-01-01T00:00:00Z"
+
+
+def a_manifest(
+    name: str = "lm", *, replicas: int | None = 3, minimum: int = 1, maximum: int | None = 4, **spec: Any
+) -> dict[str, Any]:
+    sizes = {"replicas": replicas, "minReplicas": minimum, "maxReplicas": maximum}
+    return {
+        "apiVersion": "elasticpytorch.dev/v1alpha1",
+        "kind": "ElasticPyTorchJob",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1, "resourceVersion": "1"},
+        "spec": {
+            **{field: size for field, size in sizes.items() if size is not None},
+            "template": {"spec": {"containers": [{"name": "pytorch", "image": "torch", "args": ["train.py"]}]}},
+            **spec,
+        },
+    }
+
+
+def a_job(**fields: Any) -> Job:
+    status = fields.pop("status", {})
+    return parse_job({**a_manifest(**fields), "status": status})
+
+
+def a_pod(index: int, *, name: str = "", **fields: Any) -> PodView:
+    defaults: dict[str, Any] = {
+        "phase": "Running",
+        "node": "node-0",
+        "address": f"10.0.0.{index}",
+        "started": True,
+        "created_at": 1.0,
+    }
+    name = name or f"w{index}"
+    return PodView(name=name, uid=f"uid-{name}", index=index, **{**defaults, **fields})
+
+
+def a_pending_pod(index: int, **fields: Any) -> PodView:
+    return a_pod(index, **{"phase": "Pending", "node": "", "address": "", "started": False, **fields})
+
+
+def a_dead_pod(index: int, *, exit_code: int = 1, exit_reason: str = "Error", **fields: Any) -> PodView:
+    return a_pod(index, phase="Failed", started=False, exit_code=exit_code, exit_reason=exit_reason, **fields)
+
+
+def an_agent(worker: str, state: str = "running", round_: int = 1, **fields: Any) -> AgentView:
+    defaults: dict[str, Any] = {
+        "incarnation": f"i-{worker}",
+        "rank": 0,
+        "world_size": 3,
+        "local_world_size": 1,
+        "port": 29501,
+        "heard_at": NOW,
+        "state_since": NOW - 100,
+    }
+    return AgentView(worker=worker, state=AgentState(state), round=round_, **{**defaults, **fields})
+
+
+def a_failure(message: str = "ValueError: boom", **fields: Any) -> Failure:
+    defaults: dict[str, Any] = {
+        "rank": 0,
+        "local_rank": 0,
+        "exit_code": 1,
+        "signal": "",
+        "exception": message.partition(":")[0],
+        "traceback": "",
+        "failed_at": NOW,
+    }
+    return Failure(message=message, **{**defaults, **fields})
+
+
+def a_round(*indices: int, number: int = 1, **fields: Any) -> Round:
+    members = tuple(Member(f"w{index}", index, f"10.0.0.{index}") for index in indices)
+    return Round(number, members, 29500, "FirstRound", "", NOW - 100, **fields)
+
+
+def observed(pods: Sequence[PodView] = (), agents: Sequence[AgentView] = (), **fields: Any) -> Observed:
+    defaults: dict[str, Any] = {"nodes": {f"node-{n}": NodeView(f"node-{n}") for n in range(3)}, "service_exists": True}
+    return Observed(now=NOW, time=TIME, pods=tuple(pods), agents={a.worker: a for a in agents}, **{**defaults, **fields})
+
+
+KEY = JobKey("default", "lm")
+
+__all__ = [
+    "KEY",
+    "NOW",
+    "TIME",
+    "Progress",
+    "a_dead_pod",
+    "a_failure",
+    "a_job",
+    "a_manifest",
+    "a_pending_pod",
+    "a_pod",
+    "a_round",
+    "an_agent",
+    "observed",
+]

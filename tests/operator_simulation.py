@@ -1,0 +1,185 @@
+"""A job's world in pure code: pods, nodes and agents that behave, a planner that decides, and faults that a test injects.
+
+No event loop, no cluster: time is a number. Each `settle` plays agents, kubelets and the planner against each other until nothing
+changes any more, and checks after every plan what must always hold.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus
+from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
+from elastic_pytorch_operator.plan import Memory, Plan, plan
+from elastic_pytorch_operator.round import Round
+from operator_builders import TIME, a_failure
+
+STEP_SECONDS = 0.25
+POD_START_SECONDS = 0.5
+AGENT_START_SECONDS = 1.5
+
+
+@dataclass
+class Simulation:
+    """One job on nodes with room for a number of pods each."""
+
+    job: Job
+    nodes: dict[str, NodeView] = field(default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)})
+    pods_per_node: int = 2
+    now: float = 1000.0
+    pods: dict[str, PodView] = field(default_factory=dict)
+    agents: dict[str, AgentView] = field(default_factory=dict)
+    hung_nodes: set[str] = field(default_factory=set)
+    round: Round | None = None
+    memory: Memory = field(default_factory=Memory)
+    service: bool = False
+    listening_since: float = 0.0
+    declared: list[Round] = field(default_factory=list)
+    made: int = 0
+
+    def observe(self) -> Observed:
+        return Observed(
+            now=self.now,
+            time=TIME,
+            pods=tuple(self.pods.values()),
+            nodes=dict(self.nodes),
+            agents={name: agent for name, agent in self.agents.items() if name in self.pods},
+            round=self.round,
+            listening_since=self.listening_since,
+            service_exists=self.service,
+        )
+
+    def reconcile(self) -> Plan:
+        """One plan, carried out and checked."""
+        todo = plan(self.job, self.observe(), self.memory)
+        self.memory = todo.memory
+        if todo.round is not None:
+            self._check_round(todo.round)
+            self.round = todo.round
+            self.declared.append(todo.round)
+        for action in todo.actions:
+            match action:
+                case CreatePod(index):
+                    self._create_pod(index)
+                case DeletePod(name, _, _, force):
+                    self.delete_pod(name, force=force)
+                case PatchStatus(status):
+                    self.job = replace(self.job, status=status)
+                case CreateService():
+                    self.service = True
+        wanted = [pod for pod in self.pods.values() if not pod.ended and not pod.deleting and pod.node not in self.hung_nodes]
+        assert len(wanted) <= self.job.maximum, "more pods than maxReplicas"
+        return todo
+
+    def settle(self, seconds: float = 60.0) -> None:
+        """Lets time pass."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now += STEP_SECONDS
+            self._schedule()
+            self._live()
+            self.reconcile()
+
+    def _check_round(self, round_: Round) -> None:
+        indices = [member.index for member in round_.members]
+        assert len(set(indices)) == len(indices), f"two workers of one index: {round_}"
+        assert round_.size == 0 or self.job.minimum <= round_.size <= self.job.maximum, f"outside min..max: {round_}"
+        assert round_.number > (self.round.number if self.round else 0), "round numbers must grow"
+        for worker in round_.workers:
+            assert worker in self.pods, f"{worker} is not there"
+            assert not self.pods[worker].ended, f"{worker} has ended"
+
+    def _create_pod(self, index: int) -> None:
+        self.made += 1
+        name = f"w{index}-{self.made}"
+        self.pods[name] = PodView(name, f"uid-{name}", index, created_at=self.now)
+
+    def _schedule(self) -> None:
+        for pod in [p for p in self.pods.values() if not p.node and not p.deleting]:
+            load = {
+                name: sum(p.node == name and not p.ended for p in self.pods.values())
+                for name, node in self.nodes.items()
+                if node.ready and not node.unschedulable and name not in self.hung_nodes
+            }
+            free = [name for name, pods in load.items() if pods < self.pods_per_node]
+            if free:
+                node = min(free, key=lambda name: (load[name], name))
+                self.pods[pod.name] = replace(pod, node=node, created_at=self.now)
+
+    def _live(self) -> None:
+        """Kubelets start and stop pods; agents come up, take up rounds and speak."""
+        for pod in list(self.pods.values()):
+            if pod.node in self.hung_nodes or not pod.node or pod.ended:
+                continue
+            if pod.deleting:
+                self.pods.pop(pod.name)
+                self.agents.pop(pod.name, None)
+                continue
+            if not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
+                self.pods[pod.name] = replace(pod, started=True, phase="Running", address=f"10.0.0.{pod.index}")
+            elif pod.started:
+                self._speak(pod)
+
+    def _speak(self, pod: PodView) -> None:
+        agent = self.agents.get(pod.name)
+        if agent is None:
+            if self.now - pod.created_at >= AGENT_START_SECONDS:
+                self.agents[pod.name] = AgentView(
+                    pod.name, f"i-{pod.name}", AgentState.READY, 0, 0, 0, 1, 29500, self.now, self.now
+                )
+            return
+        agent = replace(agent, heard_at=self.now)
+        if self.round is not None and self.round.number > agent.round:
+            rank = self.round.rank_of(pod.name)
+            if rank is not None:
+                agent = replace(
+                    agent,
+                    state=AgentState.RUNNING,
+                    round=self.round.number,
+                    rank=rank,
+                    world_size=self.round.size,
+                    state_since=self.now,
+                    failure=None,
+                )
+            elif agent.state is not AgentState.READY:
+                agent = replace(agent, state=AgentState.READY, state_since=self.now, failure=None)
+        self.agents[pod.name] = agent
+
+    # What can go wrong.
+
+    def fail_worker(self, name: str, message: str = "gloo: Connection closed by peer") -> None:
+        agent = self.agents.get(name)
+        if agent is not None and agent.state is AgentState.RUNNING:
+            failure = a_failure(message, failed_at=self.now)
+            self.agents[name] = replace(
+                agent, state=AgentState.FAILED, state_since=self.now, heard_at=self.now, failure=failure
+            )
+
+    def kill_pod(self, name: str) -> None:
+        self.pods[name] = replace(self.pods[name], phase="Failed", exit_code=137, exit_reason="Error", started=False)
+        self.agents.pop(name, None)
+
+    def delete_pod(self, name: str, *, force: bool = False) -> None:
+        pod = self.pods.get(name)
+        if pod is None:
+            return
+        if force or pod.ended or not pod.node:
+            self.pods.pop(name)
+            self.agents.pop(name, None)
+        else:
+            self.pods[name] = replace(pod, deleting=True)
+
+    def succeed(self) -> None:
+        for name, agent in self.agents.items():
+            if agent.state is AgentState.RUNNING:
+                self.agents[name] = replace(agent, state=AgentState.SUCCEEDED, state_since=self.now)
+
+    def restart_operator(self) -> None:
+        """Forgets all that an operator keeps in memory."""
+        from elastic_pytorch_operator.observe import recover_round
+
+        self.memory = Memory()
+        self.listening_since = self.now
+        self.round = recover_round(tuple(self.pods.values()), self.agents) or self.round
+
+    def scale(self, wanted: int) -> None:
+        self.job = replace(self.job, wanted=wanted, generation=self.job.generation + 1)
