@@ -113,21 +113,19 @@ class AgentApi:
         """
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or not token:
-            raise web.HTTPUnauthorized(text=json.dumps({"error": "a bearer token is needed"}))
+            raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
         if not self._store.primed:
-            raise web.HTTPServiceUnavailable(text=json.dumps({"error": "starting"}), headers={"Retry-After": "1"})
+            raise _failure(web.HTTPServiceUnavailable, "the operator is starting")
         try:
             identity = await self._reviewer.identify(token)
         except ClusterError as error:
             logger.warning("cannot review a token: %s", error)
-            raise web.HTTPServiceUnavailable(
-                text=json.dumps({"error": "tokens cannot be reviewed now"}), headers={"Retry-After": "1"}
-            ) from error
+            raise _failure(web.HTTPServiceUnavailable, "tokens cannot be reviewed now") from error
         if identity is None:
-            raise web.HTTPUnauthorized(text=json.dumps({"error": "the token is not valid"}))
+            raise _failure(web.HTTPUnauthorized, "the token is not valid")
         worker = self._store.worker(identity.namespace, identity.name, identity.uid)
         if worker is None:
-            raise web.HTTPForbidden(text=json.dumps({"error": f"pod {identity.name} is not a worker of a job"}))
+            raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
         key, job_uid = worker
         return key, job_uid, identity.name
 
@@ -173,3 +171,8 @@ def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
 
 def _refuse(code: int, error: str) -> web.Response:
     return web.json_response({"error": error[:500]}, status=code)
+
+
+def _failure(kind: type[web.HTTPException], error: str) -> web.HTTPException:
+    headers = {"Retry-After": "1"} if kind is web.HTTPServiceUnavailable else None
+    return kind(text=json.dumps({"error": error}), headers=headers, content_type="application/json")

@@ -154,8 +154,7 @@ class Executor:
         logger.info("deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why})
 
     async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> bool:
-        removed = {name: None for name in job.status if name not in status}
-        return await self._write_status(job.key.namespace, job.key.name, {**status, **removed})
+        return await self._write_status(job.key.namespace, job.key.name, merge_patch(job.status, status))
 
     async def _write_status(self, namespace: str, name: str, status: Mapping[str, Any]) -> bool:
         try:
@@ -198,3 +197,12 @@ class Executor:
             await self._cluster.create_event(event)
         except ClusterError as error:
             logger.warning("cannot record an event: %s", error, extra={"job": str(job.key), "reason": action.reason})
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) that makes one object of another: what is no longer there is sent as null."""
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        patch[name] = merge_patch(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else value
+    return patch

@@ -182,8 +182,7 @@ class FakeCluster:
     async def patch_job_status(self, namespace: str, name: str, status: Manifest) -> Manifest:
         self._called("patch_job_status")
         job = self._get(names.KIND, namespace, name)
-        merged = {**job.get("status", {}), **copy.deepcopy(dict(status))}
-        job["status"] = {field: value for field, value in merged.items() if value is not None}
+        job["status"] = _merge(job.get("status", {}), status)
         self._changed(names.KIND, "MODIFIED", job)
         return copy.deepcopy(job)
 
@@ -257,3 +256,17 @@ class FakeCluster:
                 refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
                 pod["status"]["conditions"] = [refused]
             self._changed("Pod", "MODIFIED", pod)
+
+
+def _merge(old: Manifest, patch: Manifest) -> Object:
+    """What a JSON merge patch makes of an object."""
+    merged = copy.deepcopy(dict(old))
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            before = merged.get(name)
+            merged[name] = _merge(before if isinstance(before, dict) else {}, value)
+        else:
+            merged[name] = copy.deepcopy(value)
+    return merged

@@ -38,7 +38,15 @@ async def watch_cluster(store: Store, request_work: Callable[[JobKey, float], No
     _register(registry, store, request_work)
     for name in ("kopf", "aiohttp"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    await kopf.operator(registry=registry, settings=_settings(), clusterwide=True, standalone=True, stop_flag=asyncio.Event())
+    await kopf.operator(
+        registry=registry,
+        settings=_settings(),
+        clusterwide=True,
+        standalone=True,
+        stop_flag=asyncio.Event(),
+        # The default is made of the user's name, which a numeric user has not.
+        identity=names.OPERATOR,  # type: ignore[arg-type]
+    )
 
 
 def _settings() -> kopf.OperatorSettings:

@@ -62,7 +62,7 @@ async def local_operator(
     async with listening(api, "127.0.0.1", 0) as port:
         controller = Controller(cluster, store, roster, queue, f"http://127.0.0.1:{port}")
         runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
-        cluster.watch(lambda kind, change, found: _feed(store, queue, kind, change, found))
+        cluster.watch(lambda kind, change, found: feed(store, queue, kind, change, found))
         await controller.prime()
         working = asyncio.create_task(controller.run())
         try:
@@ -152,7 +152,7 @@ async def _wait_for_pods(cluster: FakeCluster, key: JobKey) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _feed(store: Store, queue: WorkQueue[JobKey], kind: str, change: str, found: dict[str, Any]) -> None:
+def feed(store: Store, queue: WorkQueue[JobKey], kind: str, change: str, found: dict[str, Any]) -> None:
     """What kopf's watches do in a real cluster."""
     now, deleted = time.monotonic(), change == "DELETED"
     match kind:

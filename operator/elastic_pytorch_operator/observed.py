@@ -100,6 +100,7 @@ class AgentView:
     failure: Failure | None = None
     progress: Progress = Progress()
     progressed_at: float = 0.0  # when a step of its was last heard of
+    steps_per_second: float | None = None  # over the last few heartbeats
 
 
 @dataclass(frozen=True, slots=True)

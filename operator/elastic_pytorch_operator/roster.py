@@ -35,6 +35,9 @@ class JobRoster:
         self.news = asyncio.Event()
 
 
+SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured before
+
+
 class Roster:
     """The agents of all jobs, by the job's UID."""
 
@@ -59,14 +62,11 @@ class Roster:
         """Takes note of a heartbeat; whether it says anything that a decision may depend on."""
         job = self.job(job_uid)
         known = job.agents.get(worker)
-        same = known is not None and known.incarnation == beat.incarnation
-        unchanged = same and known is not None and (known.state, known.round) == (beat.state, beat.round)
-        moved = beat.progress.step is not None and not (
-            unchanged and known is not None and beat.progress.step == known.progress.step
-        )
-        first_step = beat.progress.first_step is not None and not (
-            unchanged and known is not None and known.progress.first_step is not None
-        )
+        if known is not None and known.incarnation != beat.incarnation:
+            known = None  # another process under the pod's name: nothing of the old one holds
+        steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
+        stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
+        first_step = beat.progress.first_step is not None and (steady is None or steady.progress.first_step is None)
         job.agents[worker] = AgentView(
             worker=worker,
             incarnation=beat.incarnation,
@@ -77,15 +77,16 @@ class Roster:
             local_world_size=beat.local_world_size,
             port=beat.port,
             heard_at=now,
-            state_since=known.state_since if unchanged and known is not None else now,
+            state_since=steady.state_since if steady else now,
             restarts=beat.restarts,
             failure=beat.failure_at(now),
             progress=beat.progress,
-            progressed_at=now if moved else (known.progressed_at if known is not None and same else 0.0),
+            progressed_at=now if stepped else (known.progressed_at if known else 0.0),
+            steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),
         )
         current = job.round.number if job.round else 0
         awaited = any(a.state is AgentState.FAILED and a.round >= current for a in job.agents.values())
-        return not unchanged or first_step or awaited
+        return steady is None or first_step or awaited
 
     def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
         """The agents of a job's pods as they stand; those of other pods are forgotten."""
@@ -131,3 +132,14 @@ class Roster:
         if job.verdict != verdict:
             job.verdict = verdict
             job.announce()
+
+
+def _speed(known: AgentView, beat: Heartbeat, now: float) -> float | None:
+    """Steps per second, smoothed; as before if this heartbeat brings no new step."""
+    before, after, seconds = known.progress.step, beat.progress.step, now - known.progressed_at
+    if before is None or after is None or after <= before or seconds <= 0:
+        return known.steps_per_second
+    measured = (after - before) / seconds
+    if known.steps_per_second is None:
+        return measured
+    return SPEED_WEIGHT * measured + (1 - SPEED_WEIGHT) * known.steps_per_second

@@ -160,6 +160,9 @@ def _progress(agents: Sequence[AgentView]) -> Status | None:
         progress["total"] = newest.total
     if newest.loss is not None:
         progress["loss"] = f"{newest.loss:.4g}"
+    speeds = [agent.steps_per_second for agent in agents if agent.steps_per_second is not None]
+    if speeds:
+        progress["stepsPerSecond"] = f"{max(speeds):.2g}"
     if checkpoints:
         progress["checkpointStep"] = max(checkpoints)
     return progress

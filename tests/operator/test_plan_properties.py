@@ -57,7 +57,7 @@ def happen(simulation: Simulation, event: str, number: int) -> None:
     simulation.reconcile()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENT, max_size=25))
 def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]]) -> None:
     simulation = Simulation(a_job(replicas=3, minimum=2, maximum=5))

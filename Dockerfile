@@ -1,0 +1,42 @@
+# The operator. BASE is any Debian 12 with apt.
+#
+# Three stages count: `base` is large and rarely changes, `code` is what is ours, and the last lays one on the other.
+# hack/images/load_image.py relies on that: after a change of code it sends the nodes only the code.
+ARG BASE=debian:bookworm-slim
+
+FROM $BASE AS dependencies
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt
+RUN python3 -m venv /opt/venv
+# Wheels fetched beforehand are used where there are some: a build need not reach a package index then. The lock file's
+# hashes hold either way.
+COPY requirements.lock .cluster/wheel[s] /wheels/
+RUN if ls /wheels/*.whl >/dev/null 2>&1; then sources="--no-index --find-links /wheels"; fi \
+    && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary :all: $sources \
+        --requirement /wheels/requirements.lock \
+    && /opt/venv/bin/pip uninstall --yes setuptools pip
+
+FROM $BASE AS base
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends python3 ca-certificates \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt
+COPY --from=dependencies /opt/venv /opt/venv
+
+FROM base AS assembly
+COPY LICENSE /out/opt/elastic-pytorch/
+# The agent, for images that have only torch in them: the operator's own image carries it into their pods.
+COPY worker_image/elastic_pytorch /out/opt/elastic-pytorch/elastic_pytorch
+COPY operator/elastic_pytorch_operator /out/opt/venv/lib/python3.11/site-packages/elastic_pytorch_operator
+# The root file system may be read-only at run time, so bytecode is compiled here, once.
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash -s /out /out/opt/venv
+
+FROM scratch AS code
+COPY --from=assembly /out /
+
+FROM base
+COPY --from=code / /
+ENV PATH=/opt/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+ENTRYPOINT ["python3", "-m", "elastic_pytorch_operator"]
+CMD ["run"]

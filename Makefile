@@ -1,0 +1,44 @@
+# `make help` says what there is. Everything that is made lies in .cluster/ and .venv/, and in a cache of what is slow to
+# build (see hack/settings.sh); `make clean` removes all of it.
+
+PYTHON := .venv/bin/python
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-fast test-e2e check venv cluster images install lock clean
+
+help: ## Say what there is to make
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: venv install ## Train a small model on a kind cluster, and disturb it: kill a worker, scale up, scale down
+	@$(PYTHON) hack/demo $(ARGS)
+
+test: ## All checks and tests: first the fast ones, then those on the cluster
+	@$(MAKE) --no-print-directory test-fast
+	@$(MAKE) --no-print-directory test-e2e
+
+test-fast: check ## Format, lint, types, layers, and every test that needs no cluster (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m "not e2e" $(ARGS)
+
+test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m e2e tests/e2e $(ARGS)
+
+check: venv ## Format, lint, types and layers only
+	@hack/check.sh
+
+venv: ## The virtual environment .venv of requirements-dev.lock, with this project in it
+	@hack/venv.sh
+
+cluster: ## The kind cluster elastic-pytorch: made, healed, or found well
+	@hack/kind/cluster.sh
+
+images: cluster ## The operator's and the worker's image, built and put on the nodes
+	@hack/images/images.sh
+
+install: images ## The operator on the cluster, from its Helm chart
+	@hack/install.sh
+
+lock: venv ## Write both lock files anew from pyproject.toml (UPGRADE=1: to the newest versions)
+	@UPGRADE=$(UPGRADE) hack/lock.sh
+
+clean: ## Remove all that was made (KEEP_CACHE=1: but for what is slow to make)
+	@KEEP_CACHE=$(KEEP_CACHE) hack/clean.sh

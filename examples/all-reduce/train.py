@@ -1,0 +1,67 @@
+"""The smallest elastic job: an all-reduce a step, a checkpoint now and then, one line a step with the time of day.
+
+Plain torchrun code. Rank 0 prints `STEP n world=w time=seconds`, so that every change of the group can be timed from its log.
+"""
+
+import argparse
+import os
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text} time={time.time():.3f} host={os.environ.get('HOSTNAME', '')}\n")
+    sys.stdout.flush()
+
+
+def load_step(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def save_step(path: Path, step: int) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(str(step))
+    new.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--step-seconds", type=float, default=0.1)
+    parser.add_argument("--checkpoint-dir", type=Path, default=Path("/tmp"))
+    parser.add_argument("--checkpoint-every", type=int, default=10)
+    parser.add_argument("--fail-at", type=int, default=0, help="raise at this step, on the last rank (0: never)")
+    options = parser.parse_args()
+
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    rank, world = dist.get_rank(), dist.get_world_size()
+    say(f"INIT rank={rank} world={world} restart={os.environ['TORCHELASTIC_RESTART_COUNT']}")
+
+    # One checkpoint for each run of a job: the run id is the job's identity.
+    checkpoint = options.checkpoint_dir / f"{os.environ['TORCHELASTIC_RUN_ID']}.step"
+    done = torch.tensor(load_step(checkpoint) if rank == 0 else 0)
+    dist.broadcast(done, 0)
+    for step in range(int(done) + 1, options.steps + 1):
+        dist.all_reduce(torch.ones(1))
+        if step == options.fail_at and rank == world - 1:
+            raise ValueError(f"told to fail at step {step}")
+        if rank == 0:
+            say(f"STEP {step} world={world}")
+            if step % options.checkpoint_every == 0:
+                save_step(checkpoint, step)
+        time.sleep(options.step_seconds)
+    dist.barrier()
+    say(f"DONE rank={rank}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

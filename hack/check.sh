@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# What can be said about the code without running it.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+source "$ROOT/hack/step.sh"
+
+cd "$ROOT"
+step format "Format (ruff format --check)" .venv/bin/ruff format --check
+step lint "Lint (ruff check)" .venv/bin/ruff check
+step types "Types (mypy)" .venv/bin/mypy
+step layers "Layers (lint-imports)" .venv/bin/lint-imports
+if command -v shellcheck >/dev/null; then
+    mapfile -t scripts < <(find hack .ci -type f \( -name '*.sh' -o -path .ci/run \))
+    step shell "Shell scripts (shellcheck)" shellcheck --external-sources --exclude SC1091,SC2153 "${scripts[@]}"
+fi

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Removes all that the Makefile's targets made. What is slow to make stays if KEEP_CACHE is set: built programs, Docker's
+# images, the virtual environment. Debian packages that were installed stay, and so do Go's own caches.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+source "$ROOT/hack/step.sh"
+source "$ROOT/hack/kind/docker-engine.sh"
+source "$ROOT/hack/kind/health.sh"
+
+main() {
+    local daemon
+    daemon=$(cat "$STATE/dockerd.pid" 2>/dev/null || true)
+    if docker_answers; then
+        step delete-cluster "Delete the cluster" delete_cluster
+        [[ -n ${KEEP_CACHE:-} ]] || step delete-images "Delete the images" delete_images
+        # A dockerd that was started for the cluster goes with it, unless somebody else has come to use it.
+        if [[ -n $daemon && -z $(docker ps --quiet) ]]; then
+            step stop-dockerd "Stop the dockerd that was started here" stop_dockerd "$daemon"
+        fi
+    fi
+    rm -rf "$STATE"
+    if [[ -z ${KEEP_CACHE:-} ]]; then
+        rm -rf "$CACHE" .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+    fi
+}
+
+delete_cluster() {
+    node_containers | xargs -r docker rm --force --volumes
+    # kind's network is shared by all of kind's clusters: it goes with the last of them.
+    docker network rm kind || true
+}
+
+delete_images() {
+    docker image prune --all --force --filter "label=$LABEL"
+}
+
+stop_dockerd() {
+    [[ $(cat "/proc/$1/comm" 2>/dev/null) == dockerd ]] || return 0
+    kill "$1"
+    while kill -0 "$1" 2>/dev/null; do sleep 0.2; done
+}
+
+cd "$ROOT"
+main

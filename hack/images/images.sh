@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Builds the operator's and the worker's image and puts them on the nodes. What has not changed is left alone.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
+source "$ROOT/hack/step.sh"
+source "$ROOT/hack/kind/docker-engine.sh"
+source "$ROOT/hack/kind/from-source/base-image.sh"
+
+WHEELS=$STATE/wheels
+INPUTS_LABEL=dev.elasticpytorch.inputs
+
+main() {
+    local operator_inputs worker_inputs
+    operator_inputs=$(fingerprint .dockerignore Dockerfile LICENSE requirements.lock operator/elastic_pytorch_operator \
+        worker_image/elastic_pytorch)
+    worker_inputs=$(fingerprint .dockerignore worker_image examples)
+
+    one_at_a_time
+    ensure_docker
+    if ! is_built "$OPERATOR_IMAGE" "$operator_inputs"; then
+        fetch_wheels_if_changed
+        ensure_base bookworm
+        step operator-image "Build $OPERATOR_IMAGE" \
+            build_image "$OPERATOR_IMAGE" Dockerfile bookworm "$operator_inputs"
+    fi
+    if ! is_built "$WORKER_IMAGE" "$worker_inputs"; then
+        ensure_base trixie
+        step worker-image "Build $WORKER_IMAGE" \
+            build_image "$WORKER_IMAGE" worker_image/Dockerfile trixie "$worker_inputs"
+    fi
+    load_if_missing operator-load "$OPERATOR_IMAGE" "${NODES[@]}"
+    # No worker pod runs on the control plane; a gigabyte spared.
+    load_if_missing worker-load "$WORKER_IMAGE" "${WORKERS[@]}"
+}
+
+is_built() {
+    [[ $(docker image inspect --format "{{index .Config.Labels \"$INPUTS_LABEL\"}}" "$1" 2>/dev/null) == "$2" ]]
+}
+
+fetch_wheels_if_changed() {
+    local wanted
+    wanted=$(fingerprint requirements.lock)
+    [[ $(cat "$WHEELS/.inputs" 2>/dev/null) == "$wanted" ]] && return
+    step wheels "Fetch the operator's wheels" fetch_wheels "$wanted"
+}
+
+# Containers may not be able to reach a package index where this machine can. The image's Python is Debian 12's: 3.11.
+fetch_wheels() {
+    local machine
+    machine=$(uname -m)
+    rm -rf "$WHEELS"
+    python3 -m pip download --quiet --dest "$WHEELS" --requirement requirements.lock --no-deps --require-hashes \
+        --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
+        --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
+    echo "$1" >"$WHEELS/.inputs"
+}
+
+ensure_base() {
+    local suite=$1
+    docker image inspect "debian:$suite-slim" >/dev/null 2>&1 || ensure_base_image "$suite"
+}
+
+build_image() {
+    local image=$1 file=$2 suite=$3 inputs=$4 base=debian:$3-slim target
+    docker image inspect "$base" >/dev/null 2>&1 || base=$(base_image "$suite")
+    for target in base code; do
+        docker build --file "$file" --build-arg "BASE=$base" --label "$LABEL" --target "$target" \
+            --tag "${image%:*}-$target:${image#*:}" .
+    done
+    docker build --file "$file" --build-arg "BASE=$base" --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$image" .
+}
+
+load_if_missing() {
+    local step=$1 image=$2 nodes
+    shift 2
+    mapfile -t nodes < <(python3 hack/images/load_image.py --list-missing "$image" "$@")
+    ((${#nodes[@]} == 0)) || step "$step" "Load $image to ${#nodes[@]} nodes" python3 hack/images/load_image.py "$image" "${nodes[@]}"
+}
+
+cd "$ROOT"
+main

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The operator on the cluster, from the chart and the image of this checkout.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+source "$ROOT/hack/step.sh"
+
+CHART=$ROOT/charts/elastic-pytorch-operator
+
+main() {
+    local image_id wanted
+    one_at_a_time
+    image_id=$(docker image inspect --format '{{.Id}}' "$OPERATOR_IMAGE")
+    wanted=$(fingerprint "$CHART" "word=$image_id" hack/install.sh)
+    is_installed "$wanted" && return
+    step install "Install the operator from its chart" install_release "$image_id" "$wanted"
+}
+
+# The release remembers in its description what it was made from; the deployment says whether it still stands.
+is_installed() {
+    local status
+    status=$(helm status "$RELEASE" --namespace "$NAMESPACE" 2>/dev/null) || return 1
+    grep -q "^STATUS: deployed" <<<"$status" && grep -q "^DESCRIPTION: $1$" <<<"$status" &&
+        kubectl --namespace "$NAMESPACE" rollout status deployment --timeout=2s >/dev/null 2>&1
+}
+
+# The image's tag stays the same when its content changes: the annotation makes that a change of the pod.
+install_release() {
+    helm upgrade --install "$RELEASE" "$CHART" --namespace "$NAMESPACE" --create-namespace --description "$2" \
+        --set image.repository="${OPERATOR_IMAGE%:*}" --set image.tag="${OPERATOR_IMAGE#*:}" --set image.pullPolicy=Never \
+        --set-string "podAnnotations.elasticpytorch\.dev/image-id=$1" --wait --timeout 3m || {
+        kubectl --namespace "$NAMESPACE" get pods --output wide
+        kubectl --namespace "$NAMESPACE" logs --tail 20 --selector "app.kubernetes.io/name=$RELEASE" --ignore-errors
+        return 1
+    }
+}
+
+main

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Makes the test cluster, or finds it well, or heals it. Safe to run again at any time.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
+source "$ROOT/hack/step.sh"
+source "$ROOT/hack/kind/docker-engine.sh"
+source "$ROOT/hack/kind/tools.sh"
+source "$ROOT/hack/kind/health.sh"
+source "$ROOT/hack/kind/from-source/binaries.sh"
+source "$ROOT/hack/kind/from-source/base-image.sh"
+source "$ROOT/hack/kind/from-source/node-image.sh"
+
+HEAL_SECONDS=90
+
+# What a cluster was made from: a change of these makes it anew.
+cluster_fingerprint() {
+    fingerprint "$ROOT/hack/kind/kind.yaml" "$FROM_SOURCE" "word=$KIND_NODE_IMAGE" "word=$KUBERNETES_VERSION"
+}
+
+main() {
+    one_at_a_time
+    ensure_docker
+    if [[ -n $(node_containers) ]]; then
+        refuse_foreign_cluster
+        if [[ $(cat "$STATE/cluster.fingerprint" 2>/dev/null) != "$(cluster_fingerprint)" ]]; then
+            say "What the cluster is made from has changed: making it anew."
+        elif heal; then
+            say "Cluster $CLUSTER is ready."
+            return
+        else
+            say "Cluster $CLUSTER did not become well again in $HEAL_SECONDS s: making it anew."
+        fi
+        step delete-cluster "Delete the old cluster" delete_cluster
+    fi
+    create
+    say "Cluster $CLUSTER is ready. KUBECONFIG=.cluster/kubeconfig .cluster/bin/kubectl get nodes"
+}
+
+# Two checkouts on one machine would share the cluster's name, and one would throw away what the other is using.
+refuse_foreign_cluster() {
+    local owner
+    owner=$(docker inspect --format '{{range .Mounts}}{{if eq .Destination "/shared"}}{{.Source}}{{end}}{{end}}' \
+        "$CONTROL_PLANE" 2>/dev/null) || return 0
+    [[ $owner == "$STATE/shared" || ! -d $owner ]] ||
+        fail "There is a cluster $CLUSTER of another checkout, ${owner%/.cluster/shared}. Run make clean there first."
+}
+
+heal() {
+    ensure_tools
+    [[ -s $KUBECONFIG ]] || kind export kubeconfig --name "$CLUSTER" >/dev/null 2>&1 || return 1
+    wake_nodes
+    nodes_are_ready && uncordon_nodes && return
+    # Not `step`: it would end the script, and a cluster that does not heal is made anew instead.
+    say "  ... Wait for the nodes (at most $HEAL_SECONDS s)"
+    await_nodes "$HEAL_SECONDS" >"$STATE/logs/heal.log" 2>&1 && await_system_pods 60 >>"$STATE/logs/heal.log" 2>&1
+}
+
+create() {
+    local image
+    image=$(node_image)
+    if [[ -z $image ]]; then
+        # The compilers and Debian's archive keep different parts of the machine busy: start the longest at once.
+        start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (about 5 minutes)"
+        start_binary pause "Build pause"
+        start_binary coredns "Build CoreDNS from its Go module"
+        image=$(node_image_from_source)
+        ensure_node_image_from_source "$image"
+    fi
+    ensure_tools
+    render "$ROOT/hack/kind/kind.yaml" >"$STATE/kind.yaml"
+    step create-cluster "Create the cluster" create_cluster "$image"
+    step nodes "Wait for the nodes" await_nodes 180
+    step system-pods "Wait for DNS and the pod network" await_system_pods 120
+    cluster_fingerprint >"$STATE/cluster.fingerprint"
+}
+
+# kind's own node image if it can be had; nothing where it cannot.
+node_image() {
+    if docker image inspect "$KIND_NODE_IMAGE" >/dev/null 2>&1 || can_pull; then
+        echo "$KIND_NODE_IMAGE"
+    fi
+}
+
+can_pull() {
+    local reply=$STATE/logs/pull.log
+    # A registry that cannot be reached says so at once or never; a pull that moves is given its time.
+    timeout 600 docker pull "$KIND_NODE_IMAGE" >"$reply" 2>&1 &
+    local pull=$! deadline=$((SECONDS + 20))
+    while kill -0 $pull 2>/dev/null; do
+        if ((SECONDS > deadline)) && ! grep -q 'Pulling fs layer\|Already exists' "$reply"; then
+            kill $pull
+            break
+        fi
+        sleep 0.2
+    done
+    wait $pull
+}
+
+render() {
+    local without_cni=false
+    [[ $image == "$KIND_NODE_IMAGE" ]] || without_cni=true
+    sed -e "s|@SHARED@|$STATE/shared|" \
+        -e "s|@DISABLE_DEFAULT_CNI@|$without_cni|" \
+        -e "s|@CONTROL_PLANE@|$CONTROL_PLANE|" \
+        -e "s|@COMPONENTS_IMAGE@|docker.io/elastic-pytorch/kubernetes-components:$KUBERNETES_VERSION|" "$1"
+}
+
+create_cluster() {
+    local image=$1
+    kind create cluster --name "$CLUSTER" --image "$image" --config "$STATE/kind.yaml" --wait 0s
+    [[ $image == "$KIND_NODE_IMAGE" ]] || render "$FROM_SOURCE/pod-network.yaml" | kubectl apply --filename -
+}
+
+delete_cluster() {
+    rm -f "$STATE/cluster.fingerprint" "$KUBECONFIG"
+    node_containers | xargs -r docker rm --force --volumes
+}
+
+main

@@ -1,0 +1,75 @@
+# shellcheck shell=bash
+# A Docker Engine that answers: the one that is there, or one that is started, or installed and started. Sourced.
+
+docker_answers() {
+    timeout 10 docker version >/dev/null 2>&1
+}
+
+ensure_docker() {
+    docker_answers && return
+    [[ $(id -u) == 0 ]] || fail "Docker does not answer. Start it, or run this as root so that it can be started for you."
+    if [[ -d /run/systemd/system ]] && systemctl cat docker.service >/dev/null 2>&1; then
+        step docker "Start Docker by systemd" start_docker_by_systemd
+        return
+    fi
+    if ! command -v dockerd >/dev/null || ! command -v docker >/dev/null; then
+        command -v apt-get >/dev/null || fail "There is no Docker here and no apt-get to install it with. Install Docker."
+        step docker-packages "Install Docker (Debian's docker.io)" \
+            install_packages docker.io containerd runc iptables
+    fi
+    step docker "Start dockerd" start_dockerd
+}
+
+install_packages() {
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y --no-install-recommends "$@"
+}
+
+start_docker_by_systemd() {
+    systemctl start docker
+    await_docker
+}
+
+# A dockerd of our own outlives this shell; `make clean` ends it again.
+start_dockerd() {
+    local options=(--pidfile "$STATE/dockerd.pid")
+    remove_stale_pid_files
+    if lacks_capabilities; then
+        options+=(--add-runtime "bounded=$ROOT/hack/kind/runc-bounded" --default-runtime bounded)
+    fi
+    echo "dockerd ${options[*]}"
+    setsid nohup dockerd "${options[@]}" >"$STATE/logs/dockerd.log" 2>&1 </dev/null 9>&- &
+    await_docker || {
+        tail -n 20 "$STATE/logs/dockerd.log"
+        return 1
+    }
+}
+
+# dockerd ended by SIGKILL leaves these behind, and a new one refuses to start if the number is in use again.
+remove_stale_pid_files() {
+    local file pid
+    for file in "$STATE/dockerd.pid" /var/run/docker.pid /var/run/docker/containerd/containerd.pid; do
+        [[ -f $file ]] || continue
+        pid=$(<"$file")
+        case $(cat "/proc/$pid/comm" 2>/dev/null) in
+        dockerd | containerd) ;;
+        *) rm -f "$file" ;;
+        esac
+    done
+}
+
+lacks_capabilities() {
+    local held last
+    held=$((16#$(awk '/^CapBnd:/ {print $2}' /proc/self/status)))
+    last=$(</proc/sys/kernel/cap_last_cap)
+    ((held != (1 << (last + 1)) - 1))
+}
+
+await_docker() {
+    local deadline=$((SECONDS + 60))
+    until docker_answers; do
+        ((SECONDS < deadline)) || return 1
+        sleep 0.5
+    done
+}

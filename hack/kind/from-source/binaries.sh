@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# Kubernetes, CoreDNS and pause, built from Go modules into the cache. Sourced.
+
+FROM_SOURCE=$ROOT/hack/kind/from-source
+
+# built_binary NAME: where the program of these sources and of this release lies in the cache.
+built_binary() {
+    echo "$CACHE/$1-$(fingerprint "$FROM_SOURCE/$1" "word=$KUBERNETES_VERSION")"
+}
+
+start_binary() {
+    local name=$1 title=$2 binary
+    binary=$(built_binary "$name")
+    [[ -x $binary ]] && return
+    require_go "$name"
+    step_start "$name" "$title" build_binary "$name" "$binary"
+}
+
+ensure_kubernetes_binary() {
+    start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (about 5 minutes)"
+    await_binary kubernetes
+    ln -sf "$(built_binary kubernetes)" "$STATE/bin/kubectl"
+}
+
+await_binary() {
+    [[ -z ${STEP_PID[$1]:-} ]] || step_wait "$1"
+}
+
+build_binary() {
+    local name=$1 binary=$2 flags="-s -w" version=${KUBERNETES_VERSION#v}
+    if [[ $name == kubernetes ]]; then
+        flags+=" -X k8s.io/component-base/version.gitVersion=v$version"
+        flags+=" -X k8s.io/component-base/version.gitMajor=${version%%.*}"
+        flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
+    fi
+    cd "$FROM_SOURCE/$name" || return
+    CGO_ENABLED=0 go build -buildvcs=false -mod=readonly -trimpath -ldflags="$flags" -o "$binary.partial" .
+    rm -f "$CACHE/$name"-????????????????
+    mv "$binary.partial" "$binary"
+}

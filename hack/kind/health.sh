@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# Is the cluster well, and if it is not, what can be done short of making it anew. Sourced.
+
+# A kubelet renews its lease every 10 s; a Ready condition alone would call a node alive for 50 s after its end.
+LEASE_SECONDS=25
+
+node_containers() {
+    docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER"
+}
+
+# Starts and unpauses nodes; says so for each, as somebody may have meant it.
+wake_nodes() {
+    local node state
+    while read -r node state; do
+        case $state in
+        running) ;;
+        paused)
+            say "  node $node is paused: going on with it"
+            docker unpause "$node" >/dev/null
+            ;;
+        *)
+            say "  node $node is $state: starting it"
+            docker start "$node" >/dev/null
+            ;;
+        esac
+    done < <(docker ps --all --filter "label=io.x-k8s.kind.cluster=$CLUSTER" --format '{{.Names}} {{.State}}')
+}
+
+# A killed test run may have left nodes that take no pods.
+uncordon_nodes() {
+    local cordoned
+    cordoned=$(kubectl get nodes --output jsonpath='{range .items[?(@.spec.unschedulable==true)]}{.metadata.name} {end}')
+    # shellcheck disable=SC2086
+    [[ -z $cordoned ]] || kubectl uncordon $cordoned
+}
+
+nodes_are_ready() {
+    local now ready renewed
+    ready=$(kubectl get nodes --request-timeout=5s --output jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}' 2>/dev/null) || return 1
+    [[ $(grep -c '^True$' <<<"$ready") == "${#NODES[@]}" ]] || return 1
+    now=$(date +%s)
+    while read -r renewed; do
+        ((now - $(date --date "$renewed" +%s) <= LEASE_SECONDS)) || return 1
+    done < <(kubectl -n kube-node-lease get leases --output jsonpath='{range .items[*]}{.spec.renewTime}{"\n"}{end}')
+}
+
+await_nodes() {
+    local deadline=$((SECONDS + $1))
+    until nodes_are_ready; do
+        if ((SECONDS > deadline)); then
+            kubectl get nodes --output wide --request-timeout=5s || true
+            return 1
+        fi
+        sleep 1
+    done
+    uncordon_nodes
+}
+
+await_system_pods() {
+    kubectl -n kube-system rollout status deployment/coredns --timeout="$1s"
+    kubectl -n kube-system rollout status daemonset --timeout="$1s"
+}

@@ -1,0 +1,47 @@
+# shellcheck shell=bash disable=SC2034
+# What is pinned, what things are called and where they lie. Sourced by every script in hack/, never run.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+STATE=$ROOT/.cluster
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/elastic-pytorch-operator
+
+CLUSTER=elastic-pytorch
+CONTROL_PLANE=$CLUSTER-control-plane
+WORKERS=("$CLUSTER-worker" "$CLUSTER-worker2" "$CLUSTER-worker3")
+NODES=("$CONTROL_PLANE" "${WORKERS[@]}")
+
+RELEASE=elastic-pytorch-operator
+NAMESPACE=elastic-pytorch-system
+OPERATOR_IMAGE=elastic-pytorch-operator:dev
+WORKER_IMAGE=elastic-pytorch-worker:dev
+
+KIND_VERSION=v0.33.0
+HELM_VERSION=v3.22.0
+# The node image that kind publishes, and what is built in its place where it cannot be pulled: one minor release.
+KIND_NODE_IMAGE=kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d
+KUBERNETES_VERSION=v1.34.4
+
+# Everything that `make clean` may remove from Docker carries this label, whoever built on top of it.
+LABEL=dev.elasticpytorch.built-by=make
+
+# The user's own kubeconfig is nobody's business here: not read, not written.
+export KUBECONFIG=$STATE/kubeconfig
+export PATH=$STATE/bin:$PATH
+# The classic builder needs no plugin and takes a base image from the local store without asking a registry.
+export DOCKER_BUILDKIT=0
+
+mkdir -p "$STATE/bin" "$STATE/logs" "$STATE/shared" "$CACHE"
+# Pods of any user write checkpoints there.
+chmod 1777 "$STATE/shared"
+
+# One hash over the contents of files and folders and over plain words (word=…): equal hash, nothing to do.
+fingerprint() {
+    local input
+    for input in "$@"; do
+        case $input in
+        word=*) printf '%s\n' "$input" ;;
+        *) (cd "$ROOT" && find "${input#"$ROOT"/}" -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' -print0 |
+            LC_ALL=C sort -z | xargs -0 -r sha256sum) ;;
+        esac
+    done | sha256sum | cut -c1-16
+}

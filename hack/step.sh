@@ -1,0 +1,105 @@
+# shellcheck shell=bash
+# Long steps that show they are alive. Sourced after settings.sh.
+#
+#   step NAME "What it does" command args...          runs it and waits
+#   step_start NAME "What it does" command args...    lets it run beside others
+#   step_wait NAME...                                 waits for those
+#
+# A step's output goes to .cluster/logs/NAME.log. A step that fails ends the script with the tail of its log.
+
+declare -A STEP_PID=() STEP_TITLE=() STEP_BEGAN=()
+STEP_TAIL_LINES=30
+STEP_REPORT_EVERY=15
+
+if [[ -t 1 ]]; then STEP_ON_TTY=1; else STEP_ON_TTY=; fi
+
+say() {
+    [[ -z $STEP_ON_TTY ]] || printf '\r\033[K'
+    printf '%s\n' "$*"
+}
+
+fail() {
+    say "$*" >&2
+    exit 1
+}
+
+step_start() {
+    local name=$1 title=$2
+    shift 2
+    STEP_TITLE[$name]=$title
+    STEP_BEGAN[$name]=$SECONDS
+    [[ -n $STEP_ON_TTY ]] || say "  ... $title"
+    # Job control gives the step a process group of its own: Ctrl-C reaches this script alone, which then ends the group.
+    set -m
+    (
+        set +m
+        trap - EXIT INT TERM
+        "$@"
+    ) >"$STATE/logs/$name.log" 2>&1 </dev/null &
+    STEP_PID[$name]=$!
+    set +m
+}
+
+step_wait() {
+    local name reported=$SECONDS waiting=("$@") rest line
+    while ((${#waiting[@]})); do
+        rest=() line=
+        for name in "${waiting[@]}"; do
+            if kill -0 "${STEP_PID[$name]}" 2>/dev/null; then
+                rest+=("$name")
+                line+="  ... ${STEP_TITLE[$name]}, $((SECONDS - STEP_BEGAN[$name])) s"
+            else
+                step_finish "$name"
+            fi
+        done
+        waiting=("${rest[@]}")
+        ((${#waiting[@]})) || break
+        if [[ -n $STEP_ON_TTY ]]; then
+            printf '\r\033[K%s' "${line:0:$((${COLUMNS:-$(tput cols 2>/dev/null || echo 80)} - 1))}"
+        elif ((SECONDS - reported >= STEP_REPORT_EVERY)); then
+            reported=$SECONDS
+            say "$line"
+        fi
+        sleep 0.2
+    done
+}
+
+step_finish() {
+    local name=$1 pid=${STEP_PID[$1]} seconds=$((SECONDS - STEP_BEGAN[$1])) log=$STATE/logs/$1.log status=0
+    wait "$pid" || status=$?
+    unset "STEP_PID[$name]"
+    if ((status == 0)); then
+        say "  ok  ${STEP_TITLE[$name]} ($seconds s)"
+        return
+    fi
+    {
+        say "  FAILED after $seconds s: ${STEP_TITLE[$name]} (exit status $status). Its last lines:"
+        tail -n "$STEP_TAIL_LINES" "$log" | sed 's/^/      /'
+        say "  The whole log: $log"
+    } >&2
+    exit 1
+}
+
+step() {
+    step_start "$@"
+    step_wait "$1"
+}
+
+# Two makes at a time would build and load the same things twice: the second waits for the first.
+one_at_a_time() {
+    command -v flock >/dev/null || return 0
+    exec 9>"$STATE/lock"
+    flock --nonblock 9 && return
+    say "  ... Wait for another make of this checkout"
+    flock 9
+}
+
+end_running_steps() {
+    local name
+    for name in "${!STEP_PID[@]}"; do
+        kill -TERM -- "-${STEP_PID[$name]}" 2>/dev/null || true
+    done
+}
+
+trap end_running_steps EXIT
+trap 'say "Interrupted."; exit 130' INT TERM

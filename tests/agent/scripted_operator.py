@@ -1,0 +1,205 @@
+"""The operator's side of docs/protocol.md, under a test's control.
+
+A real HTTP server: agents find out who they are by their token, which is their name here, and are told only what the test declares.
+"""
+
+import http.server
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+WAIT_SECONDS = 60.0
+HOLD_SECONDS = 20.0
+
+
+@dataclass
+class Heard:
+    """A heartbeat, and when it came."""
+
+    worker: str
+    at: float
+    body: dict[str, Any] = field(repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.body[name]
+
+
+class ScriptedOperator:
+    """Collects heartbeats and hands out the rounds that a test declares.
+
+    Attributes:
+        heard: all heartbeats, in the order in which they came.
+        answer_with: if set, each request is answered with what it returns: (status, headers, body).
+    """
+
+    def __init__(self) -> None:
+        self.heard: list[Heard] = []
+        self.answer_with: Callable[[str], tuple[int, dict[str, str], bytes]] | None = None
+        self.heartbeat_seconds = 0.3
+        self.round: dict[str, Any] = {"round": 0, "members": [], "store": None, "cause": ""}
+        self.nudge = 0
+        self.verdict: str | None = None
+        self.requests = 0
+        self._changed = threading.Condition()
+        self._server: _Server | None = None
+        self._port = 0
+        self.come_back()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def come_back(self) -> None:
+        """Starts to listen, where it did before."""
+        self._server = _Server(("127.0.0.1", self._port), self)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def go_away(self) -> None:
+        """Stops to listen and cuts all connections."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+            server.cut()
+
+    def declare(self, *workers: str, cause: str = "the test wants it", after: int | None = None) -> int:
+        """Declares the next round, of these workers in rank order; none: an empty one. Returns its number."""
+        with self._changed:
+            number = (self.round["round"] if after is None else after) + 1
+            members = [{"worker": w, "index": int(w[1:]), "address": address(w)} for w in workers]
+            port = self._last(workers[0]).port if workers else 0
+            store = {"address": address(workers[0]), "port": port} if workers else None
+            self.round = {"round": number, "members": members, "store": store, "cause": cause}
+            self._changed.notify_all()
+            return number
+
+    def ask_all(self) -> None:
+        """Nudges."""
+        with self._changed:
+            self.nudge += 1
+            self._changed.notify_all()
+
+    def end(self, verdict: str) -> None:
+        """Ends the job."""
+        with self._changed:
+            self.verdict = verdict
+            self._changed.notify_all()
+
+    def last(self, worker: str) -> Heard | None:
+        with self._changed:
+            return next((heard for heard in reversed(self.heard) if heard.worker == worker), None)
+
+    def states(self, worker: str) -> list[str]:
+        """The states that a worker went through, each once in a row."""
+        with self._changed:
+            states = [heard.state for heard in self.heard if heard.worker == worker]
+        return [state for i, state in enumerate(states) if i == 0 or states[i - 1] != state]
+
+    def wait(self, what: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+        """Waits until something is true and returns it."""
+        deadline = time.monotonic() + seconds
+        while not (result := what()):
+            assert time.monotonic() < deadline, f"not in {seconds} s; heard last: {self.heard[-6:]}"
+            time.sleep(0.01)
+        return result
+
+    def wait_for(self, state: str, *workers: str, number: int | None = None) -> None:
+        """Waits until the last that each worker said was this state (and round)."""
+
+        def reached() -> bool:
+            heard = [self.last(worker) for worker in workers]
+            return all(h is not None and h.state == state and number in (None, h.round) for h in heard)
+
+        self.wait(reached)
+
+    def _last(self, worker: str) -> Heard:
+        return next(heard for heard in reversed(self.heard) if heard.worker == worker)
+
+    def take(self, worker: str, body: dict[str, Any]) -> dict[str, Any]:
+        with self._changed:
+            self.heard.append(Heard(worker, time.monotonic(), body))
+            return {"heartbeatSeconds": self.heartbeat_seconds, "round": self.round["round"], "nudge": self.nudge}
+
+    def hold(self, worker: str, after: int, nudge: int, server: "_Server") -> dict[str, Any]:
+        with self._changed:
+            deadline = time.monotonic() + HOLD_SECONDS
+            while (
+                server is self._server
+                and self.round["round"] <= after
+                and self.nudge == nudge
+                and self.verdict is None
+                and self._changed.wait(min(0.2, deadline - time.monotonic())) is not None
+                and time.monotonic() < deadline
+            ):
+                pass
+            return {**self.round, "nudge": self.nudge, "worker": worker, "verdict": self.verdict}
+
+
+def address(worker: str) -> str:
+    """Workers are called w0, w1…; each has a loopback address of its own."""
+    return f"127.0.0.{int(worker[1:]) + 1}"
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, where: tuple[str, int], operator: ScriptedOperator) -> None:
+        super().__init__(where, _Handler)
+        self.operator = operator
+        self._connections: set[Any] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A cut connection is no error here."""
+
+    def cut(self) -> None:
+        for connection in list(self._connections):
+            self.shutdown_request(connection)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(lambda: self.server.operator.take(self._worker(), body))
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)
+        after, nudge = int(query["after"][0]), int(query["nudge"][0])
+        self._answer(lambda: self.server.operator.hold(self._worker(), after, nudge, self.server))
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: the agents' logs say enough."""
+
+    def _worker(self) -> str:
+        return self.headers["Authorization"].removeprefix("Bearer ")
+
+    def _answer(self, make: Callable[[], dict[str, Any]]) -> None:
+        operator = self.server.operator
+        operator.requests += 1
+        if operator.answer_with is not None:
+            status, headers, content = operator.answer_with(self.path)
+        else:
+            status, headers, content = 200, {}, json.dumps(make()).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)

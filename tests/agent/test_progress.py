@@ -1,0 +1,88 @@
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from elastic_pytorch import report
+from elastic_pytorch.progress import REPORT_SOCKET, Progress, ProgressReceiver
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressReceiver]:
+    made = ProgressReceiver()
+    monkeypatch.setenv(REPORT_SOCKET, made.path)
+    made.start_round()
+    yield made
+    made.close()
+
+
+def wait(what: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_the_largest_step_and_the_newest_of_the_rest_count(receiver: ProgressReceiver) -> None:
+    report(step=7, total=100, loss=0.5, checkpoint_step=5)
+    report(step=6, loss=0.25)
+    wait(lambda: receiver.current() == Progress(7, 100, 0.25, 5))
+    assert receiver.current().to_json() == {"step": 7, "total": 100, "loss": 0.25, "checkpointStep": 5}
+
+
+def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) -> None:
+    report(step=7, checkpoint_step=5)
+    wait(lambda: receiver.current().step == 7)
+    receiver.start_round()
+    assert receiver.current() == Progress(checkpoint_step=5)
+    report(step=6)
+    wait(lambda: receiver.current().step == 6)
+
+
+def test_a_burst_blocks_nobody(receiver: ProgressReceiver) -> None:
+    before = time.monotonic()
+    for step in range(2000):
+        report(step=step)
+    assert time.monotonic() - before < 2
+    report(step=None)
+    wait(lambda: receiver.current().step is not None)
+
+
+def test_nothing_is_reported_without_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(REPORT_SOCKET, raising=False)
+    report(step=1)
+    monkeypatch.setenv(REPORT_SOCKET, "/nowhere/at/all")
+    report(step=1)
+
+
+def test_nonsense_does_not_raise(receiver: ProgressReceiver) -> None:
+    report(step="seven", loss=object())  # type: ignore[arg-type]
+    report(step=3, loss=float("nan"))
+    wait(lambda: receiver.current() == Progress(step=3))
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b'{"step": "7"}',
+        b'{"step": true}',
+        b'{"step": -1}',
+        b'{"step": 1e300}',
+        b"\xff\xfe",
+        b'{"loss": []}',
+        b"x" * 1025,
+    ],
+)
+def test_a_datagram_that_is_no_report_is_refused(datagram: bytes) -> None:
+    with pytest.raises(ValueError):
+        Progress().with_report(datagram)
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    subprocess.run([sys.executable, "-c", "import sys, elastic_pytorch; assert 'torch' not in sys.modules"], check=True)

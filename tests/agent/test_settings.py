@@ -1,0 +1,42 @@
+import pytest
+from elastic_pytorch.settings import SettingsError, read_settings
+
+ENVIRON = {
+    "ELASTIC_PYTORCH_OPERATOR_URL": "http://operator.system.svc:8780",
+    "ELASTIC_PYTORCH_JOB_UID": "uid",
+    "ELASTIC_PYTORCH_WORKER": "job-worker-0-abcde",
+}
+
+
+def test_the_environment_is_read() -> None:
+    settings = read_settings(ENVIRON | {"ELASTIC_PYTORCH_PRELOAD": "a, b.c,", "ELASTIC_PYTORCH_GRACE_SECONDS": "30"})
+    assert (settings.operator_host, settings.operator_port) == ("operator.system.svc", 8780)
+    assert settings.preload == ("a", "b.c")
+    assert settings.store_port == 29500
+    assert settings.stop_seconds == 29
+
+
+@pytest.mark.parametrize(("grace", "stop"), [("0", 0), ("1", 0.75), ("2", 1.5), ("600", 599)])
+def test_the_agent_ends_within_the_grace_period(grace: str, stop: float) -> None:
+    assert read_settings(ENVIRON | {"ELASTIC_PYTORCH_GRACE_SECONDS": grace}).stop_seconds == stop
+
+
+@pytest.mark.parametrize("name", list(ENVIRON))
+def test_what_is_missing_is_named(name: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        read_settings({key: value for key, value in ENVIRON.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ELASTIC_PYTORCH_OPERATOR_URL", "operator:8780"),
+        ("ELASTIC_PYTORCH_OPERATOR_URL", "http://operator:port"),
+        ("ELASTIC_PYTORCH_GRACE_SECONDS", "soon"),
+        ("ELASTIC_PYTORCH_GRACE_SECONDS", "nan"),
+        ("ELASTIC_PYTORCH_GRACE_SECONDS", "-1"),
+    ],
+)
+def test_what_is_malformed_is_named(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        read_settings(ENVIRON | {name: value})

@@ -1,0 +1,232 @@
+"""The CRD as the contract has it, read as YAML: no cluster is needed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
+CRD: dict[str, Any] = yaml.safe_load(CRD_FILE.read_text())
+(VERSION,) = CRD["spec"]["versions"]
+SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
+
+
+def properties(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every property below a schema, with its path as `kubectl explain` writes it."""
+    for name, child in schema.get("properties", {}).items():
+        child_path = f"{path}.{name}".lstrip(".")
+        yield child_path, child
+        yield from properties(child, child_path)
+    for key in ("items", "additionalProperties"):
+        if isinstance(child := schema.get(key), dict):
+            yield f"{path}[]", child
+            yield from properties(child, f"{path}[]")
+
+
+PROPERTIES = dict(properties(SCHEMA))
+
+
+def bounds(path: str) -> tuple[Any, Any, Any]:
+    schema = PROPERTIES[path]
+    return schema.get("minimum"), schema.get("maximum"), schema.get("default")
+
+
+def rules(path: str) -> list[str]:
+    return [rule["rule"] for rule in PROPERTIES[path].get("x-kubernetes-validations", [])]
+
+
+def test_names_are_those_of_the_contract() -> None:
+    assert CRD["metadata"]["name"] == "elasticpytorchjobs.elasticpytorch.dev"
+    assert CRD["spec"]["group"] == "elasticpytorch.dev"
+    assert CRD["spec"]["scope"] == "Namespaced"
+    assert CRD["spec"]["names"] == {
+        "kind": "ElasticPyTorchJob",
+        "listKind": "ElasticPyTorchJobList",
+        "plural": "elasticpytorchjobs",
+        "singular": "elasticpytorchjob",
+        "shortNames": ["epj"],
+        "categories": ["all"],
+    }
+    assert (VERSION["name"], VERSION["served"], VERSION["storage"]) == ("v1alpha1", True, True)
+
+
+def test_crd_fits_the_annotation_of_kubectl_apply() -> None:
+    assert CRD_FILE.stat().st_size < 60_000
+
+
+def test_every_property_is_described() -> None:
+    # The API server describes metadata itself and allows no description there.
+    paths = [path for path in PROPERTIES if path.partition(".")[0] != "metadata"]
+    bare = [path for path in paths if not PROPERTIES[path].get("description")]
+    assert not bare
+    assert SCHEMA["description"]
+
+
+@pytest.mark.parametrize("path", [path for path in PROPERTIES if PROPERTIES[path].get("description")])
+def test_description_is_a_sentence(path: str) -> None:
+    description = PROPERTIES[path]["description"]
+    assert description[0].isupper() or description[0] == "`"
+    assert description.endswith(".")
+    assert "  " not in description
+
+
+def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
+    assert set(PROPERTIES["spec"]["properties"]) == {
+        "replicas",
+        "minReplicas",
+        "maxReplicas",
+        "nprocPerNode",
+        "failurePolicy",
+        "resizePolicy",
+        "rendezvous",
+        "cleanPodPolicy",
+        "template",
+    }
+    assert PROPERTIES["spec"]["required"] == ["template"]
+    assert SCHEMA["required"] == ["spec"]
+
+
+@pytest.mark.parametrize(
+    ("path", "minimum", "maximum", "default"),
+    [
+        ("spec.replicas", 1, 4096, None),
+        ("spec.minReplicas", 1, 4096, 1),
+        ("spec.maxReplicas", 1, 4096, None),
+        ("spec.failurePolicy.maxFailures", 0, 1000, 3),
+        ("spec.resizePolicy.settleSeconds", 0, 600, 1),
+        ("spec.rendezvous.port", 1024, 65435, 29500),
+    ],
+)
+def test_number_has_the_bounds_and_default_of_the_contract(path: str, minimum: int, maximum: int, default: int) -> None:
+    assert PROPERTIES[path]["type"] == "integer"
+    assert bounds(path) == (minimum, maximum, default)
+    if default is not None:
+        assert f"Default: {default}." in PROPERTIES[path]["description"]
+
+
+def test_words_have_the_defaults_of_the_contract() -> None:
+    assert PROPERTIES["spec.cleanPodPolicy"]["enum"] == ["None", "Running", "All"]
+    assert PROPERTIES["spec.cleanPodPolicy"]["default"] == "Running"
+    assert PROPERTIES["spec.nprocPerNode"]["x-kubernetes-int-or-string"] is True
+    assert PROPERTIES["spec.nprocPerNode"]["default"] == 1
+
+
+@pytest.mark.parametrize("path", ["spec.failurePolicy", "spec.resizePolicy", "spec.rendezvous"])
+def test_defaults_inside_an_object_apply_without_it(path: str) -> None:
+    assert PROPERTIES[path]["default"] == {}
+
+
+@pytest.mark.parametrize("path", ["spec.nprocPerNode", "spec.rendezvous", "spec.template"])
+def test_field_that_running_pods_depend_on_cannot_be_changed(path: str) -> None:
+    assert "self == oldSelf" in rules(path)
+    assert "cannot be changed later" in PROPERTIES[path]["description"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "spec",
+        "spec.replicas",
+        "spec.minReplicas",
+        "spec.maxReplicas",
+        "spec.failurePolicy",
+        "spec.resizePolicy",
+        "spec.cleanPodPolicy",
+    ],
+)
+def test_field_that_may_change_while_the_job_runs_has_no_rule_against_it(path: str) -> None:
+    assert not [rule for rule in rules(path) if "oldSelf" in rule]
+
+
+def test_every_rule_says_what_is_wrong() -> None:
+    found = [rule for schema in (SCHEMA, *PROPERTIES.values()) for rule in schema.get("x-kubernetes-validations", [])]
+    assert found
+    assert all(rule["message"] and rule["reason"] for rule in found)
+
+
+def test_template_keeps_what_the_schema_does_not_know() -> None:
+    for path in ("", ".metadata", ".spec", ".spec.containers[]"):
+        assert PROPERTIES[f"spec.template{path}"]["x-kubernetes-preserve-unknown-fields"] is True
+    elsewhere = [
+        path
+        for path, schema in PROPERTIES.items()
+        if schema.get("x-kubernetes-preserve-unknown-fields") and not path.startswith("spec.template")
+    ]
+    assert not elsewhere
+
+
+def test_status_holds_what_the_operator_writes() -> None:
+    assert set(PROPERTIES["status"]["properties"]) == {
+        "observedGeneration",
+        "conditions",
+        "state",
+        "ready",
+        "replicas",
+        "readyReplicas",
+        "selector",
+        "startTime",
+        "completionTime",
+        "round",
+        "worldSize",
+        "failures",
+        "restarts",
+        "progress",
+        "lastRecovery",
+        "recoveries",
+        "rootCause",
+        "workers",
+    }
+    assert set(PROPERTIES["status.progress"]["properties"]) == {
+        "step",
+        "total",
+        "loss",
+        "stepsPerSecond",
+        "checkpointStep",
+    }
+    assert set(PROPERTIES["status.lastRecovery"]["properties"]) == {"cause", "seconds", "stepsLost"}
+    assert set(PROPERTIES["status.rootCause"]["properties"]) == {"worker", "rank", "exitCode", "signal", "message"}
+    assert set(PROPERTIES["status.workers[]"]["properties"]) == {"name", "index", "rank", "node", "state"}
+    assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert PROPERTIES["status.conditions"]["x-kubernetes-list-map-keys"] == ["type"]
+
+
+def test_no_number_is_a_float() -> None:
+    assert not [path for path, schema in PROPERTIES.items() if schema.get("type") == "number"]
+
+
+def test_subresources_serve_status_and_scale() -> None:
+    assert VERSION["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    }
+
+
+def test_columns_are_those_of_the_contract() -> None:
+    columns = [(c["name"].upper(), c["jsonPath"], c.get("priority", 0)) for c in VERSION["additionalPrinterColumns"]]
+    assert columns == [
+        ("STATE", ".status.state", 0),
+        ("READY", ".status.ready", 0),
+        ("WORLD", ".status.worldSize", 0),
+        ("MIN", ".spec.minReplicas", 0),
+        ("MAX", ".spec.maxReplicas", 0),
+        ("STEP", ".status.progress.step", 0),
+        ("RESTARTS", ".status.restarts", 0),
+        ("AGE", ".metadata.creationTimestamp", 0),
+        ("ROUND", ".status.round", 1),
+        ("LOSS", ".status.progress.loss", 1),
+    ]
+
+
+@pytest.mark.parametrize("column", VERSION["additionalPrinterColumns"], ids=lambda column: column["name"])
+def test_column_shows_a_property_of_its_type(column: dict[str, Any]) -> None:
+    path = column["jsonPath"].lstrip(".")
+    if path != "metadata.creationTimestamp":
+        assert PROPERTIES[path]["type"] == column["type"]
+    assert column["description"]

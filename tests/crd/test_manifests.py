@@ -1,0 +1,76 @@
+"""The manifests that tests/e2e/test_admission.py applies, as far as they can be checked without a cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+BAD = sorted((ROOT / "tests" / "manifests" / "bad").glob("*.yaml"))
+GOOD = sorted((ROOT / "tests" / "manifests" / "good").glob("*.yaml"))
+EXPECT = "# expect: "
+
+CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
+(VERSION,) = CRD["spec"]["versions"]
+SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
+
+# What only CEL refuses, or the API server's own understanding of lists and unknown fields.
+BEYOND_JSON_SCHEMA = (
+    "must not be ",
+    "must be at most",
+    "must be a whole number",
+    "must begin with",
+    "none is named",
+    "Duplicate value",
+    "unknown field",
+)
+
+
+def name_of(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", [*BAD, *GOOD], ids=name_of)
+def test_manifest_is_a_job(path: Path) -> None:
+    manifest = yaml.safe_load(path.read_text())
+    assert manifest["apiVersion"] == "elasticpytorch.dev/v1alpha1"
+    assert manifest["kind"] == "ElasticPyTorchJob"
+    assert manifest["metadata"]["name"]
+
+
+@pytest.mark.parametrize("path", GOOD, ids=name_of)
+def test_good_manifest_is_valid(path: Path) -> None:
+    jsonschema.validate(yaml.safe_load(path.read_text()), SCHEMA)
+
+
+@pytest.mark.parametrize("path", BAD, ids=name_of)
+def test_bad_manifest_says_what_is_expected(path: Path) -> None:
+    first = path.read_text().partition("\n")[0]
+    assert first.startswith(EXPECT)
+    assert len(first) > len(EXPECT) + 10
+
+
+@pytest.mark.parametrize("path", BAD, ids=name_of)
+def test_bad_manifest_is_refused_by_the_schema_alone_unless_it_takes_a_rule(path: Path) -> None:
+    text = path.read_text()
+    expected = text.partition("\n")[0].removeprefix(EXPECT)
+    valid = jsonschema.Draft7Validator(SCHEMA).is_valid(yaml.safe_load(text))
+    assert valid is any(words in expected for words in BEYOND_JSON_SCHEMA)
+
+
+def test_bad_manifests_have_names_of_their_own() -> None:
+    names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in BAD]
+    assert len(names) == len(set(names))
+
+
+def test_full_manifest_sets_every_field_to_another_value_than_its_default() -> None:
+    (full,) = [yaml.safe_load(path.read_text())["spec"] for path in GOOD if path.stem == "full"]
+    spec = SCHEMA["properties"]["spec"]["properties"]
+    assert set(full) == set(spec)
+    for name, schema in spec.items():
+        for inner, inner_schema in schema.get("properties", {}).items():
+            if "default" in inner_schema:
+                assert full[name][inner] != inner_schema["default"], f"{name}.{inner}"
+        assert full[name] != schema.get("default"), name

@@ -1,0 +1,134 @@
+"""A cluster in memory that runs one job, quickly, and says what kubectl would say of it."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+from kubectl import Kubectl
+
+STEP_SECONDS = 0.005
+POD_START_SECONDS = 0.05
+CHECKPOINT_EVERY = 20
+
+
+class FakeKubectl(Kubectl):
+    """Trains by counting. A pod that is killed costs the steps since the last checkpoint; its replacement takes a while.
+
+    Args:
+        fail_at: the step at which the job fails.
+        stuck_after: the round after which no further one forms.
+    """
+
+    def __init__(self, *, fail_at: int | None = None, stuck_after: int | None = None) -> None:
+        self.job = "char-lm"
+        self.commands: list[str] = []
+        self.pods: list[str] = []
+        self._fail_at, self._stuck_after = fail_at, stuck_after
+        self._names = itertools.count()
+        self._wanted = self._round = self._step = self._total = 0
+        self._state = "Pending"
+        self._members: list[str] = []
+        self._logs: dict[str, list[str]] = {}
+        self._training: asyncio.Task[None] | None = None
+        self._starting = set[asyncio.Task[None]]()
+
+    async def apply(self, manifest: dict[str, Any]) -> None:
+        self.commands.append("apply")
+        arguments = manifest["spec"]["template"]["spec"]["containers"][0]["args"]
+        self._total = int(arguments[arguments.index("--steps") + 1])
+        self._wanted = manifest["spec"]["replicas"]
+        self._create_pods()
+
+    async def scale(self, replicas: int) -> None:
+        self.commands.append(f"scale {replicas}")
+        self._wanted = replicas
+        self._create_pods()
+        if replicas < len(self._members):
+            self.pods = self.pods[:replicas]
+            self._form_group()
+
+    async def kill_pod(self, pod: str) -> None:
+        self.commands.append(f"kill {pod}")
+        self.pods.remove(pod)
+        self._form_group(lost=True)
+        self._create_pods()
+
+    async def delete_job(self) -> None:
+        self.commands.append("delete")
+        if self._training:
+            self._training.cancel()
+        self.pods.clear()
+
+    async def watch_job(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        while True:
+            yield "MODIFIED", {"status": self._status()}
+            await asyncio.sleep(STEP_SECONDS)
+
+    async def follow_log(self, pod: str) -> AsyncIterator[str]:
+        read = 0
+        while pod in self.pods:
+            for line in self._logs.get(pod, [])[read:]:
+                read += 1
+                yield line
+            await asyncio.sleep(STEP_SECONDS)
+
+    def _create_pods(self) -> None:
+        async def start(name: str) -> None:
+            await asyncio.sleep(POD_START_SECONDS)
+            if len(self.pods) < self._wanted:
+                self.pods.append(name)
+            if len(self.pods) == self._wanted:
+                self._form_group()
+
+        for _ in range(self._wanted - len(self.pods)):
+            self._starting.add(asyncio.create_task(start(f"char-lm-worker-{next(self._names)}")))
+
+    def _form_group(self, *, lost: bool = False) -> None:
+        if self._training:
+            self._training.cancel()
+        if self._stuck_after is not None and self._round >= self._stuck_after:
+            return
+        if lost:
+            self._step -= self._step % CHECKPOINT_EVERY
+        self._round += 1
+        self._members = list(self.pods)
+        self._state = "Running"
+        self._training = asyncio.create_task(self._train())
+
+    async def _train(self) -> None:
+        leader, size = self._members[0], len(self._members)
+        self._print(leader, f"start at step {self._step}/{self._total}  workers {size}")
+        while self._step < self._total:
+            await asyncio.sleep(STEP_SECONDS)
+            self._step += 1
+            self._print(leader, f"step {self._step}/{self._total}  loss {4 / (1 + self._step):.3f}  workers {size}  5 ms/step")
+            if self._step == self._fail_at:
+                self._state = "Failed"
+                return
+        self._state = "Complete"
+        await asyncio.sleep(STEP_SECONDS)
+        self._print(leader, f"done at step {self._step}/{self._total}  validation loss 1.640")
+
+    def _print(self, pod: str, text: str) -> None:
+        stamp = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+        self._logs.setdefault(pod, []).append(f"{stamp} {text}")
+
+    def _status(self) -> dict[str, Any]:
+        ranks = {name: rank for rank, name in enumerate(self._members)}
+        failed = {"type": "Failed", "status": "True", "message": "rank 0: ValueError: boom"}
+        return {
+            "state": self._state,
+            "round": self._round,
+            "worldSize": len(self._members),
+            "ready": f"{len(self.pods)}/{self._wanted}",
+            "progress": {"step": self._step, "total": self._total, "loss": "2.1"},
+            "workers": [
+                {"name": name, "index": index, "node": "node-1", "state": "Running" if name in ranks else "Starting"}
+                | ({"rank": ranks[name]} if name in ranks else {})
+                for index, name in enumerate(self.pods)
+            ],
+            "conditions": [failed] if self._state == "Failed" else [],
+        }

@@ -1,0 +1,168 @@
+"""The life of a job on a real cluster: from apply to Complete, through scaling and the loss of pods, and gone without a trace."""
+
+import re
+import time
+
+import pytest
+from conftest import JobUnderTest, StartJob, run_kubectl
+
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+SHORT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "30"]
+
+
+def rounds_told(lines: list[str]) -> list[tuple[int, int, int]]:
+    """Round, rank and size, as an agent's log tells them."""
+    found = [re.search(r"round (\d+): rank (\d+) of (\d+)", line) for line in lines]
+    return [(int(m[1]), int(m[2]), int(m[3])) for m in found if m]
+
+
+def test_apply_to_complete(start_job: StartJob) -> None:
+    job = start_job(args=SHORT)
+    status = job.until_world(3)
+    assert status["state"] == "Running"
+    assert status["ready"] == "3/3"
+    assert len({worker["node"] for worker in status["workers"]}) == 3, "the workers are on different nodes"
+    columns = job.kubectl("get", "epj").splitlines()[0].split()
+    assert columns == ["NAME", "STATE", "READY", "WORLD", "MIN", "MAX", "STEP", "RESTARTS", "AGE"]
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Complete", f"epj/{job.name}", "--timeout=60s")
+    status = job.status
+    assert (status["state"], status["restarts"], status["failures"]) == ("Complete", 0, 0)
+    by_rank: dict[int, list[str]] = {}
+    for pod in job.pods():
+        lines = job.logs(pod["metadata"]["name"])
+        [(round_, rank, size)] = rounds_told(lines)
+        assert (round_, size) == (1, 3), "one round was enough"
+        assert any(line.startswith(f"INIT rank={rank} world=3 ") for line in lines), "torch sees what the round says"
+        by_rank[rank] = lines
+    steps = [int(line.split()[1]) for line in by_rank[0] if line.startswith("STEP")]
+    assert steps == list(range(1, 31))
+    assert all(any(line.startswith("DONE") for line in lines) for lines in by_rank.values())
+    assert all(pod["status"]["phase"] == "Succeeded" for pod in wait_until_ended(job))
+
+
+def wait_until_ended(job: JobUnderTest) -> list[dict[str, dict[str, str]]]:
+    until = time.monotonic() + 30
+    while True:
+        pods = job.pods()
+        if all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in pods) or time.monotonic() > until:
+            return pods
+        time.sleep(0.2)
+
+
+def test_char_lm_really_learns(start_job: StartJob) -> None:
+    args = ["/examples/char-lm/train.py", "--checkpoint-dir", "/checkpoints/char-lm", "--steps", "40"]
+    job = start_job("char-lm", args=args, replicas=2)
+    first = job.until(lambda status: status.get("progress", {}).get("step", 0) >= 1, "a first step")
+    assert first["progress"]["total"] == 40
+    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 240)
+    assert status["state"] == "Complete"
+    assert status["progress"]["step"] == 40
+    assert float(status["progress"]["loss"]) < 3.5, "the loss of a model that knows nothing is above 4"
+
+
+def test_scale_up_and_down(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=4")
+    status = job.until_world(4)
+    assert status["restarts"] == 1, "one round was enough"
+    job.until_stepping(job.members()[0], 4)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+    status = job.until_world(2)
+    assert [worker["index"] for worker in status["workers"] if "rank" in worker] == [0, 1], "the highest indices went"
+    job.until_stepping(job.members()[0], 2)
+    job.until(lambda status: status["replicas"] == 2 and len(job.pods()) == 2, "two pods")
+    assert (job.status["restarts"], job.status["failures"]) == (2, 0)
+
+
+def test_killed_pod_is_replaced_and_survivors_go_on(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    leader, *others = job.members()
+    job.until_stepping(leader, 3)
+    job.kubectl("delete", "pod", others[1], "--grace-period=0", "--force")
+    job.until_stepping(leader, 2)
+    status = job.until(lambda status: status.get("worldSize") == 3 and status["round"] > 1, "the old size")
+    assert others[1] not in job.members()
+    assert status["failures"] == 0, "a lost pod is not the job's failure"
+    rounds = rounds_told(job.logs(leader))
+    assert [size for _, _, size in rounds] == [3, 2, 3], "one round for the loss, one for the replacement"
+    assert {rank for _, rank, _ in rounds} == {0}, "a survivor keeps its rank"
+
+
+def test_killed_worker_process_restarts_in_place(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    leader, victim, _ = job.members()
+    job.until_stepping(leader, 3)
+    pods = sorted(pod["metadata"]["uid"] for pod in job.pods())
+    started = next(line for line in job.logs(victim) if "workers started" in line)
+    pid = re.findall(r"\d+", started.partition("pids")[2])[0]
+    job.kubectl("exec", victim, "--", "python3", "-c", f"import os; os.kill({pid}, 9)")
+    job.until(lambda status: status["round"] == 2, "a second round", 30)
+    until = time.monotonic() + 30
+    while len([line for line in job.logs(leader) if line.startswith("INIT")]) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    assert sorted(pod["metadata"]["uid"] for pod in job.pods()) == pods, "no pod was replaced"
+    status = job.status
+    assert status["rootCause"]["worker"] == victim
+    assert status["rootCause"]["signal"] == "SIGKILL"
+
+
+def test_script_that_raises_fails_the_job_with_its_traceback(start_job: StartJob) -> None:
+    job = start_job(args=[*SHORT, "--fail-at", "5"], failurePolicy={"maxFailures": 1}, replicas=2)
+    job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
+    failed = job.condition("Failed")
+    assert failed["reason"] == "TooManyFailures"
+    assert "ValueError: told to fail at step 5" in failed["message"]
+    assert job.status["rootCause"]["rank"] == 1
+
+
+def test_applying_again_changes_nothing(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, replicas=1)
+    job.until_world(1)
+    before = (job.get()["metadata"]["generation"], [pod["metadata"]["uid"] for pod in job.pods()])
+    start_job(args=ENDLESS, replicas=1)
+    time.sleep(2)
+    assert (job.get()["metadata"]["generation"], [pod["metadata"]["uid"] for pod in job.pods()]) == before
+    assert job.status["round"] == 1
+
+
+def test_image_that_does_not_exist_is_named_in_a_condition(start_job: StartJob, namespace: str) -> None:
+    job = start_job(
+        args=SHORT,
+        template={"spec": {"containers": [{"name": "pytorch", "image": "no-such-image:1", "imagePullPolicy": "Never"}]}},
+    )
+    job.until(lambda _: "no-such-image:1" in job.condition("Running").get("message", ""), "the image's name")
+    assert job.condition("Running")["status"] == "False"
+
+
+def test_delete_leaves_nothing(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    job.kubectl("delete", "epj", job.name, "--timeout=30s")
+    until = time.monotonic() + 45
+    while job.kubectl("get", "pods,services,epj", "-o", "name").strip():
+        assert time.monotonic() < until, job.kubectl("get", "pods,services,epj")
+        time.sleep(0.5)
+
+
+def test_killed_operator_disturbs_nothing(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    leader = job.members()[0]
+    pods = sorted(pod["metadata"]["uid"] for pod in job.pods())
+    operator = ["-n", "elastic-pytorch-system"]
+    run_kubectl(
+        *operator, "delete", "pod", "-l", "app.kubernetes.io/name=elastic-pytorch-operator", "--grace-period=0", "--force"
+    )
+    run_kubectl(*operator, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=60s")
+    time.sleep(8)
+    assert sorted(pod["metadata"]["uid"] for pod in job.pods()) == pods
+    assert len(rounds_told(job.logs(leader))) == 1, "no new round"
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+    status = job.until_world(2)
+    assert status["round"] == 2, "the new operator goes on where the old one was"

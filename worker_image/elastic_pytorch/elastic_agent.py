@@ -1,0 +1,206 @@
+"""Torch's own elastic agent, with the group decided by the operator.
+
+Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. What it asks its subclass is answered here: how the workers are, how they
+are stopped, and which ranks they get. Protected methods of torch are overridden with open signatures, as they differ between releases.
+"""
+
+import signal
+import socket
+import time
+from typing import Any
+
+from torch.distributed.elastic.agent.server import api
+from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import LogsSpecs, SignalException
+
+from elastic_pytorch.failure import Failure, describe
+from elastic_pytorch.log import logger, milliseconds
+from elastic_pytorch.operator_client import OperatorClient
+from elastic_pytorch.orphans import reap_orphans
+from elastic_pytorch.progress import ProgressReceiver
+from elastic_pytorch.rendezvous import OperatorRendezvous
+from elastic_pytorch.signals import Signals
+from elastic_pytorch.wakeup import Wakeup
+from elastic_pytorch.worker_processes import WorkerProcesses
+
+LEAVE_SECONDS = 2.0  # how long workers train on after SIGTERM, for the operator to declare a round without them
+
+# An event of torch's carries the host's fully qualified name, looked up anew each time, workers waiting: with a slow DNS for seconds.
+api._get_fq_hostname = socket.gethostname
+
+
+class ElasticAgent(LocalElasticAgent):
+    """Starts and stops the pod's workers as rounds, signals and failures demand.
+
+    Args:
+        spec: what to run; its rendezvous handler is `rendezvous`.
+        logs_specs: where output goes.
+        rendezvous: where the rounds come from.
+        client: the talk with the operator.
+        signals: what asks this agent to leave.
+        wakeup: rung on news and on signals.
+        progress: what the workers report.
+        monitor_interval: seconds between looks at the workers if nothing rings.
+        stop_seconds: seconds that workers have from SIGTERM to SIGKILL.
+        more: what else torch's agent takes.
+
+    Attributes:
+        failure: the last failure of a worker here.
+    """
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        logs_specs: LogsSpecs,
+        *,
+        rendezvous: OperatorRendezvous,
+        client: OperatorClient,
+        signals: Signals,
+        wakeup: Wakeup,
+        progress: ProgressReceiver,
+        monitor_interval: float,
+        stop_seconds: float,
+        **more: Any,
+    ) -> None:
+        super().__init__(spec, logs_specs, **more)
+        self.failure: Failure | None = None
+        self._rendezvous_handler = rendezvous
+        self._client = client
+        self._signals = signals
+        self._wakeup = wakeup
+        self._progress = progress
+        self._monitor_seconds = monitor_interval
+        self._stop_seconds = stop_seconds
+        self._processes: WorkerProcesses | None = None
+        self._start_error: OSError | None = None
+        self._failures = 0
+
+    def _assign_worker_ranks(
+        self, _store: Any, group_rank: int, group_world_size: int, spec: WorkerSpec, *_: Any
+    ) -> list[Worker]:
+        # All pods run equally many workers, so nothing needs to be exchanged.
+        size = spec.local_world_size
+        return [
+            Worker(
+                local_rank=local_rank,
+                global_rank=group_rank * size + local_rank,
+                role_rank=group_rank * size + local_rank,
+                world_size=group_world_size * size,
+                role_world_size=group_world_size * size,
+            )
+            for local_rank in range(size)
+        ]
+
+    def _start_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> dict[int, Any]:
+        since = time.monotonic()
+        self._progress.start_round()
+        # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
+        self._remaining_restarts = worker_group.spec.max_restarts - self._failures
+        self._start_error = None
+        try:
+            pids: dict[int, Any] = super()._start_workers(worker_group, *args, **kwargs)
+        except OSError as error:  # most likely a program that does not exist
+            self._start_error = error
+            return {}
+        finally:
+            self._signals.install()  # torch has just put its own in their place
+        assert self._pcontext is not None
+        self._processes = WorkerProcesses(self._pcontext)
+        logger.info("workers started in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
+        return pids
+
+    def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
+        """How the workers are, after a wait for something to happen.
+
+        A failed or superseded group is reported as HEALTHY: the rendezvous handler has torch's loop form it anew, as for any change of
+        the membership. Torch's own way for failures has a budget, which here is the operator's.
+        """
+        self._wait_for_news()
+        if self._client.verdict is not None:
+            return self._result_of_verdict(worker_group)
+        if self._signals.received is not None and self._may_leave():
+            raise SignalException(f"got {self._signals.received.name}", self._signals.received)
+        # A newer round goes before a failure, which then is its consequence.
+        if not self._rendezvous_handler.newer_round_known() and not self._rendezvous_handler.broken:
+            self._look_at_exits(worker_group)
+        return RunResult(WorkerState.HEALTHY)
+
+    def _look_at_exits(self, worker_group: WorkerGroup) -> None:
+        if self._start_error is not None:
+            error = self._start_error
+            rank = worker_group.workers[0].global_rank
+            message = f"{type(error).__name__}: {error}"
+            self._report_failure(Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message))
+        elif self._processes is not None:
+            exit_codes = self._processes.exit_codes()
+            failed = [local_rank for local_rank, code in exit_codes.items() if code != 0]
+            if failed:
+                self._report_failure(self._describe(worker_group, failed[0], exit_codes[failed[0]]))
+            elif self._processes.all_exited() and self._client.standing.state == "running":
+                self._client.tell(state="succeeded")
+                logger.info("all workers have exited with 0; waiting for the verdict")
+
+    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int) -> Failure:
+        context = self._pcontext
+        assert self._processes is not None
+        return describe(
+            local_rank=local_rank,
+            rank=worker_group.workers[local_rank].global_rank,
+            pid=self._processes.pids[local_rank],
+            exit_code=exit_code,
+            error_file=str(context.error_files.get(local_rank, "")) if context else "",
+            stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
+        )
+
+    def _report_failure(self, failure: Failure) -> None:
+        self.failure = failure
+        self._failures += 1
+        self._rendezvous_handler.broken = True
+        if self._signals.received is None:
+            self._client.tell(state="failed", failure=failure)
+        logger.warning("failed: %s", failure.summary())
+
+    def _result_of_verdict(self, worker_group: WorkerGroup) -> RunResult:
+        logger.info("the operator's verdict: %s", self._client.verdict)
+        if self._client.verdict == "complete":
+            return RunResult(WorkerState.SUCCEEDED, return_values={worker.global_rank: None for worker in worker_group.workers})
+        self._remaining_restarts = 0  # has torch's loop stop the workers and end
+        return RunResult(WorkerState.FAILED)
+
+    def _may_leave(self) -> bool:
+        handler = self._rendezvous_handler
+        return handler.broken or handler.newer_round_known() or time.monotonic() - self._signals.at >= LEAVE_SECONDS
+
+    def _wait_for_news(self) -> None:
+        reap_orphans(set(self._processes.pids.values()) if self._processes else set())
+        seconds = self._monitor_seconds
+        if self._signals.received is not None:
+            seconds = min(seconds, max(0.0, self._signals.at + LEAVE_SECONDS - time.monotonic()))
+        if self._processes is not None:
+            self._processes.wait(self._wakeup, seconds)
+        else:
+            self._wakeup.wait(seconds)
+
+    def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
+        if self._client.standing.state == "running":
+            self._client.tell(state="stopping")
+        super()._stop_workers(worker_group, *args, **kwargs)
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **kwargs: Any) -> None:
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            since = time.monotonic()
+            running = not processes.all_exited()
+            if running:
+                logger.info("stopping the workers with %s", death_sig.name)
+            asked = self._signals.at if self._signals.received else since
+            processes.stop(death_sig, asked + self._stop_seconds, self._wakeup)
+            processes.close()
+            if running:
+                logger.info("workers stopped in %s", milliseconds(since))
+        # What is left to torch are the tails of the log files; the processes are gone.
+        super()._shutdown(death_sig, *args, **kwargs)
+
+    def _exit_barrier(self) -> None:
+        """The operator's verdict is the barrier, and it has been passed."""

@@ -1,0 +1,147 @@
+"""Puts an agent together, runs it, and turns its end into an exit code. Importing this module imports torch."""
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import WorkerSpec
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
+from torch.distributed.run import config_from_args
+
+from elastic_pytorch import warm_start
+from elastic_pytorch.elastic_agent import ElasticAgent
+from elastic_pytorch.failure import write_termination_message
+from elastic_pytorch.http_connection import OperatorConnection
+from elastic_pytorch.log import logger
+from elastic_pytorch.operator_client import OperatorClient
+from elastic_pytorch.options import OptionsError, parse_options, worker_arguments
+from elastic_pytorch.orphans import reap_orphans
+from elastic_pytorch.progress import ProgressReceiver
+from elastic_pytorch.rendezvous import OperatorRendezvous
+from elastic_pytorch.script import run_script
+from elastic_pytorch.settings import Settings
+from elastic_pytorch.signals import HANDLED, Signals
+from elastic_pytorch.store_port import StorePort
+from elastic_pytorch.wakeup import Wakeup
+
+FLUSH_SECONDS = 0.5  # for the last heartbeat
+
+
+def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, began: float) -> int:
+    """Runs the agent to its end.
+
+    Args:
+        argv: torchrun's options, the script, and its arguments.
+        settings: the operator's.
+        progress: what the workers will report to.
+        began: when this process began, by `time.monotonic()`.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        OptionsError: the command line cannot be run.
+    """
+    options, config, command, command_arguments = _prepare(argv, settings)
+    logger.info("warm after %.2f s", time.monotonic() - began)
+
+    wakeup = Wakeup()
+    store_port = StorePort(settings.store_port)
+    client = OperatorClient(
+        partial(OperatorConnection, settings.operator_host, settings.operator_port, settings.token_file),
+        local_world_size=config.nproc_per_node,
+        port=lambda: store_port.number,
+        progress=lambda: progress.current().to_json(),
+        on_news=wakeup.ring,
+    )
+
+    def leave() -> None:
+        client.leave()
+        wakeup.ring()
+
+    signals = Signals(getattr(config, "signals_to_handle", HANDLED), leave)
+
+    def wait_for_round(seconds: float) -> None:
+        if client.verdict is not None:
+            raise RendezvousGracefulExitError(f"the job is {client.verdict}")
+        if signals.received is not None:
+            raise SignalException(f"got {signals.received.name}", signals.received)
+        reap_orphans(set())
+        wakeup.wait(seconds)
+
+    rendezvous = OperatorRendezvous(
+        client, worker=settings.worker, run_id=settings.run_id, store_port=store_port, wait=wait_for_round
+    )
+    spec = WorkerSpec(
+        role=config.role,
+        local_world_size=config.nproc_per_node,
+        rdzv_handler=rendezvous,
+        entrypoint=run_script if options.warm else command,
+        args=worker_arguments(options) if options.warm else tuple(command_arguments),
+        max_restarts=config.max_restarts,
+        monitor_interval=0.001,  # torch's sleep; the agent's own wait, which a signal or a round ends, is in _monitor_workers
+        **_newer_settings(config, WorkerSpec),
+    )
+    agent = ElasticAgent(
+        spec,
+        config.logs_specs or DefaultLogsSpecs(),
+        rendezvous=rendezvous,
+        client=client,
+        signals=signals,
+        wakeup=wakeup,
+        progress=progress,
+        monitor_interval=config.monitor_interval,
+        stop_seconds=_stop_seconds(settings, options),
+        start_method="forkserver",
+        log_line_prefix_template=config.log_line_prefix_template,
+    )
+    signals.install()
+    client.start()
+    try:
+        agent.run()
+    except SignalException as error:
+        client.flush(FLUSH_SECONDS)
+        logger.info("end: left because of %s", error.sigval.name)
+        return 128 + error.sigval
+    finally:
+        store_port.close()
+    logger.info("end: the job is %s", client.verdict)
+    if client.verdict == "complete":
+        return 0
+    if agent.failure is not None:
+        write_termination_message(settings.termination_log, agent.failure.message, agent.failure.traceback)
+    return 1
+
+
+def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
+    """Reads the options and gets ready to start workers; returns the options and what torchrun makes of them."""
+    options = parse_options(argv)
+    if options.warm:
+        warm_start.import_modules(settings.preload)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        warm_start.start_forkserver()
+    try:
+        # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
+        return options, *config_from_args(options)
+    except ValueError as error:
+        raise OptionsError(str(error)) from error
+
+
+def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
+    """Options that both this torch's LaunchConfig and its WorkerSpec have, beside those that all releases have."""
+    names = {field.name for field in dataclasses.fields(spec)} & {field.name for field in dataclasses.fields(config)}
+    return {name: getattr(config, name) for name in names - {"role", "max_restarts", "monitor_interval"}}
+
+
+def _stop_seconds(settings: Settings, options: Any) -> float:
+    """How long workers have to stop: what the pod's grace period allows, or less if torchrun's option says so."""
+    wanted = getattr(options, "shutdown_timeout", None)
+    if wanted is None:
+        wanted = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
+    return settings.stop_seconds if wanted is None else min(settings.stop_seconds, float(wanted))

@@ -1,0 +1,32 @@
+"""The agent's own lines, on stderr: stdout belongs to the script."""
+
+import logging
+import sys
+import time
+
+logger = logging.getLogger("elastic_pytorch.agent")
+
+
+class _Formatter(logging.Formatter):
+    """`elastic_pytorch.agent 2026-11-21T10:00:00.123Z INFO text`, in UTC."""
+
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    @staticmethod
+    def converter(seconds: float | None) -> time.struct_time:
+        return time.gmtime(seconds)
+
+
+def start_logging() -> None:
+    """Makes the agent's logger write to stderr, from level INFO up, and to nothing else."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(name)s %(asctime)s %(levelname)s %(message)s"))
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False  # the root logger is the script's
+
+
+def milliseconds(since: float) -> str:
+    """The time from a `time.monotonic()` value until now, as `12 ms`."""
+    return f"{(time.monotonic() - since) * 1000:.0f} ms"

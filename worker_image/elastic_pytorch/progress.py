@@ -1,0 +1,170 @@
+"""How a training script says how far it is: datagrams on a unix socket, from `report` to the agent."""
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+REPORT_SOCKET = "ELASTIC_PYTORCH_REPORT_SOCKET"
+MAX_DATAGRAM_BYTES = 1024
+
+_sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
+
+
+def report(
+    *,
+    step: float | None = None,
+    total: float | None = None,
+    loss: float | None = None,
+    checkpoint_step: float | None = None,
+) -> None:
+    """Tells the operator how far training is.
+
+    Call it as often as you like, from any rank: it takes microseconds, never blocks and never raises. Without an agent of
+    elastic-pytorch (under plain torchrun, in a notebook) it does nothing. Anything that float() takes is a number here, a tensor
+    with one element too; mind that this waits for the GPU if the tensor is there.
+
+    Args:
+        step: the step just finished. The largest of all ranks counts.
+        total: the step at which training will be done.
+        loss: the newest loss.
+        checkpoint_step: the step of the newest checkpoint that training could go on from.
+    """
+    path = os.environ.get(REPORT_SOCKET)
+    if not path:
+        return
+    # A report is a courtesy: no trouble with it may end the training.
+    with contextlib.suppress(Exception):
+        values = {"step": step, "total": total, "loss": loss, "checkpointStep": checkpoint_step}
+        given = {key: float(value) for key, value in values.items() if value is not None}
+        _socket().sendto(json.dumps(given).encode(), path)
+
+
+def _socket() -> socket.socket:
+    global _sender  # noqa: PLW0603 - one socket for each process
+    if _sender is None or _sender[0] != os.getpid():
+        sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sender.setblocking(False)
+        _sender = (os.getpid(), sender)
+    return _sender[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far training is, as far as its ranks have said; None: nobody has."""
+
+    step: int | None = None
+    total: int | None = None
+    loss: float | None = None
+    checkpoint_step: int | None = None
+
+    def with_report(self, datagram: bytes) -> "Progress":
+        """The progress after a report: the largest step, and the newest of all else.
+
+        Raises:
+            ValueError: the datagram is not what `report` sends.
+        """
+        if len(datagram) > MAX_DATAGRAM_BYTES:
+            raise ValueError("too long")
+        fields = json.loads(datagram)
+        if not isinstance(fields, dict):
+            raise ValueError("not an object")
+        step, total, checkpoint = (_count(fields.get(key)) for key in ("step", "total", "checkpointStep"))
+        loss = _number(fields.get("loss"))
+        return Progress(
+            step=self.step if step is None else max(step, self.step or 0),
+            total=self.total if total is None else total,
+            loss=self.loss if loss is None else loss,
+            checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
+        )
+
+    def to_json(self) -> dict[str, float | None] | None:
+        """As the protocol's heartbeat has it."""
+        if self == Progress():
+            return None
+        return {"step": self.step, "total": self.total, "loss": self.loss, "checkpointStep": self.checkpoint_step}
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("not a number")
+    # JSON has no nan; a loss that is not finite is told as none
+    return float(value) if math.isfinite(value) else None
+
+
+def _count(value: object) -> int | None:
+    number = _number(value)
+    if number is not None and not 0 <= number < 2**53:
+        raise ValueError("not a count")
+    return None if number is None else int(number)
+
+
+class ProgressReceiver:
+    """The agent's end: a socket in a directory of its own, and for each round a thread that reads it.
+
+    Attributes:
+        path: the socket's path, for the workers' environment; empty if no socket could be made.
+    """
+
+    def __init__(self) -> None:
+        self._directory = ""
+        self.path = ""
+        with contextlib.suppress(OSError):
+            self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
+            Path(self._directory).chmod(0o711)  # a script may have given up its privileges
+            self.path = str(Path(self._directory, "report"))
+        self._socket: socket.socket | None = None
+        self._progress = Progress()
+        self._lock = threading.Lock()
+
+    def start_round(self) -> None:
+        """Forgets the steps of the last round, also those still on their way, but not which checkpoint there is."""
+        with self._lock:
+            self._progress = Progress(checkpoint_step=self._progress.checkpoint_step)
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)  # ends the recv of the thread before
+            self._socket = self._bind()
+            if self._socket is not None:
+                threading.Thread(target=self._receive, args=(self._socket,), name="progress", daemon=True).start()
+
+    def current(self) -> Progress:
+        """What is known now."""
+        with self._lock:
+            return self._progress
+
+    def close(self) -> None:
+        """Removes the socket."""
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _bind(self) -> socket.socket | None:
+        if not self.path:
+            return None
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            Path(self.path).unlink(missing_ok=True)
+            receiver.bind(self.path)
+            Path(self.path).chmod(0o666)
+        except OSError:
+            receiver.close()
+            return None
+        return receiver
+
+    def _receive(self, receiver: socket.socket) -> None:
+        with receiver:
+            while True:
+                datagram = receiver.recv(MAX_DATAGRAM_BYTES + 1)
+                with self._lock:
+                    if receiver is not self._socket:
+                        return
+                    with contextlib.suppress(ValueError):
+                        self._progress = self._progress.with_report(datagram)

@@ -1,0 +1,144 @@
+"""Rounds, as the operator declares them (docs/protocol.md).
+
+What comes from the network is checked here, once: whatever else uses a `Round` may rely on its types and limits.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+MAX_MEMBERS = 100_000
+MAX_CAUSE_CHARACTERS = 1000
+
+Verdict = Literal["complete", "failed"]
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
+_ADDRESS = re.compile(r"[A-Za-z0-9.:_%-]{1,253}")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
+
+
+class RoundError(ValueError):
+    """An answer that is no round; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A worker pod in a round.
+
+    Attributes:
+        worker: the pod's name.
+        index: the worker's index in the job; stable over incarnations of the pod.
+        address: where its peers reach it.
+    """
+
+    worker: str
+    index: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Who is in the group, and what the operator says beside it.
+
+    Attributes:
+        number: grows with each round of a job; 0: none has been declared yet.
+        members: in rank order; empty: everybody stops.
+        store_address: MASTER_ADDR of the round; empty if there are no members.
+        store_port: MASTER_PORT of the round; 0 if there are no members.
+        cause: why the round was declared, in one line.
+        nudge: changes when the operator wants a heartbeat at once.
+        worker: who the operator takes this agent for; empty if it does not say.
+        verdict: how the job has ended, None while it goes on.
+    """
+
+    number: int
+    members: tuple[Member, ...] = ()
+    store_address: str = ""
+    store_port: int = 0
+    cause: str = ""
+    nudge: int = 0
+    worker: str = ""
+    verdict: Verdict | None = None
+
+    @property
+    def size(self) -> int:
+        """How many pods are in the round."""
+        return len(self.members)
+
+    def rank_of(self, worker: str) -> int | None:
+        """The rank of a pod among the round's pods; None: the round does not list it."""
+        for rank, member in enumerate(self.members):
+            if member.worker == worker:
+                return rank
+        return None
+
+
+def parse_round(answer: object) -> Round:
+    """Reads the operator's answer to `GET /v1/round`.
+
+    Raises:
+        RoundError: it is not what docs/protocol.md describes.
+    """
+    fields = _mapping(answer, "the answer")
+    listed = fields.get("members", [])
+    if not isinstance(listed, list) or len(listed) > MAX_MEMBERS:
+        raise RoundError(f"members is not a list of at most {MAX_MEMBERS}")
+    members = tuple(_member(entry) for entry in listed)
+    if len({member.worker for member in members}) != len(members):
+        raise RoundError("a worker is listed twice")
+    store_address, store_port = "", 0
+    if members:
+        store = _mapping(fields.get("store"), "store")
+        store_address = _text(store.get("address"), "store.address", _ADDRESS)
+        store_port = integer(store.get("port"), "store.port", 1, 65535)
+    verdict = fields.get("verdict")
+    if verdict not in (None, "complete", "failed"):
+        raise RoundError("verdict is neither null nor complete nor failed")
+    worker = fields.get("worker")
+    return Round(
+        number=integer(fields.get("round"), "round", 0),
+        members=members,
+        store_address=store_address,
+        store_port=store_port,
+        cause=_line(fields.get("cause")),
+        nudge=integer(fields.get("nudge", 0), "nudge", 0),
+        worker=_text(worker, "worker", _NAME) if worker else "",
+        verdict=verdict,
+    )
+
+
+def integer(value: object, what: str, least: int, most: int = 2**53) -> int:
+    """The value, if it is an integer within the limits.
+
+    Raises:
+        RoundError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise RoundError(f"{what} is not an integer from {least} to {most}")
+    return value
+
+
+def _member(entry: object) -> Member:
+    fields = _mapping(entry, "a member")
+    return Member(
+        worker=_text(fields.get("worker"), "a member's worker", _NAME),
+        index=integer(fields.get("index"), "a member's index", 0),
+        address=_text(fields.get("address"), "a member's address", _ADDRESS),
+    )
+
+
+def _mapping(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RoundError(f"{what} is not an object")
+    return value
+
+
+def _text(value: object, what: str, pattern: re.Pattern[str]) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise RoundError(f"{what} is not well formed")
+    return value
+
+
+def _line(value: object) -> str:
+    """One line that is safe to log: control characters could forge lines of the agent's log."""
+    return _UNPRINTABLE.sub(" ", value)[:MAX_CAUSE_CHARACTERS] if isinstance(value, str) else ""

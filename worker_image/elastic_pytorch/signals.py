@@ -1,0 +1,53 @@
+"""SIGTERM, and the other signals that end an agent."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from types import FrameType
+
+HANDLED = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+
+
+class Signals:
+    """Notes the first signal; the main thread acts on it where it is safe to.
+
+    Torch's own handlers raise an exception wherever the main thread happens to be, maybe half-way through starting workers.
+
+    Args:
+        names: the signals to handle, with commas between.
+        on_first: called in the signal handler on the first signal.
+
+    Attributes:
+        received: the first signal, None before.
+        at: when it came, by `time.monotonic()`.
+    """
+
+    def __init__(self, names: str, on_first: Callable[[], None]) -> None:
+        self.received: signal.Signals | None = None
+        self.at = 0.0
+        self._numbers = list(_numbers(names.split(",")))
+        self._on_first = on_first
+
+    def install(self) -> None:
+        """Makes these the process's handlers. From the main thread; again whenever torch has installed its own."""
+        for number in self._numbers:
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self.received is None:
+            self.at = time.monotonic()
+            self.received = signal.Signals(number)
+            self._on_first()
+
+
+def end_at_once(number: int, _frame: FrameType | None) -> None:
+    """The handler while there is nothing yet to stop or to tell."""
+    os._exit(128 + number)
+
+
+def _numbers(names: Iterable[str]) -> Iterable[signal.Signals]:
+    for name in names:
+        number = getattr(signal, name.strip(), None)
+        if isinstance(number, signal.Signals) and number not in (signal.SIGKILL, signal.SIGSTOP):
+            yield number

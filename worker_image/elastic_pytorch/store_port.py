@@ -1,0 +1,78 @@
+"""A port for the store of the next round that this pod leads, kept free for it."""
+
+import contextlib
+import socket
+
+TRIES = 100
+
+
+class StorePort:
+    """Reserves a port with a bound socket that never listens.
+
+    With the host's network, other jobs look for ports on the same host. A bound socket without SO_REUSEADDR keeps them off.
+    `lend` lets a server that sets SO_REUSEADDR, as torch's store does, take the port while the reservation stands: there is
+    no moment in which anybody else could have it.
+
+    Args:
+        first: the first port that is tried; the next hundred are tried after it, then any.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._lent: socket.socket | None = None
+        self._held = self._reserve()
+
+    @property
+    def number(self) -> int:
+        """The reserved port; 0 if there is none to be had."""
+        return int(self._held.getsockname()[1]) if self._held else 0
+
+    def lend(self, port: int) -> None:
+        """Lets a store take the port, if it is the reserved one, and reserves another for the next round."""
+        if self._held is None or port != self.number:
+            return
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._lent is not None:
+            self._lent.close()
+        self._lent = self._held
+        self._held = self._reserve()
+
+    def close(self) -> None:
+        """Gives all ports back."""
+        for reservation in (self._lent, self._held):
+            if reservation is not None:
+                reservation.close()
+        self._lent = self._held = None
+
+    def _reserve(self) -> socket.socket | None:
+        for port in (*range(self._first, min(self._first + TRIES, 65536)), 0):
+            with contextlib.suppress(OSError):
+                return _bind(port)
+        return None
+
+
+def _bind(port: int) -> socket.socket:
+    """Binds to all addresses, as the store will.
+
+    Raises:
+        OSError: somebody has the port.
+    """
+    family = socket.AF_INET6 if _has_ipv6() else socket.AF_INET
+    reservation = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            reservation.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        reservation.bind(("", port))
+    except OSError:
+        reservation.close()
+        raise
+    return reservation
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::", 0))
+    except OSError:
+        return False
+    return True

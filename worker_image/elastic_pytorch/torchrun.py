@@ -1,0 +1,133 @@
+"""Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the same rounds, without an agent of ours.
+
+Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous handler sees less than an agent: not how a
+worker failed, and not SIGTERM. Workers start cold, and torchrun's own `--max-restarts` counts.
+"""
+
+import os
+from functools import partial
+from typing import Any
+
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
+from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
+
+from elastic_pytorch.http_connection import OperatorConnection
+from elastic_pytorch.log import logger, start_logging
+from elastic_pytorch.operator_client import OperatorClient
+from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
+from elastic_pytorch.rendezvous import LOOK_SECONDS, OperatorRendezvous
+from elastic_pytorch.settings import read_settings
+from elastic_pytorch.store_port import StorePort
+from elastic_pytorch.wakeup import Wakeup
+
+BARRIER_KEY = "torchelastic/agent/terminal_state"  # where stock agents meet when their workers have succeeded
+
+
+def handler_creator() -> RendezvousHandlerCreator:
+    """What the entry point names."""
+    return create_handler
+
+
+def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
+    """Makes torchrun's handler from the operator's environment; torchrun's own rendezvous options are not used.
+
+    Raises:
+        SettingsError: this is no pod of an ElasticPyTorchJob.
+    """
+    del parameters
+    start_logging()
+    settings = read_settings()
+    # All pods run equally many workers: without this, torchrun exchanges their numbers through a store that we do not have.
+    os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
+    wakeup = Wakeup()
+    progress = ProgressReceiver()
+    if progress.path:
+        os.environ[REPORT_SOCKET] = progress.path
+    store_port = StorePort(settings.store_port)
+    client = OperatorClient(
+        partial(OperatorConnection, settings.operator_host, settings.operator_port, settings.token_file),
+        local_world_size=_local_world_size(),
+        port=lambda: store_port.number,
+        progress=lambda: progress.current().to_json(),
+        on_news=wakeup.ring,
+    )
+    handler = TorchrunRendezvous(
+        client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
+    )
+    client.start()
+    return handler
+
+
+class TorchrunRendezvous(OperatorRendezvous):
+    """Tells the operator what torchrun's calls give away of the workers' state.
+
+    Args:
+        client: the talk with the operator.
+        wakeup: rung on news.
+        progress: what the workers report.
+        worker: this pod's name.
+        run_id: the job's UID.
+        store_port: the reservation to lend when this pod leads a round.
+    """
+
+    def __init__(
+        self,
+        client: OperatorClient,
+        wakeup: Wakeup,
+        progress: ProgressReceiver,
+        *,
+        worker: str,
+        run_id: str,
+        store_port: StorePort,
+    ) -> None:
+        super().__init__(client, worker=worker, run_id=run_id, store_port=store_port, wait=self._wait_or_end)
+        self._wakeup = wakeup
+        self._progress = progress
+
+    def next_rendezvous(self) -> Any:
+        """Waits for a round; asked again while the last round stands, the workers must have failed."""
+        if self.taken.number and not self.newer_round_known():
+            self._client.tell(state="failed")
+        info = super().next_rendezvous()
+        self._progress.start_round()
+        return info
+
+    def make_store(self, rank: int, size: int) -> HashStore:
+        """A store in which an agent that reaches torchrun's exit barrier has succeeded."""
+        del rank
+        return _BarrierStore(self, size)
+
+    def succeeded(self) -> None:
+        """The workers are done: waits for the verdict, or for a round that torchrun can no longer take part in."""
+        self._client.tell(state="succeeded")
+        logger.info("all workers have exited with 0; waiting for the verdict")
+        while not self.newer_round_known():
+            self._wait_or_end(LOOK_SECONDS)
+
+    def _wait_or_end(self, seconds: float) -> None:
+        if self._client.verdict is not None:
+            logger.info("end: the job is %s", self._client.verdict)
+            raise SystemExit(0 if self._client.verdict == "complete" else 1)
+        self._wakeup.wait(seconds)
+
+
+class _BarrierStore(HashStore):
+    """Tells who comes to the exit barrier, and has nobody wait there for agents that it does not connect."""
+
+    def __init__(self, rendezvous: TorchrunRendezvous, size: int) -> None:
+        super().__init__()
+        self._rendezvous = rendezvous
+        self._size = size
+
+    def add(self, key: str, amount: int) -> int:
+        if BARRIER_KEY in key:
+            self._rendezvous.succeeded()
+            amount = self._size
+        return int(super().add(key, amount))
+
+
+def _local_world_size() -> int:
+    """What torchrun will most likely make of its options: the operator sets the variable."""
+    workers = os.environ.get("PET_NPROC_PER_NODE", "1")
+    return int(workers) if workers.isdecimal() else 1

@@ -1,0 +1,148 @@
+"""Workers that start in milliseconds: forked from a process that has imported torch.
+
+The agent needs torch itself, importing it takes seconds of CPU time, and a pod's cores are few. So multiprocessing's forkserver is not
+started as a new interpreter that imports torch once more, but forked from the agent, before the agent has a thread or has touched a GPU.
+"""
+
+import contextlib
+import gc
+import importlib
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Iterator, Sequence
+from multiprocessing import forkserver, resource_tracker, util
+from typing import NoReturn
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.parent_death import die_with_parent
+
+# What nearly every training script imports, and what its first steps import behind its back: torch._dynamo is two thirds of the time that
+# the first DistributedDataParallel takes to construct.
+MODULES = (
+    "torch",
+    "torch.distributed",
+    "torch.distributed.elastic.multiprocessing.api",
+    "torch.distributed.elastic.multiprocessing.errors",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch.utils.data",
+    "torch.utils.data.distributed",
+    "torch.utils.serialization",
+    "torch._dynamo",
+    "numpy",
+    "numpy.random",
+    "elastic_pytorch.script",
+)
+PROBE_SECONDS = 30.0
+
+
+def import_modules(extra: Sequence[str] = ()) -> None:
+    """Imports what workers will need. What cannot be imported is left out, with a line in the log if the user asked for it."""
+    for name in (*MODULES, *extra):
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # the script will import it itself, or never
+            if name in extra:
+                logger.warning("cannot preload %s: %s: %s", name, type(error).__name__, error)
+
+
+def start_forkserver() -> None:
+    """Starts multiprocessing's forkserver from this process, and makes sure that it can start a process.
+
+    If that fails, multiprocessing's own way is taken: slower, as it imports torch again.
+    """
+    multiprocessing.set_forkserver_preload(list(MODULES))
+    resource_tracker.ensure_running()
+    gc.collect()
+    gc.freeze()  # what is there now stays shared between all workers, and no collection of theirs looks at it
+    try:
+        with _forking_instead_of_executing():
+            forkserver.ensure_running()
+        _probe()
+    except Exception as error:  # whatever is unexpected about this Python, the stock way is left
+        logger.warning("cannot fork the forkserver (%s: %s), starting it anew", type(error).__name__, error)
+        _forget_forkserver()
+        forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def _forking_instead_of_executing() -> Iterator[None]:
+    """For the moment in which multiprocessing starts its forkserver, has it forked from here."""
+    stock = util.spawnv_passfds
+    before = _open_descriptors()
+
+    def fork(path: bytes, args: Sequence[bytes | str], passfds: Sequence[int]) -> int:
+        del path
+        option, command = (os.fsdecode(argument) for argument in args[-2:])
+        if option != "-c" or "multiprocessing.forkserver" not in command:
+            raise RuntimeError("multiprocessing starts its forkserver in an unknown way")
+        parent = os.getpid()
+        with warnings.catch_warnings():
+            # Python warns of threads: numpy's OpenBLAS has some, and handles a fork.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            util.spawnv_passfds = stock  # workers start processes too
+            _be_forkserver(command, parent, _open_descriptors() - before - set(passfds))
+        return pid
+
+    util.spawnv_passfds = fork  # type: ignore[assignment] # typeshed knows bytes only
+    try:
+        yield
+    finally:
+        util.spawnv_passfds = stock
+
+
+def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
+    """What a new interpreter would be by itself, made of a copy of the agent."""
+    try:
+        os.setsid()  # a Ctrl-C or a signal to the agent's group is the agent's
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        die_with_parent(parent)
+        for descriptor in not_ours:  # among them the pipe that tells the forkserver of the agent's end
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        forkserver._forkserver.__init__()  # type: ignore[misc] # its lock is held: the fork happened under it
+        _forget_resource_tracker()
+        exec(command, {"__name__": "__main__", "__builtins__": __builtins__})
+    finally:
+        os._exit(0)
+
+
+def _forget_resource_tracker() -> None:
+    """A forkserver has none of its own: it is handed down from the agent to each worker."""
+    tracker = resource_tracker._resource_tracker
+    if tracker._fd is not None:  # type: ignore[attr-defined]
+        os.close(tracker._fd)  # type: ignore[attr-defined]
+    tracker._fd = tracker._pid = None  # type: ignore[attr-defined]
+
+
+def _forget_forkserver() -> None:
+    server = forkserver._forkserver
+    pid = getattr(server, "_forkserver_pid", None)
+    if pid:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    server.__init__()  # type: ignore[misc]
+    server.set_forkserver_preload(list(MODULES))
+
+
+def _probe() -> None:
+    process = multiprocessing.get_context("forkserver").Process(target=_nothing, daemon=True)
+    process.start()
+    process.join(PROBE_SECONDS)
+    if process.exitcode != 0:
+        raise RuntimeError(f"a process that does nothing ended with {process.exitcode}")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _open_descriptors() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - names are all that is wanted
