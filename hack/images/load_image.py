@@ -133,7 +133,11 @@ def thin_archive(image, base_layers):
         }
     )
     annotations = {"io.containerd.image.name": name_on_node(image)}
-    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor(MANIFEST, manifest) | {"annotations": annotations}]}
+    index = {
+        "schemaVersion": 2,
+        "mediaType": INDEX,
+        "manifests": [descriptor(MANIFEST, manifest) | {"annotations": annotations}],
+    }
     blobs = {f"blobs/sha256/{digest_of(blob).removeprefix('sha256:')}": blob for blob in [config, manifest, *code]}
     return tar({"oci-layout": as_json({"imageLayoutVersion": "1.0.0"}), **blobs, "index.json": as_json(index)})
 

@@ -15,7 +15,8 @@ HEAL_SECONDS=90
 
 # What a cluster was made from: a change of these makes it anew.
 cluster_fingerprint() {
-    fingerprint "$ROOT/hack/kind/kind.yaml" "$FROM_SOURCE" "word=$KIND_NODE_IMAGE" "word=$KUBERNETES_VERSION"
+    fingerprint "$ROOT/hack/kind/kind.yaml" "$FROM_SOURCE/pod-network.yaml" "word=$KIND_NODE_IMAGE" \
+        "word=$(node_image_from_source)"
 }
 
 main() {
@@ -57,9 +58,9 @@ heal() {
 }
 
 create() {
-    local image
-    image=$(node_image)
-    if [[ -z $image ]]; then
+    local image=$KIND_NODE_IMAGE
+    has_published_node_image || step pull "Pull kind's node image, if it can be had here" try_pull
+    if ! has_published_node_image; then
         # The compilers and Debian's archive keep different parts of the machine busy: start the longest at once.
         start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (about 5 minutes)"
         start_binary pause "Build pause"
@@ -75,18 +76,16 @@ create() {
     cluster_fingerprint >"$STATE/cluster.fingerprint"
 }
 
-# kind's own node image if it can be had; nothing where it cannot.
-node_image() {
-    if docker image inspect "$KIND_NODE_IMAGE" >/dev/null 2>&1 || can_pull; then
-        echo "$KIND_NODE_IMAGE"
-    fi
+has_published_node_image() {
+    docker image inspect "$KIND_NODE_IMAGE" >/dev/null 2>&1
 }
 
-can_pull() {
-    local reply=$STATE/logs/pull.log
-    # A registry that cannot be reached says so at once or never; a pull that moves is given its time.
-    timeout 600 docker pull "$KIND_NODE_IMAGE" >"$reply" 2>&1 &
-    local pull=$! deadline=$((SECONDS + 20))
+# Succeeds either way: whether the image came is seen afterwards. A registry that cannot be reached says so at once or
+# never; a pull that moves is given its time.
+try_pull() {
+    local reply=$STATE/logs/pull-reply.log deadline=$((SECONDS + 20)) pull
+    timeout 900 docker pull "$KIND_NODE_IMAGE" >"$reply" 2>&1 &
+    pull=$!
     while kill -0 $pull 2>/dev/null; do
         if ((SECONDS > deadline)) && ! grep -q 'Pulling fs layer\|Already exists' "$reply"; then
             kill $pull
@@ -94,7 +93,8 @@ can_pull() {
         fi
         sleep 0.2
     done
-    wait $pull
+    wait $pull || true
+    cat "$reply"
 }
 
 render() {

@@ -75,7 +75,7 @@ def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Event
 def test_sigterm_before_there_is_a_round(operator: ScriptedOperator, agents: Start) -> None:
     waiting = agents("w0", SCRIPTS / "train.py")
     importing = agents("w1", SCRIPTS / "train.py")
-    time.sleep(0.4)
+    operator.wait(lambda: handles_sigterm(importing.process.pid))
     importing.signal()
     assert importing.wait() == 143
     operator.wait_for("ready", "w0")
@@ -93,3 +93,8 @@ def test_what_cannot_run_says_why(operator: ScriptedOperator, agents: Start) -> 
     assert "--rdzv-backend is not for the command line" in message
     assert message in refused.text()
     assert operator.heard == []
+
+
+def handles_sigterm(pid: int) -> bool:
+    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)

@@ -133,11 +133,11 @@ class ElasticAgent(LocalElasticAgent):
             message = f"{type(error).__name__}: {error}"
             self._report_failure(Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message))
         elif self._processes is not None:
-            exit_codes = self._processes.exit_codes()
+            exit_codes = dict(self._processes.exit_codes())  # one look for both questions
             failed = [local_rank for local_rank, code in exit_codes.items() if code != 0]
             if failed:
                 self._report_failure(self._describe(worker_group, failed[0], exit_codes[failed[0]]))
-            elif self._processes.all_exited() and self._client.standing.state == "running":
+            elif len(exit_codes) == len(self._processes.pids) and self._client.standing.state == "running":
                 self._client.tell(state="succeeded")
                 logger.info("all workers have exited with 0; waiting for the verdict")
 

@@ -147,8 +147,10 @@ def _tail_of_file(path: str) -> str:
             lines = file.read().decode(errors="replace").splitlines(keepends=True)
     except OSError:
         return ""
-    # After a crash faulthandler ends with kilobytes of module names, which say nothing.
-    return "".join(line for line in lines if not line.startswith("Extension modules: "))
+    # After a crash faulthandler ends with kilobytes of module names, which say nothing, and has the crash's own frames first.
+    text = "".join(line for line in lines if not line.startswith("Extension modules: "))
+    crash = text.rfind("Fatal Python error: ")
+    return text if crash < 0 else _head(text[crash:], MAX_TRACEBACK_BYTES)
 
 
 def _head(text: str, size: int) -> str:

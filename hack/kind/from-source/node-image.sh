@@ -5,7 +5,8 @@ NODE_BUILD=$STATE/build/node
 
 # The name changes with whatever goes into the image, so an existing image of that name is the right one.
 node_image_from_source() {
-    echo "elastic-pytorch/node:$(fingerprint "$FROM_SOURCE" "word=$KIND_VERSION" "word=$KUBERNETES_VERSION")"
+    echo "elastic-pytorch/node:$(fingerprint "$FROM_SOURCE"/{Dockerfile,node-image.sh,kubernetes,coredns,pause} \
+        "word=$KIND_VERSION" "word=$KUBERNETES_VERSION")"
 }
 
 ensure_node_image_from_source() {

@@ -1,0 +1,59 @@
+"""Joining a round's store the moment it is there.
+
+All workers of a round start together, so rank 0 may serve the store some milliseconds after the others look for it. Torch's client, once
+refused, sleeps for 0.3 to 0.7 s before it tries again: longer than all the rest of a change of the group.
+"""
+
+import importlib
+import socket
+import time
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import TCPStore
+
+FIRST_PAUSE_SECONDS = 0.004
+LONGEST_PAUSE_SECONDS = 0.1
+DEFAULT_TIMEOUT = timedelta(minutes=5)  # TCPStore's own
+
+
+class PromptTCPStore(TCPStore):
+    """Torch's store; a client of it first waits, with short pauses, until its server listens."""
+
+    def __init__(
+        self,
+        host_name: str,
+        port: int,
+        world_size: int | None = None,
+        is_master: bool = False,
+        timeout: timedelta = DEFAULT_TIMEOUT,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if not is_master:
+            wait_until_served(host_name, port, timeout.total_seconds())
+        super().__init__(host_name, port, world_size, is_master, timeout, *args, **kwargs)
+
+
+def wait_until_served(host: str, port: int, seconds: float) -> None:
+    """Waits until somebody listens on the port, but not longer than so many seconds; what then fails is torch's to tell."""
+    deadline = time.monotonic() + seconds
+    pause = FIRST_PAUSE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())).close()
+        except ConnectionRefusedError:
+            time.sleep(pause)
+            pause = min(pause * 1.3, LONGEST_PAUSE_SECONDS)
+        except OSError:
+            return  # nothing that waiting here would mend
+        else:
+            return
+
+
+def install() -> None:
+    """Has `init_process_group` of this process, and of those forked from it, use it."""
+    # by its name: torch.distributed has a function called so as well
+    module = importlib.import_module("torch.distributed.rendezvous")
+    if hasattr(module, "TCPStore"):
+        vars(module)["TCPStore"] = PromptTCPStore
