@@ -3,8 +3,9 @@
 import asyncio
 import json
 import os
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,10 @@ class Kubectl:
         try:
             yield (line.decode(errors="replace") async for line in process.stdout)
         finally:
+            # Not process.kill(): Popen would look for the exit status and take it away from asyncio's watcher.
             if process.returncode is None:
-                process.kill()
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
             await process.wait()
 
     async def _start(self, *arguments: str, stdin: int, stderr: int) -> asyncio.subprocess.Process:

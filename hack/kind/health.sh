@@ -3,6 +3,8 @@
 
 # A kubelet renews its lease every 10 s; a Ready condition alone would call a node alive for 50 s after its end.
 LEASE_SECONDS=25
+# A node that was woken just now must have renewed its lease since: an older one says nothing about it.
+WOKEN_AT=0
 
 node_containers() {
     docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER"
@@ -17,10 +19,12 @@ wake_nodes() {
         paused)
             say "  node $node is paused: going on with it"
             docker unpause "$node" >/dev/null
+            WOKEN_AT=$(date +%s)
             ;;
         *)
             say "  node $node is $state: starting it"
             docker start "$node" >/dev/null
+            WOKEN_AT=$(date +%s)
             ;;
         esac
     done < <(docker ps --all --filter "label=io.x-k8s.kind.cluster=$CLUSTER" --format '{{.Names}} {{.State}}')
@@ -36,11 +40,13 @@ uncordon_nodes() {
 
 nodes_are_ready() {
     local now ready renewed
-    ready=$(kubectl get nodes --request-timeout=5s --output jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}' 2>/dev/null) || return 1
-    [[ $(grep -c '^True$' <<<"$ready") == "${#NODES[@]}" ]] || return 1
     now=$(date +%s)
+    ready=$(kubectl get nodes --request-timeout=5s 2>/dev/null \
+        --output jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}') || return 1
+    [[ $(grep -c '^True$' <<<"$ready") == "${#NODES[@]}" ]] || return 1
     while read -r renewed; do
-        ((now - $(date --date "$renewed" +%s) <= LEASE_SECONDS)) || return 1
+        renewed=$(date --date "$renewed" +%s)
+        ((renewed >= now - LEASE_SECONDS && renewed > WOKEN_AT)) || return 1
     done < <(kubectl -n kube-node-lease get leases --output jsonpath='{range .items[*]}{.spec.renewTime}{"\n"}{end}')
 }
 

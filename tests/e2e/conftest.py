@@ -1,92 +1,14 @@
-"""The kind cluster as tests see it: a namespace for each test, kubectl in it, and on failure what is needed to understand it."""
+"""A namespace for each test, kubectl in it, and on failure what is needed to understand it."""
 
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-ROOT = Path(__file__).parents[2]
-KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
-KUBECONFIG = ROOT / ".cluster" / "kubeconfig"
-REPORTS = ROOT / ".cluster" / "logs" / "e2e"
-OPERATOR_NAMESPACE = "elastic-pytorch-system"
-
-
-def run_kubectl(
-    *arguments: str,
-    input: str | None = None,  # noqa: A002  named as in subprocess.run
-    check: bool = True,
-) -> subprocess.CompletedProcess[str]:
-    """Runs kubectl on the test cluster; its words are in the error if it fails."""
-    command = [str(KUBECTL), f"--kubeconfig={KUBECONFIG}", *arguments]
-    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120, check=False)
-    if check and done.returncode:
-        raise AssertionError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip() or done.stdout.strip()}")
-    return done
-
-
-@dataclass
-class JobUnderTest:
-    """A job on the cluster."""
-
-    name: str
-    namespace: str
-
-    def kubectl(self, *arguments: str, check: bool = True) -> str:
-        return run_kubectl("-n", self.namespace, *arguments, check=check).stdout
-
-    def get(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", "epj", self.name, "-o", "json"))
-        return found
-
-    @property
-    def status(self) -> dict[str, Any]:
-        return self.get().get("status", {})
-
-    def condition(self, type_: str) -> dict[str, Any]:
-        return next((c for c in self.status.get("conditions", []) if c["type"] == type_), {})
-
-    def pods(self) -> list[dict[str, Any]]:
-        found = json.loads(self.kubectl("get", "pods", "-l", f"elasticpytorch.dev/job-name={self.name}", "-o", "json"))
-        return list(found["items"])
-
-    def members(self) -> list[str]:
-        """The pods in the current round, by rank."""
-        ranked = [worker for worker in self.status.get("workers", []) if "rank" in worker]
-        return [worker["name"] for worker in sorted(ranked, key=lambda worker: worker["rank"])]
-
-    def logs(self, pod: str) -> list[str]:
-        return self.kubectl("logs", pod, check=False).splitlines()
-
-    def until(self, fulfilled: Callable[[dict[str, Any]], bool], what: str, seconds: float = 90.0) -> dict[str, Any]:
-        """Waits until a job's status fulfils something; returns it."""
-        until = time.monotonic() + seconds
-        while True:
-            status = self.status
-            if fulfilled(status):
-                return status
-            assert time.monotonic() < until, f"waited {seconds:.0f} s for {what}; the status is\n{yaml.safe_dump(status)}"
-            time.sleep(0.2)
-
-    def until_world(self, world: int, seconds: float = 90.0) -> dict[str, Any]:
-        return self.until(lambda status: status.get("worldSize") == world, f"a world of {world}", seconds)
-
-    def until_stepping(self, pod: str, world: int, seconds: float = 60.0) -> None:
-        """Waits until rank 0's log tells of a step with a world size."""
-        until = time.monotonic() + seconds
-        while not any(line.startswith("STEP") and f"world={world} " in line for line in self.logs(pod)):
-            assert time.monotonic() < until, f"{pod} has not told of a step with a world of {world}"
-            time.sleep(0.2)
-
-
-StartJob = Callable[..., JobUnderTest]
+from job_under_test import ROOT, JobUnderTest, StartJob, report, run_kubectl
 
 
 @pytest.fixture
@@ -97,7 +19,7 @@ def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
     failed_before = request.session.testsfailed
     yield name
     if request.session.testsfailed > failed_before:
-        _report(name)
+        report(name)
     run_kubectl("delete", "namespace", name, "--wait=false")
 
 
@@ -124,29 +46,3 @@ def start_job(namespace: str) -> StartJob:
         return JobUnderTest(manifest["metadata"]["name"], namespace)
 
     return start
-
-
-def _report(namespace: str) -> None:
-    """Keeps what is needed to understand a failure, and says where."""
-    folder = REPORTS / namespace
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = {
-        "objects.yaml": ["-n", namespace, "get", "epj,pods,services,events", "-o", "yaml"],
-        "describe.txt": ["-n", namespace, "describe", "epj,pods"],
-        "workers.log": [
-            "-n",
-            namespace,
-            "logs",
-            "-l",
-            "elasticpytorch.dev/role=worker",
-            "--prefix",
-            "--tail=-1",
-            "--ignore-errors",
-        ],
-        "operator.log": ["-n", OPERATOR_NAMESPACE, "logs", "deployment/elastic-pytorch-operator", "--tail=500"],
-        "nodes.txt": ["get", "nodes", "-o", "wide"],
-    }
-    for file, command in wanted.items():
-        done = run_kubectl(*command, check=False)
-        (folder / file).write_text(done.stdout + done.stderr)
-    print(f"\nwhat the cluster looked like is in {folder.relative_to(ROOT)}")

@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from conftest import JobUnderTest, StartJob, run_kubectl
+from job_under_test import JobUnderTest, StartJob, run_kubectl
 
 pytestmark = pytest.mark.e2e
 
