@@ -11,6 +11,9 @@ Manifest = dict[str, Any]
 TOKEN_VOLUME = "elastic-pytorch-token"
 TOKEN_FOLDER = "/var/run/secrets/elasticpytorch.dev"
 TOKEN_SECONDS = 3600
+# How long a pod stays bound to a node that is gone, unless the template says otherwise: Kubernetes' own default is 300.
+NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+NODE_LOSS_SECONDS = 10
 AGENT_COMMAND = ["python", "-m", "elastic_pytorch.agent"]
 
 
@@ -84,6 +87,7 @@ def worker_pod(job: Job, index: int, suffix: str, operator_url: str) -> Manifest
         {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
     ]
     spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
+    spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
     # Training needs neither the API server nor a variable for each Service of the namespace, unless the user asks for them.
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
@@ -134,6 +138,13 @@ def _torchrun_environment(job: Job) -> list[Manifest]:
         # The operator keeps the budget: a torchrun that ran out of its own would take its pod along.
         {"name": "PET_MAX_RESTARTS", "value": "1000000"},
     ]
+
+
+def _tolerations(own: list[Manifest]) -> list[Manifest]:
+    """The template's tolerations, and short ones for lost nodes where it has none."""
+    missing = [taint for taint in NODE_LOSS_TAINTS if not any(t.get("key") in (taint, None, "") for t in own)]
+    short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}
+    return [*own, *({"key": taint, **short} for taint in missing)]
 
 
 def _token_volume() -> Manifest:

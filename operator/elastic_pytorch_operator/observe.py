@@ -24,6 +24,7 @@ def observe(
         agents=agents,
         round=declared or recover_round(pods, agents),
         listening_since=listening_since,
+        last_heard_at=roster.last_heard_at,
         service_exists=service_exists,
     )
 

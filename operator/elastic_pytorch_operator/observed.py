@@ -114,4 +114,5 @@ class Observed:
     agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
     round: Round | None = None  # the newest declared; None: none yet
     listening_since: float = 0.0  # when this operator began to hear agents
+    last_heard_at: float = 0.0  # when it last heard any agent of any job
     service_exists: bool = False

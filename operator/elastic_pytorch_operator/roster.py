@@ -39,9 +39,14 @@ SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured befor
 
 
 class Roster:
-    """The agents of all jobs, by the job's UID."""
+    """The agents of all jobs, by the job's UID.
+
+    Attributes:
+        last_heard_at: when any of them last spoke, monotonic seconds.
+    """
 
     def __init__(self) -> None:
+        self.last_heard_at = 0.0
         self._jobs: dict[str, JobRoster] = {}
 
     def job(self, job_uid: str) -> JobRoster:
@@ -60,6 +65,7 @@ class Roster:
 
     def hear(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> bool:
         """Takes note of a heartbeat; whether it says anything that a decision may depend on."""
+        self.last_heard_at = now
         job = self.job(job_uid)
         known = job.agents.get(worker)
         if known is not None and known.incarnation != beat.incarnation:
@@ -131,6 +137,7 @@ class Roster:
         job = self.job(job_uid)
         if job.verdict != verdict:
             job.verdict = verdict
+            job.nudge += 1  # an agent whose poll hangs learns of it by its next heartbeat
             job.announce()
 
 

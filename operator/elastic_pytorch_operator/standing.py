@@ -5,6 +5,7 @@ lost its kubelet: so silence counts only while the group makes no progress, a cl
 and a node's verdict only if the agent on it is silent, too.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +13,7 @@ from enum import StrEnum
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 
 SILENCE_SECONDS = 3.0  # of heartbeats that come every second
-EVERYBODY_SILENT_SECONDS = 30.0  # if nobody at all is heard, the fault is more likely on our side
+GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are heard
 BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was asked to speak
 DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
 NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready
@@ -78,7 +79,7 @@ def weigh(observed: Observed, victims: frozenset[str] = frozenset()) -> tuple[Ca
             now=observed.now,
             victim=name in victims,
             broken_since=broken_since if member else None,
-            last_heard=last_heard if member else observed.now,
+            patience=_patience(observed, last_heard if member else observed.now),
             last_progress=last_progress if member else 0.0,
         )
         failed = member and agent is not None and agent.state is AgentState.FAILED and agent.round == number
@@ -102,6 +103,20 @@ def weigh(observed: Observed, victims: frozenset[str] = frozenset()) -> tuple[Ca
     return tuple(candidates)
 
 
+def _patience(observed: Observed, last_heard: float) -> float:
+    """How long a worker may be silent, in seconds.
+
+    Args:
+        observed: what is known.
+        last_heard: when anybody of its group was last heard.
+    """
+    if observed.now - last_heard < SILENCE_SECONDS:
+        return SILENCE_SECONDS
+    if observed.now - observed.last_heard_at < SILENCE_SECONDS:
+        return GROUP_SILENCE_SECONDS
+    return math.inf  # nobody at all is heard: the fault is on this side, and only the cluster's own word counts
+
+
 def _broken_since(observed: Observed, members: tuple[str, ...], number: int) -> float | None:
     """When the first member of the current round said that its workers have failed; None if none has."""
     return min(
@@ -122,7 +137,7 @@ def _judge(
     now: float,
     victim: bool,
     broken_since: float | None,
-    last_heard: float,
+    patience: float,
     last_progress: float,
 ) -> tuple[Standing, str, float | None]:
     """The standing of one worker, why, and when to look again."""
@@ -151,12 +166,11 @@ def _judge(
             return Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed", None
         recheck = broken_since + BROKEN_SILENCE_SECONDS
         return Standing.READY, "", recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
-    patience = SILENCE_SECONDS if now - last_heard < SILENCE_SECONDS else EVERYBODY_SILENT_SECONDS
     vouched_until = last_progress + SILENCE_SECONDS if last_progress > agent.heard_at else 0.0
     lost_at = max(agent.heard_at + patience, vouched_until)
     if now > lost_at:
         return Standing.GONE, f"has been silent for {silent_for:.1f} s", None
-    return Standing.READY, "", lost_at
+    return Standing.READY, "", None if math.isinf(lost_at) else lost_at
 
 
 def describe_end(pod: PodView) -> str:

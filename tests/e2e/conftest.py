@@ -34,13 +34,18 @@ def start_job(namespace: str) -> StartJob:
     """Applies an example with changes; returns the job."""
 
     def start(
-        example: str = "all-reduce", *, args: list[str] | None = None, env: dict[str, str] | None = None, **spec: Any
+        example: str = "all-reduce",
+        *,
+        args: list[str] | None = None,
+        resources: dict[str, Any] | None = None,
+        **spec: Any,
     ) -> JobUnderTest:
         manifest = yaml.safe_load((ROOT / "examples" / example / "job.yaml").read_text())
         container = manifest["spec"]["template"]["spec"]["containers"][0]
         if args is not None:
             container["args"] = args
-        container["env"] += [{"name": name, "value": value} for name, value in (env or {}).items()]
+        if resources is not None:
+            container["resources"] = resources
         manifest["spec"] |= spec
         run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
         return JobUnderTest(manifest["metadata"]["name"], namespace)

@@ -60,6 +60,21 @@ def test_token_is_for_the_operator_only() -> None:
     assert pod["spec"]["automountServiceAccountToken"] is False
 
 
+def test_lost_nodes_are_tolerated_for_seconds_unless_the_template_says_otherwise() -> None:
+    def seconds(job: Job) -> dict[str, int]:
+        return {t["key"]: t["tolerationSeconds"] for t in build(job)["spec"]["tolerations"]}
+
+    unreachable = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 60,
+    }
+    own = a_job(template={"spec": {**TEMPLATE["spec"], "tolerations": [unreachable]}})
+    assert seconds(a_job()) == {"node.kubernetes.io/not-ready": 10, "node.kubernetes.io/unreachable": 10}
+    assert seconds(own) == {"node.kubernetes.io/not-ready": 10, "node.kubernetes.io/unreachable": 60}
+
+
 def test_template_is_left_as_it_was() -> None:
     job = a_job()
     build(job)

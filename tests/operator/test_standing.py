@@ -76,6 +76,15 @@ def test_a_group_that_steps_vouches_for_a_silent_member() -> None:
 
 
 def test_nobody_is_lost_when_nobody_is_heard() -> None:
-    silent = [an_agent("w1", heard_at=NOW - 9), an_agent("w2", heard_at=NOW - 9)]
-    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 9), silent) == "ready"
-    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 40), [an_agent("w1", heard_at=NOW - 35)]) == "gone"
+    silent = [an_agent("w1", heard_at=NOW - 90), an_agent("w2", heard_at=NOW - 90)]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent) == "ready"
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent, **NODE_LOST) == "gone"
+
+
+def test_a_whole_group_is_lost_after_half_a_minute_if_other_jobs_are_heard() -> None:
+    def whole(seconds: float) -> Standing:
+        agents = [an_agent(f"w{i}", heard_at=NOW - seconds) for i in range(3)]
+        return standing_of(a_pod(0), agents[0], agents[1:], last_heard_at=NOW)
+
+    assert whole(9) == "ready"
+    assert whole(31) == "gone"

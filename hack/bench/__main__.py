@@ -1,0 +1,138 @@
+"""Measures on a running cluster how long the operator's promises take: faults are made to a job, again and again.
+
+It needs a cluster with the operator on it (`make bench` makes both). The job is examples/all-reduce, plain torchrun code with steps
+of 0.1 s, in a namespace of its own that is removed at the end.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import bench
+import figure
+import results
+import yaml
+from api import Api, ApiError
+from commands import Commands
+from observer import Observer
+from report import complaints, main_table, phase_table
+from results import Result
+from rich.console import Console
+from scenarios import SCENARIOS, Scenario
+from stage import Stage, prepared
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFEST = ROOT / "examples" / "all-reduce" / "job.yaml"
+CLUSTER = ROOT / ".cluster"
+RESULTS = CLUSTER / "bench" / "results.json"
+PICTURE = CLUSTER / "bench" / "timeline.png"
+NAMESPACE_SECONDS = 60.0
+
+
+def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="hack/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
+    parser.add_argument("--only", metavar="a,b", type=_names, default=list(SCENARIOS), help=f"of {', '.join(SCENARIOS)}")
+    parser.add_argument("--keep", action="store_true", help="keep the earlier results of the kinds that are not measured now")
+    parser.add_argument("--report", action="store_true", help="only show the earlier results again")
+    return parser.parse_args(arguments)
+
+
+def _names(text: str) -> list[str]:
+    if unknown := [name for name in text.split(",") if name not in SCENARIOS]:
+        raise argparse.ArgumentTypeError(f"no such kind: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    return [name for name in SCENARIOS if name in text.split(",")]
+
+
+def in_order(names: list[str], trials: int) -> list[tuple[Scenario, int]]:
+    """All trials: kind by kind, but scaling up and down in turns, as one undoes the other."""
+    turns = [(SCENARIOS[name], turn) for name in names if not name.startswith("scale-") for turn in range(trials)]
+    scaling = [(SCENARIOS[name], turn) for turn in range(trials) for name in names if name.startswith("scale-")]
+    at = next((i for i, (scenario, _) in enumerate(turns) if list(SCENARIOS).index(scenario.name) > 5), len(turns))
+    return turns[:at] + scaling + turns[at:]
+
+
+async def measure(console: Console, options: argparse.Namespace) -> list[Result]:
+    """Make the trials; their results are on disk as soon as they are known."""
+    kept = [r for r in results.read(RESULTS) if r.scenario not in options.only] if options.keep else []
+    new: list[Result] = []
+
+    def keep(result: Result) -> None:
+        new.append(result)
+        results.write(RESULTS, kept + new)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    kubeconfig = CLUSTER / "kubeconfig"
+    manifest = prepared(yaml.safe_load(MANIFEST.read_text()))
+    namespace = f"bench-{os.urandom(2).hex()}"
+    async with Api.of(kubeconfig) as api:
+        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        say(f"Measuring in namespace {namespace}:")
+        observer = Observer(api, namespace, manifest["metadata"]["name"])
+        watching = asyncio.create_task(observer.run())
+        try:
+            stage = Stage(api, Commands(CLUSTER / "bin" / "kubectl", kubeconfig), observer, namespace, manifest)
+            await bench.run(stage, in_order(options.only, options.trials), keep, say)
+        except asyncio.CancelledError:
+            say("Interrupted.")
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+            await remove(api, namespace)
+    return kept + new
+
+
+async def remove(api: Api, namespace: str) -> None:
+    """Delete the namespace, and wait until it is gone."""
+    path = f"/api/v1/namespaces/{namespace}"
+    try:
+        await api.ask("DELETE", path)
+        async with asyncio.timeout(NAMESPACE_SECONDS):
+            while True:
+                await api.ask("GET", path)
+                await asyncio.sleep(0.5)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+async def main() -> int:
+    options = parse_options()
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    if not options.report and not (CLUSTER / "kubeconfig").exists():
+        console.print("There is no cluster here yet: `make bench` makes one, with the operator in it.", highlight=False)
+        return 2
+    task = asyncio.current_task()
+    assert task is not None
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if not interrupted:  # a second time would break off the cleaning up
+            interrupted = True
+            console.print("Interrupted: bringing the nodes back, and removing the job ...", highlight=False)
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, interrupt)
+    found = results.read(RESULTS) if options.report else await measure(console, options)
+    if found:
+        console.print(main_table(found))
+        console.print(phase_table(found))
+        figure.draw(found, PICTURE)
+        console.print(f"{RESULTS.relative_to(ROOT)}  {PICTURE.relative_to(ROOT)}", highlight=False)
+    said = complaints(found)
+    for complaint in said:
+        console.print(complaint, style="red", markup=False, highlight=False)
+    return 130 if interrupted else 1 if said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,117 @@
+"""The job that faults are made to, and how it is made whole again after each."""
+
+import asyncio
+import time
+from typing import Any
+
+from api import JOB_API, JOBS, Api, ApiError
+from commands import Commands
+from nodes import Nodes, crowded, lone_victims
+from observer import OPERATOR_NAMESPACE, Observer
+
+TEMPLATE_LABEL = "elasticpytorch.dev/bench=trial"
+START_SECONDS = 120.0
+BALANCE_TRIES = 3
+QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and enough for the failure budget to start anew
+
+
+class Stage:
+    """One job in a namespace of its own."""
+
+    def __init__(self, api: Api, commands: Commands, observer: Observer, namespace: str, manifest: dict[str, Any]) -> None:
+        self.api, self.commands, self.observer, self.namespace = api, commands, observer, namespace
+        self.nodes = Nodes(api, commands)
+        self._manifest = manifest
+        self._job = str(manifest["metadata"]["name"])
+
+    async def make(self) -> None:
+        """Make the job, in place of an older one."""
+        jobs = f"{JOB_API}/namespaces/{self.namespace}/{JOBS}"
+        try:
+            await self.api.ask("DELETE", f"{jobs}/{self._job}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        what = "the pods of the job before to be gone"
+        await self.observer.until(lambda: not self.observer.pods or None, seconds=START_SECONDS, what=what)
+        await self.api.ask("POST", jobs, self._manifest)
+
+    async def whole(self, world: int) -> None:
+        """Wait until exactly so many workers train, and have done so for a quiet while."""
+        observer, since = self.observer, time.time()
+
+        def found() -> bool | None:
+            pods = [pod for pod in observer.pods.values() if "deletionTimestamp" not in pod["metadata"]]
+            quiet = observer.steps_since(since, world) >= QUIET_STEPS
+            return (quiet and len(observer.members()) == world == len(pods)) or None
+
+        await observer.until(found, seconds=START_SECONDS, what=f"{world} workers to train")
+
+    async def prepare(self, world: int) -> None:
+        """Bring the job to a size, and wait until it is whole."""
+        if self.observer.job.get("spec", {}).get("replicas") != world:
+            await self.scale(world)
+        await self.whole(world)
+
+    async def scale(self, replicas: int) -> None:
+        """Ask for another size."""
+        await self.api.scale(self.namespace, self._job, replicas)
+
+    async def lone_victim(self, *, without_operator: bool = False) -> str:
+        """Find a member that is not rank 0 and has its node for itself; move members until there is one."""
+        for _ in range(BALANCE_TRIES):
+            ranked = self.observer.members()
+            node_of = {pod: self.observer.node_of(pod) for pod in ranked}
+            operators = {pod["spec"].get("nodeName") for pod in self.observer.operators.values()} if without_operator else set()
+            victims = [pod for pod in lone_victims(node_of, ranked) if node_of[pod] not in operators]
+            if victims:
+                return victims[0]
+            if (moved := crowded(node_of, ranked)) is None:
+                break
+            await self.api.ask("DELETE", f"/api/v1/namespaces/{self.namespace}/pods/{moved}")
+            await asyncio.sleep(1)
+            await self.whole(len(ranked))
+        raise RuntimeError("no worker other than rank 0 is alone on a node (that the operator is not on)")
+
+    async def kill_operator(self, seconds: float) -> float:
+        """Kill the operator's pod, and wait for the next to be ready; return when it was killed."""
+        old = list(self.observer.operators)
+        at = time.time()
+        for pod in old:
+            await self.api.kill_pod(OPERATOR_NAMESPACE, pod)
+
+        def ready() -> bool | None:
+            fresh = [pod for name, pod in self.observer.operators.items() if name not in old]
+            conditions = [c for pod in fresh for c in pod.get("status", {}).get("conditions", ())]
+            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions) or None
+
+        await self.observer.until(ready, seconds=seconds, what="the operator to be ready again")
+        return at
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let the job train on."""
+        await asyncio.sleep(seconds)
+
+    def restarts_since(self, before: dict[str, int], victims: tuple[str, ...]) -> int:
+        """How often pods that were no victims have restarted, or have gone, since a snapshot."""
+        now = self.restart_counts()
+        return sum(now.get(pod, count + 1) - count for pod, count in before.items() if pod not in victims)
+
+    def restart_counts(self) -> dict[str, int]:
+        """The container restarts of the job's pods."""
+        counts = {}
+        for name, pod in self.observer.pods.items():
+            statuses = pod.get("status", {}).get("containerStatuses") or ()
+            counts[name] = sum(status.get("restartCount", 0) for status in statuses)
+        return counts
+
+
+def prepared(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Let the example's job train without end, with pods that `kubectl drain` can tell from others."""
+    [container] = manifest["spec"]["template"]["spec"]["containers"]
+    arguments: list[str] = container["args"]
+    arguments[arguments.index("--steps") + 1] = "1000000000"
+    label, _, value = TEMPLATE_LABEL.partition("=")
+    template = manifest["spec"]["template"]
+    template.setdefault("metadata", {}).setdefault("labels", {})[label] = value
+    return manifest

@@ -1,0 +1,64 @@
+"""Nodes of the kind cluster, which are Docker containers, and what can happen to them; each fault is undone at the end."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from job_under_test import OPERATOR_NAMESPACE, JobUnderTest, run_kubectl
+
+CONTROL_PLANE = "elastic-pytorch-control-plane"
+
+
+def docker(*arguments: str) -> None:
+    """Runs a docker command; raises if it fails."""
+    subprocess.run(["docker", *arguments], check=True, capture_output=True, timeout=60)
+
+
+def wait_until_ready(node: str) -> None:
+    """Waits for a node to be Ready."""
+    run_kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=100s")
+
+
+@contextmanager
+def killed(node: str) -> Iterator[None]:
+    """A node without power: no process gets to say goodbye."""
+    docker("kill", node)
+    try:
+        yield
+    finally:
+        docker("start", node)
+        wait_until_ready(node)
+
+
+@contextmanager
+def frozen(node: str) -> Iterator[None]:
+    """A node that nothing comes out of any more: no connection is closed."""
+    docker("pause", node)
+    try:
+        yield
+    finally:
+        docker("unpause", node)
+        wait_until_ready(node)
+
+
+@contextmanager
+def cordoned(*nodes: str) -> Iterator[None]:
+    """Nodes that take no more pods."""
+    run_kubectl("cordon", *nodes)
+    try:
+        yield
+    finally:
+        run_kubectl("uncordon", *nodes)
+
+
+def worker_node_without_the_operator(job: JobUnderTest) -> tuple[str, str]:
+    """A node to hurt and the worker on it: not rank 0's, whose log is read, nor the operator's."""
+    pods = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-o", "json").stdout)["items"]
+    kept = {pod["spec"].get("nodeName") for pod in pods}
+    workers = {worker["name"]: worker["node"] for worker in job.status["workers"] if "node" in worker}
+    leader, *others = job.members()
+    for name in others:
+        if workers[name] not in kept | {workers[leader]}:
+            return workers[name], name
+    raise AssertionError(f"no node carries a worker alone: workers {workers}, the operator {kept}")
