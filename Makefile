@@ -4,13 +4,16 @@
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast test-e2e check venv cluster images install lock clean
+.PHONY: help demo bench test test-fast test-e2e check venv cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: venv install ## Train a small model on a kind cluster, and disturb it: kill a worker, scale up, scale down
 	@$(PYTHON) hack/demo $(ARGS)
+
+bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
+	@$(PYTHON) hack/bench $(ARGS)
 
 test: ## All checks and tests: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast

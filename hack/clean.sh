@@ -10,7 +10,7 @@ source "$ROOT/hack/kind/health.sh"
 
 main() {
     local daemon
-    daemon=$(cat "$STATE/dockerd.pid" 2>/dev/null || true)
+    daemon=$(cat "$DOCKERD_PID" 2>/dev/null || true)
     if docker_answers; then
         step delete-cluster "Delete the cluster" delete_cluster
         [[ -n ${KEEP_CACHE:-} ]] || step delete-images "Delete the images" delete_images
@@ -19,7 +19,7 @@ main() {
             step stop-dockerd "Stop the dockerd that was started here" stop_dockerd "$daemon"
         fi
     fi
-    rm -rf "$STATE"
+    rm -rf "$STATE" "$SHARED"
     if [[ -z ${KEEP_CACHE:-} ]]; then
         rm -rf "$CACHE" .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
     fi

@@ -3,7 +3,10 @@
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 STATE=$ROOT/.cluster
+# There is one cluster a machine, whichever checkout made it: what belongs to it lies beside no checkout.
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/elastic-pytorch-operator
+SHARED=$CACHE/shared
+DOCKERD_PID=$CACHE/dockerd.pid
 
 CLUSTER=elastic-pytorch
 CONTROL_PLANE=$CLUSTER-control-plane
@@ -30,9 +33,9 @@ export PATH=$STATE/bin:$PATH
 # The classic builder needs no plugin and takes a base image from the local store without asking a registry.
 export DOCKER_BUILDKIT=0
 
-mkdir -p "$STATE/bin" "$STATE/logs" "$STATE/shared" "$CACHE"
+mkdir -p "$STATE/bin" "$STATE/logs" "$SHARED" "$CACHE/bin"
 # Pods of any user write checkpoints there.
-chmod 1777 "$STATE/shared"
+chmod 1777 "$SHARED"
 
 # One hash over the contents of files and folders and over plain words (word=…): equal hash, nothing to do.
 fingerprint() {

@@ -88,9 +88,9 @@ step() {
 # Two makes at a time would build and load the same things twice: the second waits for the first.
 one_at_a_time() {
     command -v flock >/dev/null || return 0
-    exec 9>"$STATE/lock"
+    exec 9>"$CACHE/lock"
     flock --nonblock 9 && return
-    say "  ... Wait for another make of this checkout"
+    say "  ... Wait for another make on this machine"
     flock 9
 }
 

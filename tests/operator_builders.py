@@ -75,7 +75,7 @@ def a_failure(message: str = "ValueError: boom", **fields: Any) -> Failure:
         "traceback": "",
         "failed_at": NOW,
     }
-    return Failure(message=message, **{**defaults, **fields})
+    return Failure(**{**defaults, "message": message, **fields})
 
 
 def a_round(*indices: int, number: int = 1, **fields: Any) -> Round:

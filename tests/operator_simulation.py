@@ -35,6 +35,7 @@ class Simulation:
     listening_since: float = 0.0
     declared: list[Round] = field(default_factory=list)
     made: int = 0
+    last: Plan = field(default_factory=lambda: Plan(Memory()))
 
     def observe(self) -> Observed:
         return Observed(
@@ -50,7 +51,7 @@ class Simulation:
 
     def reconcile(self) -> Plan:
         """One plan, carried out and checked."""
-        todo = plan(self.job, self.observe(), self.memory)
+        todo = self.last = plan(self.job, self.observe(), self.memory)
         self.memory = todo.memory
         if todo.round is not None:
             self._check_round(todo.round)
@@ -179,7 +180,7 @@ class Simulation:
 
         self.memory = Memory()
         self.listening_since = self.now
-        self.round = recover_round(tuple(self.pods.values()), self.agents) or self.round
+        self.round = recover_round(tuple(self.pods.values()), self.agents, self.now) or self.round
 
     def scale(self, wanted: int) -> None:
         self.job = replace(self.job, wanted=wanted, generation=self.job.generation + 1)

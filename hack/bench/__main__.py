@@ -17,12 +17,12 @@ import results
 import yaml
 from api import Api, ApiError
 from commands import Commands
-from observer import Observer
 from report import complaints, main_table, phase_table
 from results import Result
 from rich.console import Console
 from scenarios import SCENARIOS, Scenario
 from stage import Stage, prepared
+from watcher import Watcher
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "examples" / "all-reduce" / "job.yaml"
@@ -72,13 +72,13 @@ async def measure(console: Console, options: argparse.Namespace) -> list[Result]
     kubeconfig = CLUSTER / "kubeconfig"
     manifest = prepared(yaml.safe_load(MANIFEST.read_text()))
     namespace = f"bench-{os.urandom(2).hex()}"
-    async with Api.of(kubeconfig) as api:
+    async with Api.of(kubeconfig.read_text()) as api:
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         say(f"Measuring in namespace {namespace}:")
-        observer = Observer(api, namespace, manifest["metadata"]["name"])
-        watching = asyncio.create_task(observer.run())
+        watcher = Watcher(api, namespace, manifest["metadata"]["name"])
+        watching = asyncio.create_task(watcher.run())
         try:
-            stage = Stage(api, Commands(CLUSTER / "bin" / "kubectl", kubeconfig), observer, namespace, manifest)
+            stage = Stage(api, Commands(CLUSTER / "bin" / "kubectl", kubeconfig), watcher, namespace, manifest)
             await bench.run(stage, in_order(options.only, options.trials), keep, say)
         except asyncio.CancelledError:
             say("Interrupted.")

@@ -6,7 +6,6 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -35,9 +34,9 @@ class Api:
 
     @classmethod
     @asynccontextmanager
-    async def of(cls, kubeconfig: Path) -> AsyncIterator["Api"]:
-        """Connect with a kubeconfig of kind's: one cluster, one user with a certificate."""
-        config = yaml.safe_load(kubeconfig.read_text())
+    async def of(cls, kubeconfig: str) -> AsyncIterator["Api"]:
+        """Connect with the text of a kubeconfig of kind's: one cluster, one user with a certificate."""
+        config = yaml.safe_load(kubeconfig)
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
         with tempfile.NamedTemporaryFile() as pair:  # what Python's ssl reads only from a file

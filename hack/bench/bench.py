@@ -8,14 +8,17 @@ from datetime import UTC, datetime
 import aiohttp
 from api import ApiError
 from commands import CommandFailed
-from observer import Waited
 from records import Declared
 from report import describe
 from results import Result
 from scenarios import Fault, Scenario
 from stage import Stage
 from trial import Trial, figures, story
+from watcher import Waited
 
+PHASE_SECONDS = (
+    0.3  # later with each turn, within a second: faults come at all points of heartbeats and checkpoints, which take a second
+)
 LOG_SECONDS = 1.0  # what is still on its way when the status already tells that the job is whole
 TROUBLE = (Waited, ApiError, CommandFailed, RuntimeError, TimeoutError, aiohttp.ClientError)
 
@@ -34,10 +37,11 @@ async def run(
     made = False
     for scenario, turn in scenarios:
         try:
-            if not made:
+            if scenario.fresh or not made:
                 await stage.make()
                 made = True
             await stage.prepare(scenario.replicas)
+            await asyncio.sleep(PHASE_SECONDS * turn % 1.0)
         except TROUBLE as error:
             say(f"  cannot begin: {error}")
             made = False
@@ -51,8 +55,8 @@ async def run(
 
 async def _trial(stage: Stage, scenario: Scenario, turn: int) -> Result:
     """Make a fault, wait until the job is whole again, and undo it."""
-    observer = stage.observer
-    restarts, failures = stage.restart_counts(), observer.status.get("failures", 0)
+    watcher = stage.watcher
+    restarts, failures = stage.restart_counts(), watcher.status.get("failures", 0)
     fault: Fault | None = None
     when, error = _now(), ""
     measured, told, rounds = None, [], []
@@ -65,16 +69,16 @@ async def _trial(stage: Stage, scenario: Scenario, turn: int) -> Result:
                 fault_at=fault.at,
                 wanted=fault.wanted,
                 before=scenario.replicas,
-                records=tuple(observer.records),
+                records=tuple(watcher.records),
                 restarts=stage.restarts_since(restarts, fault.victims),
-                failures=observer.status.get("failures", 0) - failures,
+                failures=watcher.status.get("failures", 0) - failures,
                 ended_at=datetime.now(UTC).timestamp(),
             )
             measured, told = figures(trial), story(trial)
     except TROUBLE as trouble:
         error = f"{type(trouble).__name__}: {trouble}"
     if fault:
-        for record in observer.records:
+        for record in watcher.records:
             if isinstance(record, Declared) and record.at > fault.at:
                 rounds.append((round(record.at - fault.at, 3), f"{record.round} {record.reason}: {record.cause}"))
     return Result(scenario.name, when, fault.text if fault else "", measured, told, rounds, error)

@@ -6,6 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from results import Result, of_scenario, typical
 from scenarios import SCENARIOS, Scenario
 
@@ -26,8 +27,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
         return
     rows = -(-len(runs) // COLUMNS)
     with mpl.rc_context({"font.size": 9, "axes.edgecolor": GRID, "text.color": INK, "axes.labelcolor": MUTED}):
-        figure = Figure(figsize=(4.4 * COLUMNS, 2.9 * rows + 0.9), layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # type: ignore[union-attr]
+        figure = Figure(figsize=(4.4 * COLUMNS, 2.9 * rows + 0.9), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
         axes = figure.subplots(rows, COLUMNS, squeeze=False).flatten()
         for axis, (scenario, run) in zip(axes, runs, strict=False):
             _panel(axis, scenario, run)
@@ -53,13 +53,13 @@ def draw(results: Sequence[Result], path: Path) -> None:
 def spans(story: Story) -> list[tuple[float, float, int]]:
     """When a group trained, as (first step, last step, world size); a pause ends one, if the group is the same or not."""
     found: list[tuple[float, float, int]] = []
+    highest = 0
     for at, number, world in story:
-        if found:
-            begin, last, size = found[-1]
-            if world == size and at - last < PAUSE_SECONDS and number > highest:
-                found[-1], highest = (begin, at, size), number
-                continue
-        found.append((at, at, world))
+        begin, last, size = found[-1] if found else (at, at, 0)
+        if world == size and at - last < PAUSE_SECONDS and number > highest:
+            found[-1] = (begin, at, size)
+        else:
+            found.append((at, at, world))
         highest = number
     return found
 
@@ -73,14 +73,12 @@ def _panel(axis: Axes, scenario: Scenario, run: Result) -> None:
     story = [step for step in run.story if begin <= step[0] <= end]
     origin = max((number for at, number, _ in story if at <= 0), default=story[0][1])
     _world(axis, story)
-    highest = None
-    fresh, again = [], []
-    for at, number, _ in story:
-        (fresh if highest is None or number > highest else again).append((at, number - origin))
-        highest = number if highest is None else max(highest, number)
-    axis.scatter(*zip(*fresh, strict=True), s=5, color=STEPS, linewidths=0, zorder=3)
-    if again:
-        axis.scatter(*zip(*again, strict=True), s=5, color=LOST, linewidths=0, zorder=3)
+    highest, colors = 0, []
+    for _, number, _ in story:
+        colors.append(STEPS if number > highest else LOST)
+        highest = max(highest, number)
+    taken = [number - origin for _, number, _ in story]
+    axis.scatter([at for at, _, _ in story], taken, s=7, c=colors, linewidths=0, zorder=3)
     axis.axvline(0, color=FAULT, linewidth=1.4, zorder=2)
     axis.set_xlim(begin, end)
     axis.set_title(scenario.title, loc="left", fontsize=10, fontweight="bold", pad=18)

@@ -46,12 +46,6 @@ class Nodes:
         await self._let_through(node)
         await self._back(node, since, rebooted=False)
 
-    async def revive(self, node: str) -> None:
-        """Do what brings any node back, whatever was done to it: for an end in between."""
-        await self._commands.docker("start", node)
-        await self._let_through(node)
-        await self._api.cordon(node, cordoned=False)
-
     async def _let_through(self, node: str) -> None:
         rules = "; ".join(
             f"while iptables -t {table} -D {chain} {flag} eth0 -j DROP 2>/dev/null; do :; done" for table, chain, flag in CUT

@@ -8,6 +8,18 @@ from rich.text import Text
 from scenarios import SCENARIOS, Scenario
 
 PHASES = ("detect", "start", "init", "first_step")
+MEASURES = (
+    "trains again",
+    "pause",
+    "target",
+    "steps lost",
+    "at size",
+    "replaced",
+    "rounds",
+    "others\nrestarted",
+    "failures\ncounted",
+)
+PARTS = ("fault to\nround declared", "to all workers\nstarted", "to rank 0\nin its group", "to its\nfirst step")
 NOTHING = "-"
 
 
@@ -16,17 +28,7 @@ def main_table(results: Sequence[Result]) -> Table:
     table = Table(title="Median and worst, in seconds", title_justify="left", header_style="bold")
     table.add_column("fault")
     table.add_column("trials", justify="right")
-    for column in (
-        "trains again",
-        "pause",
-        "target",
-        "steps lost",
-        "at size",
-        "replaced",
-        "rounds",
-        "healthy\nrestarted",
-        "counted\nfailures",
-    ):
+    for column in MEASURES:
         table.add_column(column, justify="right")
     for name, scenario in SCENARIOS.items():
         if found := of_scenario(results, name):
@@ -38,7 +40,7 @@ def phase_table(results: Sequence[Result]) -> Table:
     """Where the time to the first new step went."""
     table = Table(title="Where the time goes: median (worst), in seconds", title_justify="left", header_style="bold")
     table.add_column("fault")
-    for column in ("fault to\nround declared", "to all workers\nstarted", "to rank 0\nin its group", "to its\nfirst step"):
+    for column in PARTS:
         table.add_column(column, justify="right")
     for name in SCENARIOS:
         spreads = [spread(of_scenario(results, name), phase) for phase in PHASES]
@@ -86,7 +88,7 @@ def _times(result: Result) -> list[tuple[str, float | None]]:
         ("trains again", figures.trains_again),
         ("pause", figures.pause),
         ("at size", figures.whole),
-        ("replaced", figures.replaced),
+        ("pod made", figures.replaced),
     ]
 
 

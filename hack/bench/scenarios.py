@@ -46,6 +46,7 @@ class Scenario:
         replaced_seconds: the target for the making of another pod.
         rounds: how many rounds it should take.
         failures: how many failures it counts.
+        fresh: whether the job is made anew for each trial.
     """
 
     name: str
@@ -57,14 +58,15 @@ class Scenario:
     replicas: int = 3
     replaced_seconds: float | None = None
     failures: int = 0
+    fresh: bool = False
 
 
 async def kill_process(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     """SIGKILL to a worker process, of another rank each time."""
     del undo
-    members = stage.observer.members()
+    members = stage.watcher.members()
     pod = members[turn % len(members)]
-    [pid] = stage.observer.pids_of(pod)
+    [pid] = stage.watcher.pids_of(pod)
     python = KILL.format(pid=pid)
     output = await stage.commands.kubectl("-n", stage.namespace, "exec", pod, "-c", "pytorch", "--", "python", "-c", python)
     return Fault(float(output), f"SIGKILL to rank {turn % len(members)}'s process", len(members))
@@ -73,7 +75,7 @@ async def kill_process(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
 async def lose_pod(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     """A pod of a rank other than 0 is gone at once."""
     del undo
-    members = stage.observer.members()
+    members = stage.watcher.members()
     return await _kill_pod(stage, 1 + turn % (len(members) - 1))
 
 
@@ -84,7 +86,7 @@ async def lose_rank_0(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
 
 
 async def _kill_pod(stage: Stage, rank: int) -> Fault:
-    members = stage.observer.members()
+    members = stage.watcher.members()
     at = time.time()
     await stage.api.kill_pod(stage.namespace, members[rank])
     return Fault(at, f"delete rank {rank}'s pod, no grace", len(members), (members[rank],))
@@ -94,7 +96,7 @@ async def drain(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     """Kubectl drain of a node with one worker; other jobs' pods on it are let be."""
     del turn
     pod = await stage.lone_victim()
-    node, wanted = stage.observer.node_of(pod), len(stage.observer.members())
+    node, wanted = stage.watcher.node_of(pod), len(stage.watcher.members())
     undo.push_async_callback(stage.api.cordon, node, cordoned=False)
     at = time.time()
     await stage.commands.kubectl(
@@ -114,7 +116,7 @@ async def scale_up(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
 async def scale_down(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     """One worker less is wanted."""
     del turn, undo
-    victims = tuple(stage.observer.members())[-1:]
+    victims = tuple(stage.watcher.members())[-1:]
     at = time.time()
     await stage.scale(3)
     return Fault(at, "kubectl scale to 3", 3, victims)
@@ -124,7 +126,7 @@ async def lose_node(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     """A node without the operator ends, with a worker on it."""
     del turn
     pod = await stage.lone_victim(without_operator=True)
-    node, wanted = stage.observer.node_of(pod), len(stage.observer.members())
+    node, wanted = stage.watcher.node_of(pod), len(stage.watcher.members())
     undo.push_async_callback(stage.nodes.start, node)
     at = time.time()
     await stage.nodes.kill(node)
@@ -135,7 +137,7 @@ async def cut_node(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     """Nothing gets to or from a node any more, and nobody is told."""
     del turn
     pod = await stage.lone_victim(without_operator=True)
-    node, wanted = stage.observer.node_of(pod), len(stage.observer.members())
+    node, wanted = stage.watcher.node_of(pod), len(stage.watcher.members())
     undo.push_async_callback(stage.nodes.mend, node)
     at = time.time()
     await stage.nodes.cut(node)
@@ -145,7 +147,7 @@ async def cut_node(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
 async def restart_operator(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     """The operator's pod is gone at once; then it is waited for, and a while longer."""
     del turn, undo
-    wanted = len(stage.observer.members())
+    wanted = len(stage.watcher.members())
     at = await stage.kill_operator(OPERATOR_SECONDS)
     await stage.pass_time(UNNOTICED_SECONDS)
     return Fault(at, "delete the operator's pod, no grace", wanted)
@@ -154,7 +156,10 @@ async def restart_operator(stage: Stage, turn: int, undo: AsyncExitStack) -> Fau
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario("kill-process", kill_process, "a worker process is killed", "trains_again", 0.8, rounds=1, failures=1),
+        # Fresh: a script that reports no progress has its next failures taken for a crash loop, which is slowed down on purpose.
+        Scenario(
+            "kill-process", kill_process, "a worker process is killed", "trains_again", 0.8, rounds=1, failures=1, fresh=True
+        ),
         Scenario("lose-pod", lose_pod, "a worker's pod is killed", "trains_again", 1.2, rounds=2),
         Scenario("lose-rank-0", lose_rank_0, "rank 0's pod is killed", "trains_again", 1.2, rounds=2),
         Scenario("drain", drain, "a worker's node is drained", "pause", 0.8, rounds=2),

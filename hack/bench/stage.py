@@ -7,7 +7,7 @@ from typing import Any
 from api import JOB_API, JOBS, Api, ApiError
 from commands import Commands
 from nodes import Nodes, crowded, lone_victims
-from observer import OPERATOR_NAMESPACE, Observer
+from watcher import OPERATOR_NAMESPACE, Watcher
 
 TEMPLATE_LABEL = "elasticpytorch.dev/bench=trial"
 START_SECONDS = 120.0
@@ -18,8 +18,8 @@ QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and e
 class Stage:
     """One job in a namespace of its own."""
 
-    def __init__(self, api: Api, commands: Commands, observer: Observer, namespace: str, manifest: dict[str, Any]) -> None:
-        self.api, self.commands, self.observer, self.namespace = api, commands, observer, namespace
+    def __init__(self, api: Api, commands: Commands, watcher: Watcher, namespace: str, manifest: dict[str, Any]) -> None:
+        self.api, self.commands, self.watcher, self.namespace = api, commands, watcher, namespace
         self.nodes = Nodes(api, commands)
         self._manifest = manifest
         self._job = str(manifest["metadata"]["name"])
@@ -33,23 +33,25 @@ class Stage:
             if error.status != 404:
                 raise
         what = "the pods of the job before to be gone"
-        await self.observer.until(lambda: not self.observer.pods or None, seconds=START_SECONDS, what=what)
+        await self.watcher.until(lambda: not self.watcher.pods or None, seconds=START_SECONDS, what=what)
         await self.api.ask("POST", jobs, self._manifest)
 
     async def whole(self, world: int) -> None:
         """Wait until exactly so many workers train, and have done so for a quiet while."""
-        observer, since = self.observer, time.time()
+        watcher, since = self.watcher, time.time()
 
         def found() -> bool | None:
-            pods = [pod for pod in observer.pods.values() if "deletionTimestamp" not in pod["metadata"]]
-            quiet = observer.steps_since(since, world) >= QUIET_STEPS
-            return (quiet and len(observer.members()) == world == len(pods)) or None
+            pods = [pod for pod in watcher.pods.values() if "deletionTimestamp" not in pod["metadata"]]
+            if watcher.status.get("state") == "Failed":
+                raise RuntimeError("the job has failed")
+            quiet = watcher.steps_since(since, world) >= QUIET_STEPS
+            return (quiet and len(watcher.members()) == world == len(pods)) or None
 
-        await observer.until(found, seconds=START_SECONDS, what=f"{world} workers to train")
+        await watcher.until(found, seconds=START_SECONDS, what=f"{world} workers to train")
 
     async def prepare(self, world: int) -> None:
         """Bring the job to a size, and wait until it is whole."""
-        if self.observer.job.get("spec", {}).get("replicas") != world:
+        if self.watcher.job.get("spec", {}).get("replicas") != world:
             await self.scale(world)
         await self.whole(world)
 
@@ -60,9 +62,9 @@ class Stage:
     async def lone_victim(self, *, without_operator: bool = False) -> str:
         """Find a member that is not rank 0 and has its node for itself; move members until there is one."""
         for _ in range(BALANCE_TRIES):
-            ranked = self.observer.members()
-            node_of = {pod: self.observer.node_of(pod) for pod in ranked}
-            operators = {pod["spec"].get("nodeName") for pod in self.observer.operators.values()} if without_operator else set()
+            ranked = self.watcher.members()
+            node_of = {pod: self.watcher.node_of(pod) for pod in ranked}
+            operators = {pod["spec"].get("nodeName") for pod in self.watcher.operators.values()} if without_operator else set()
             victims = [pod for pod in lone_victims(node_of, ranked) if node_of[pod] not in operators]
             if victims:
                 return victims[0]
@@ -75,17 +77,17 @@ class Stage:
 
     async def kill_operator(self, seconds: float) -> float:
         """Kill the operator's pod, and wait for the next to be ready; return when it was killed."""
-        old = list(self.observer.operators)
+        old = list(self.watcher.operators)
         at = time.time()
         for pod in old:
             await self.api.kill_pod(OPERATOR_NAMESPACE, pod)
 
         def ready() -> bool | None:
-            fresh = [pod for name, pod in self.observer.operators.items() if name not in old]
+            fresh = [pod for name, pod in self.watcher.operators.items() if name not in old]
             conditions = [c for pod in fresh for c in pod.get("status", {}).get("conditions", ())]
             return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions) or None
 
-        await self.observer.until(ready, seconds=seconds, what="the operator to be ready again")
+        await self.watcher.until(ready, seconds=seconds, what="the operator to be ready again")
         return at
 
     async def pass_time(self, seconds: float) -> None:
@@ -100,7 +102,7 @@ class Stage:
     def restart_counts(self) -> dict[str, int]:
         """The container restarts of the job's pods."""
         counts = {}
-        for name, pod in self.observer.pods.items():
+        for name, pod in self.watcher.pods.items():
             statuses = pod.get("status", {}).get("containerStatuses") or ()
             counts[name] = sum(status.get("restartCount", 0) for status in statuses)
         return counts

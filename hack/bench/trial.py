@@ -92,17 +92,20 @@ def figures(trial: Trial) -> Figures:
     seen = [s.at for s in steps if s.at > at]
     before = [s.at for s in steps if s.at <= at][-1:]
     gaps = [after - earlier for earlier, after in pairwise(before + seen)]
+    again_at = again.step.at if again else None
+    init_at = again.init.at if again else None
+    declared_at = declared.at if declared else None
     return Figures(
-        trains_again=between(at, again and again.step.at),
-        pause=between(last and last.at, again and again.step.at),
+        trains_again=between(at, again_at),
+        pause=between(last.at if last else None, again_at),
         steps_lost=max(0, last.number - again.step.number + 1) if last and again else None,
-        whole=between(at, whole and whole.step.at),
-        replaced=between(at, created and created.at),
+        whole=between(at, whole.step.at if whole else None),
+        replaced=between(at, created.at if created else None),
         longest_gap=max(gaps, default=None),
-        detect=between(at, declared and declared.at),
-        start=between(declared and declared.at, started),
-        init=between(started, again and again.init.at),
-        first_step=between(again and again.init.at, again and again.step.at),
+        detect=between(at, declared_at),
+        start=between(declared_at, started),
+        init=between(started, init_at),
+        first_step=between(init_at, again_at),
         rounds=len(rounds),
         restarts=trial.restarts,
         failures=trial.failures,

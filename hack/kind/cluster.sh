@@ -12,6 +12,7 @@ source "$ROOT/hack/kind/from-source/base-image.sh"
 source "$ROOT/hack/kind/from-source/node-image.sh"
 
 HEAL_SECONDS=90
+FINGERPRINT=$CACHE/cluster.fingerprint
 
 # What a cluster was made from: a change of these makes it anew.
 cluster_fingerprint() {
@@ -23,8 +24,7 @@ main() {
     one_at_a_time
     ensure_docker
     if [[ -n $(node_containers) ]]; then
-        refuse_foreign_cluster
-        if [[ $(cat "$STATE/cluster.fingerprint" 2>/dev/null) != "$(cluster_fingerprint)" ]]; then
+        if [[ $(cat "$FINGERPRINT" 2>/dev/null) != "$(cluster_fingerprint)" ]]; then
             say "What the cluster is made from has changed: making it anew."
         elif heal; then
             say "Cluster $CLUSTER is ready."
@@ -38,19 +38,11 @@ main() {
     say "Cluster $CLUSTER is ready. KUBECONFIG=.cluster/kubeconfig .cluster/bin/kubectl get nodes"
 }
 
-# Two checkouts on one machine would share the cluster's name, and one would throw away what the other is using.
-refuse_foreign_cluster() {
-    local owner
-    owner=$(docker inspect --format '{{range .Mounts}}{{if eq .Destination "/shared"}}{{.Source}}{{end}}{{end}}' \
-        "$CONTROL_PLANE" 2>/dev/null) || return 0
-    [[ $owner == "$STATE/shared" || ! -d $owner ]] ||
-        fail "There is a cluster $CLUSTER of another checkout, ${owner%/.cluster/shared}. Run make clean there first."
-}
-
 heal() {
     ensure_tools
-    [[ -s $KUBECONFIG ]] || kind export kubeconfig --name "$CLUSTER" >/dev/null 2>&1 || return 1
     wake_nodes
+    # Anew each time: another checkout may have made the cluster anew since.
+    kind export kubeconfig --name "$CLUSTER" >/dev/null 2>&1 || return 1
     nodes_are_ready && uncordon_nodes && return
     # Not `step`: it would end the script, and a cluster that does not heal is made anew instead.
     say "  ... Wait for the nodes (at most $HEAL_SECONDS s)"
@@ -73,7 +65,7 @@ create() {
     step create-cluster "Create the cluster" create_cluster "$image"
     step nodes "Wait for the nodes" await_nodes 180
     step system-pods "Wait for DNS and the pod network" await_system_pods 120
-    cluster_fingerprint >"$STATE/cluster.fingerprint"
+    cluster_fingerprint >"$FINGERPRINT"
 }
 
 has_published_node_image() {
@@ -100,7 +92,7 @@ try_pull() {
 render() {
     local without_cni=false
     [[ $image == "$KIND_NODE_IMAGE" ]] || without_cni=true
-    sed -e "s|@SHARED@|$STATE/shared|" \
+    sed -e "s|@SHARED@|$SHARED|" \
         -e "s|@DISABLE_DEFAULT_CNI@|$without_cni|" \
         -e "s|@CONTROL_PLANE@|$CONTROL_PLANE|" \
         -e "s|@COMPONENTS_IMAGE@|docker.io/elastic-pytorch/kubernetes-components:$KUBERNETES_VERSION|" "$1"
@@ -113,7 +105,7 @@ create_cluster() {
 }
 
 delete_cluster() {
-    rm -f "$STATE/cluster.fingerprint" "$KUBECONFIG"
+    rm -f "$FINGERPRINT" "$KUBECONFIG"
     node_containers | xargs -r docker rm --force --volumes
 }
 

@@ -85,12 +85,14 @@ class AgentApi:
     async def _round(self, request: web.Request) -> web.Response:
         key, job_uid, worker = await self._speaker(request)
         try:
-            after, nudge = int(request.query.get("after", "0")), int(request.query.get("nudge", "0"))
+            after, nudge, hold = (int(request.query.get(name, "0")) for name in ("after", "nudge", "hold"))
         except ValueError:
-            return _refuse(400, "after and nudge must be whole numbers")
+            return _refuse(400, "after, nudge and hold must be whole numbers")
         job = self._roster.job(job_uid)
+        if hold <= 0:
+            return web.json_response(_describe_round(job, worker))
         self._roster.open_poll(job_uid, worker)
-        until = time.monotonic() + HOLD_SECONDS
+        until = time.monotonic() + min(hold, HOLD_SECONDS)
         dropped = True
         try:
             while not _has_news(job, after, nudge) and (left := until - time.monotonic()) > 0:

@@ -1,4 +1,7 @@
-"""How failures count against `failurePolicy.maxFailures`: those of the job's own code, since it last made progress."""
+"""How failures count against `failurePolicy.maxFailures`: those of the job's own code, since it last made progress.
+
+A worker that somebody else has killed is a cause, but counts nothing and makes nobody wait.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +11,8 @@ from elastic_pytorch_operator.failures import FailureRecord, root_cause
 BACKOFF_FIRST_SECONDS = 1.0
 BACKOFF_MOST_SECONDS = 60.0
 PROGRESS_STEPS = 10  # so many steps further is progress even without a checkpoint
+STEADY_SECONDS = 300.0  # a round that has lasted so long is progress of a script that reports no steps
+CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
 REMEMBERED_FAILURES = 256
 
 
@@ -47,8 +52,18 @@ class Budget:
             checkpoint_step=max(self.checkpoint_step, checkpoint_step or 0),
         )
 
-    def after_failures(self, failures: Sequence[FailureRecord], now: float) -> "Budget":
-        """The budget once failures have become known. Those of one round count as one."""
+    def after_steady_round(self, seconds: float) -> "Budget":
+        """The budget of a script that reports no steps, whose round has lasted so long: fresh if that is long enough."""
+        return replace(self, failures=0) if self.failures and seconds >= STEADY_SECONDS else self
+
+    def after_failures(self, failures: Sequence[FailureRecord], now: float, round_seconds: float = 0.0) -> "Budget":
+        """The budget once failures have become known. Those of one round count as one.
+
+        Args:
+            failures: all that are known of now.
+            now: monotonic seconds.
+            round_seconds: how long the round had lasted.
+        """
         new = [failure for failure in failures if failure.id not in self.counted]
         if not new:
             return self
@@ -59,8 +74,11 @@ class Budget:
         same_round = [f for f in failures if f.id in self.counted and f.in_round and not f.symptom]
         if same_round and cause.in_round:
             return replace(self, counted=counted)
+        if cause.foreign:
+            return replace(self, counted=counted, last=cause)
         count = self.failures + 1
-        return replace(self, failures=count, counted=counted, hold_until=now + backoff_seconds(count), last=cause)
+        hold = backoff_seconds(count) if round_seconds < CRASH_LOOP_SECONDS else 0.0
+        return replace(self, failures=count, counted=counted, hold_until=now + hold, last=cause)
 
 
 def backoff_seconds(failures: int) -> float:

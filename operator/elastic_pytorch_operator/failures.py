@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.observed import AgentState, Failure, Observed
 from elastic_pytorch_operator.standing import describe_end
 
+OUT_OF_MEMORY = "OutOfMemory"  # as the agent tells of a worker that the kernel has killed for it
+
 # What gloo, NCCL and the c10d store say when somebody else has gone away.
 SYMPTOM = re.compile(
     r"gloo.*(connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed)"
@@ -41,6 +43,7 @@ class FailureRecord:
     failed_at: float
     symptom: bool = False
     in_round: bool = False  # a worker process of the current round, rather than a whole pod
+    foreign: bool = False  # killed by somebody else: a cause, but no failure of the job's own
 
     def as_status(self) -> dict[str, object]:
         """As `status.rootCause` has it."""
@@ -57,6 +60,11 @@ class FailureRecord:
         where = self.worker if self.rank is None else f"rank {self.rank} ({self.worker})"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
         return f"{where} failed, {how}: {self.message.strip()}"
+
+
+def is_foreign(failure: Failure) -> bool:
+    """Whether somebody else has killed the worker: SIGKILL, but not by the kernel for lack of memory."""
+    return failure.signal == "SIGKILL" and failure.exception != OUT_OF_MEMORY
 
 
 def is_symptom(failure: Failure) -> bool:
@@ -85,6 +93,7 @@ def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
                     failed_at=failure.failed_at,
                     symptom=is_symptom(failure),
                     in_round=True,
+                    foreign=is_foreign(failure),
                 )
             )
     for pod in observed.pods:

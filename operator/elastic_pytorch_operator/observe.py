@@ -22,18 +22,23 @@ def observe(
         pods=pods,
         nodes=dict(store.nodes),
         agents=agents,
-        round=declared or recover_round(pods, agents),
+        round=declared or recover_round(pods, agents, listening_since),
         listening_since=listening_since,
         last_heard_at=roster.last_heard_at,
         service_exists=service_exists,
     )
 
 
-def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView]) -> Round | None:
+def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float) -> Round | None:
     """The round that the agents of an operator that has just started say they carry out; None if they know of none.
 
     The newest number counts. Whoever says that he is in it is a member; there may be members that have not spoken, which the
     round's size tells.
+
+    Args:
+        pods: the job's.
+        agents: by pod name.
+        now: since when the operator can say that the round is there.
     """
     newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)
     if newest == 0:
@@ -42,4 +47,4 @@ def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView]) -> R
     by_name = {pod.name: pod for pod in pods}
     members = tuple(Member(a.worker, by_name[a.worker].index, by_name[a.worker].address) for a in here if a.worker in by_name)
     size = max(len(members), *(agent.world_size for agent in here))
-    return Round(newest, members, 0, "", "taken over from the agents", 0.0, size)
+    return Round(newest, members, 0, "", "taken over from the agents", now, size)

@@ -86,6 +86,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
     if decision.round is not None:
         recovery = begin_recovery(observed.round, decision.round, observed, recovery)
+    recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
     memory = replace(memory, recovery=recovery)
     round_ = decision.round or observed.round
     status = describe_job(
@@ -104,7 +105,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         actions += _pod_actions(observed, replicas, round_, memory)
         if memory.refusal and replicas.create:
             recheck = min(recheck or memory.refused_until, memory.refused_until)
-    actions += _story(job, observed, decision.round, recovery, memory.recovery, ending)
+    actions += _story(observed, decision.round, recovery if recovered else None, ending)
     if needs_write(job.status, status):
         actions.append(PatchStatus(status))
     elif job.status.get("progress") != status.get("progress"):
@@ -130,7 +131,13 @@ def _count_failures(observed: Observed, budget: Budget) -> Budget:
     reports = [observed.agents[name].progress for name in members if name in observed.agents]
     step = max((r.step for r in reports if r.step is not None), default=None)
     checkpoint_step = max((r.checkpoint_step for r in reports if r.checkpoint_step is not None), default=None)
-    return budget.after_progress(step, checkpoint_step).after_failures(collect_failures(observed), observed.now)
+    failures = collect_failures(observed)
+    lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
+    if step is not None:
+        budget = budget.after_progress(step, checkpoint_step)
+    elif not failures:
+        budget = budget.after_steady_round(lasted)
+    return budget.after_failures(failures, observed.now, lasted)
 
 
 def _ending(job: Job, observed: Observed, memory: Memory) -> Ending | None:
@@ -194,14 +201,7 @@ def _pod_actions(observed: Observed, replicas: Replicas, round_: Round | None, m
     return actions
 
 
-def _story(
-    job: Job,
-    observed: Observed,
-    declared: Round | None,
-    recovery: Recovery | None,
-    recovery_before: Recovery | None,
-    ending: Ending | None,
-) -> list[Action]:
+def _story(observed: Observed, declared: Round | None, recovered: Recovery | None, ending: Ending | None) -> list[Action]:
     """The events of this moment."""
     events: list[Action] = []
     if declared is not None:
@@ -209,9 +209,11 @@ def _story(
         change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"
         warning = declared.reason in (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM)
         events.append(RecordEvent(declared.reason, f"Round {declared.number}, {change}: {declared.cause}", warning))
-    if recovery is not None and recovery.seconds is not None and recovery_before != recovery:
+    if recovered is not None:
         size = observed.round.size if observed.round else 0
-        events.append(RecordEvent(names.RESIZED, f"Trains again with {size} workers after {recovery.seconds:.1f} s"))
+        lost = f", {recovered.steps_lost} steps are done again" if recovered.steps_lost else ""
+        note = f"Trains again with {size} workers {recovered.seconds:.1f} s after {recovered.reason}{lost}"
+        events.append(RecordEvent(names.TRAINING_RESUMED, note))
     if ending is not None:
         reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED
         events.append(RecordEvent(reason, ending.message, not ending.complete))

@@ -1,7 +1,7 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elastic_pytorch_operator import names
@@ -195,18 +195,20 @@ def _conditions(
         ready = sum(c.standing is Standing.READY for c in live)
         text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"
         running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
-    changing = bool(size) and size != job.wanted
-    if changing:
+    whole = f"all {job.wanted} wanted workers train" if size == job.wanted else ""
+    calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
+    resizing, degraded = calm, replace(calm, type=names.DEGRADED)
+    if size and size != job.wanted:
         word = "growing" if size < job.wanted else "shrinking"
         resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {job.wanted} workers")
-    else:
-        resizing = Condition(names.RESIZING, False, names.AT_WANTED_SIZE if size else names.WAITING_FOR_WORKERS, "")
     if size and size < job.wanted:
         text = f"trains with {size} of {job.wanted} workers"
         degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, f"{text}; {shortage}" if shortage else text)
-    else:
-        degraded = Condition(names.DEGRADED, False, names.AT_WANTED_SIZE if size else names.WAITING_FOR_WORKERS, "")
     return [running, resizing, degraded]
+
+
+def _nothing_trains(type_: str) -> Condition:
+    return Condition(type_, False, names.WAITING_FOR_WORKERS, "nothing trains yet, see condition Running")
 
 
 def _state(status: Status, trains: bool) -> str:

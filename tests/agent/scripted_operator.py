@@ -125,16 +125,16 @@ class ScriptedOperator:
             self.heard.append(Heard(worker, time.monotonic(), body))
             return {"heartbeatSeconds": self.heartbeat_seconds, "round": self.round["round"], "nudge": self.nudge}
 
-    def hold(self, worker: str, after: int, nudge: int, server: "_Server") -> dict[str, Any]:
+    def hold(self, worker: str, after: int, nudge: int, seconds: float, server: "_Server") -> dict[str, Any]:
         with self._changed:
-            deadline = time.monotonic() + HOLD_SECONDS
+            deadline = time.monotonic() + min(seconds, HOLD_SECONDS)
             while (
                 server is self._server
                 and self.round["round"] <= after
                 and self.nudge == nudge
                 and self.verdict is None
-                and self._changed.wait(min(0.2, deadline - time.monotonic())) is not None
                 and time.monotonic() < deadline
+                and self._changed.wait(min(0.2, max(0.0, deadline - time.monotonic()))) is not None
             ):
                 pass
             return {**self.round, "nudge": self.nudge, "worker": worker, "verdict": self.verdict}
@@ -181,8 +181,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)
-        after, nudge = int(query["after"][0]), int(query["nudge"][0])
-        self._answer(lambda: self.server.operator.hold(self._worker(), after, nudge, self.server))
+        after, nudge, seconds = int(query["after"][0]), int(query["nudge"][0]), float(query["hold"][0])
+        self._answer(lambda: self.server.operator.hold(self._worker(), after, nudge, seconds, self.server))
 
     def log_message(self, *_: Any) -> None:
         """Nothing: the agents' logs say enough."""

@@ -108,8 +108,8 @@ def test_killed_worker_process_restarts_in_place(start_job: StartJob) -> None:
         time.sleep(0.2)
     assert sorted(pod["metadata"]["uid"] for pod in job.pods()) == pods, "no pod was replaced"
     status = job.status
-    assert status["rootCause"]["worker"] == victim
-    assert status["rootCause"]["signal"] == "SIGKILL"
+    assert (status["rootCause"]["worker"], status["rootCause"]["signal"]) == (victim, "SIGKILL")
+    assert status["failures"] == 0, "killed from outside: not the job's failure"
 
 
 def test_script_that_raises_fails_the_job_with_its_traceback(start_job: StartJob) -> None:
@@ -119,6 +119,23 @@ def test_script_that_raises_fails_the_job_with_its_traceback(start_job: StartJob
     assert failed["reason"] == "TooManyFailures"
     assert "ValueError: told to fail at step 5" in failed["message"]
     assert job.status["rootCause"]["rank"] == 1
+
+
+def test_worker_that_runs_out_of_memory_fails_the_job_and_says_so(start_job: StartJob) -> None:
+    hog = ["--no-python", "python3", "-c", "x = bytearray(1 << 32)"]
+    resources = {"requests": {"memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+    job = start_job(args=hog, resources=resources, replicas=1, failurePolicy={"maxFailures": 0})
+    job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
+    assert "memory" in job.condition("Failed")["message"]
+
+
+def test_several_processes_in_one_pod(start_job: StartJob) -> None:
+    job = start_job(args=SHORT, replicas=1, maxReplicas=1, nprocPerNode=2)
+    status = job.until(lambda status: status.get("state") == "Complete", "the end")
+    assert status["restarts"] == 0
+    [pod] = job.pods()
+    inits = sorted(line.split()[1] for line in job.logs(pod["metadata"]["name"]) if line.startswith("INIT"))
+    assert inits == ["rank=0", "rank=1"]
 
 
 def test_applying_again_changes_nothing(start_job: StartJob) -> None:

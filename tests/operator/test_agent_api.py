@@ -41,7 +41,7 @@ class Served:
 
     async def poll(self, after: int = 0, nudge: int = 0) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"}
-        async with self.session.get(f"{self.url}/v1/round?after={after}&nudge={nudge}", headers=headers) as answer:
+        async with self.session.get(f"{self.url}/v1/round?after={after}&nudge={nudge}&hold=20", headers=headers) as answer:
             return await answer.json()
 
 

@@ -1,5 +1,7 @@
 """How failures count."""
 
+from dataclasses import replace
+
 from elastic_pytorch_operator.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.failures import FailureRecord
 from operator_builders import NOW
@@ -19,6 +21,12 @@ def test_failures_of_one_round_count_as_one() -> None:
     first = Budget().after_failures([failure("a/1")], NOW)
     assert first.after_failures([failure("a/1"), failure("b/1")], NOW).failures == 1
     assert first.after_failures([failure("a/2")], NOW).failures == 2
+
+
+def test_worker_killed_from_outside_is_a_cause_but_counts_nothing() -> None:
+    killed = replace(failure("a/1"), foreign=True)
+    budget = Budget().after_failures([killed], NOW)
+    assert (budget.failures, budget.last, budget.hold_until) == (0, killed, 0.0)
 
 
 def test_symptoms_count_nothing() -> None:
@@ -41,6 +49,18 @@ def test_progress_starts_the_count_again() -> None:
 def test_steps_done_again_are_no_progress() -> None:
     budget = Budget(step=90, checkpoint_step=50).after_failures([failure("a/1")], NOW)
     assert budget.after_progress(55, 50).failures == 1
+
+
+def test_only_a_crash_loop_waits() -> None:
+    once = Budget().after_failures([failure("a/1")], NOW, 0.5)
+    assert once.after_failures([failure("a/2")], NOW, 2.0).hold_until == NOW + 1
+    assert once.after_failures([failure("a/2")], NOW, 60.0).hold_until == NOW
+
+
+def test_steady_round_starts_the_count_again_for_a_script_that_reports_nothing() -> None:
+    budget = Budget().after_failures([failure("a/1")], NOW)
+    assert budget.after_steady_round(60).failures == 1
+    assert budget.after_steady_round(301).failures == 0
 
 
 def test_backoff_doubles_up_to_a_minute() -> None:

@@ -1,7 +1,7 @@
 """What is a failure, what is a symptom, and which is the root cause."""
 
 import pytest
-from elastic_pytorch_operator.failures import collect_failures, is_symptom, root_cause
+from elastic_pytorch_operator.failures import collect_failures, is_foreign, is_symptom, root_cause
 from operator_builders import NOW, a_dead_pod, a_failure, a_round, an_agent, observed
 
 
@@ -29,6 +29,12 @@ def test_signals() -> None:
     assert not is_symptom(a_failure("killed", exit_code=-11, signal="SIGSEGV"))
     assert not is_symptom(a_failure("killed", exit_code=-9, signal="SIGKILL"))
     assert is_symptom(a_failure("stopped", exit_code=-15, signal="SIGTERM"))
+
+
+def test_killed_from_outside_or_by_the_kernel() -> None:
+    assert is_foreign(a_failure("killed by SIGKILL", exit_code=-9, signal="SIGKILL"))
+    assert not is_foreign(a_failure("the container is out of memory", exit_code=-9, signal="SIGKILL", exception="OutOfMemory"))
+    assert not is_foreign(a_failure("killed by SIGSEGV", exit_code=-11, signal="SIGSEGV"))
 
 
 def test_root_cause_is_the_earliest_that_is_not_a_symptom() -> None:

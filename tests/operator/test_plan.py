@@ -56,6 +56,19 @@ def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
     assert simulation.job.status["restarts"] == 2
 
 
+def test_resumed_training_is_told_once() -> None:
+    simulation = running()
+    simulation.kill_pod(simulation.round.workers[2])  # type: ignore[union-attr]
+    simulation.reconcile()
+    told = []
+    for _ in range(4):
+        simulation.settle(0.25)
+        told += [a for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == "TrainingResumed"]
+    assert len(told) == 1
+    assert told[0].note.startswith("Trains again with 2 workers 0.")
+    assert simulation.job.status["lastRecovery"]["cause"] == "WorkerLost"
+
+
 def test_scale_down_forms_the_group_before_pods_go() -> None:
     simulation = running()
     simulation.scale(1)

@@ -18,6 +18,7 @@ from elastic_pytorch.failure import Failure, describe
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_client import OperatorClient
 from elastic_pytorch.orphans import reap_orphans
+from elastic_pytorch.out_of_memory import OutOfMemoryKills
 from elastic_pytorch.progress import ProgressReceiver
 from elastic_pytorch.rendezvous import OperatorRendezvous
 from elastic_pytorch.signals import Signals
@@ -75,6 +76,7 @@ class ElasticAgent(LocalElasticAgent):
         self._processes: WorkerProcesses | None = None
         self._start_error: OSError | None = None
         self._failures = 0
+        self._out_of_memory_kills = OutOfMemoryKills()
 
     def _assign_worker_ranks(
         self, _store: Any, group_rank: int, group_world_size: int, spec: WorkerSpec, *_: Any
@@ -151,6 +153,7 @@ class ElasticAgent(LocalElasticAgent):
             exit_code=exit_code,
             error_file=str(context.error_files.get(local_rank, "")) if context else "",
             stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
+            out_of_memory=self._out_of_memory_kills.happened(),
         )
 
     def _report_failure(self, failure: Failure) -> None:

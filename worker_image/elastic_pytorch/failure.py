@@ -14,6 +14,7 @@ MAX_TRACEBACK_BYTES = 2048
 MAX_MESSAGE_BYTES = 1024
 MAX_TERMINATION_BYTES = 4096  # Kubernetes cuts what is longer
 MAX_ERROR_FILE_BYTES = 1 << 20
+OUT_OF_MEMORY = "OutOfMemory"  # told as the exception of a worker that the kernel has killed for it
 
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?::|$)")
 
@@ -75,7 +76,16 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def describe(*, local_rank: int, rank: int, pid: int, exit_code: int, error_file: str = "", stderr_file: str = "") -> Failure:
+def describe(
+    *,
+    local_rank: int,
+    rank: int,
+    pid: int,
+    exit_code: int,
+    error_file: str = "",
+    stderr_file: str = "",
+    out_of_memory: bool = False,
+) -> Failure:
     """Gathers what can be known of a worker that has just failed.
 
     Args:
@@ -85,7 +95,11 @@ def describe(*, local_rank: int, rank: int, pid: int, exit_code: int, error_file
         exit_code: the process's exit code, not 0.
         error_file: what `@record` writes, if it was written.
         stderr_file: where its stderr went, if it went to a file.
+        out_of_memory: the kernel has just killed a process of this container for lack of memory.
     """
+    if exit_code == -signal.SIGKILL and out_of_memory:
+        text = "the kernel killed it: the container is out of memory; raise its memory limit or make it use less"
+        return Failure(local_rank, rank, pid, exit_code, time.monotonic(), OUT_OF_MEMORY, text)
     message, traceback = _read_error_file(error_file)
     if not message:
         message = _describe_exit(exit_code)
@@ -115,8 +129,6 @@ def write_termination_message(path: str, message: str, traceback: str = "") -> N
 
 
 def _describe_exit(exit_code: int) -> str:
-    if exit_code == -signal.SIGKILL:
-        return "killed by SIGKILL (out of memory?)"
     if exit_code < 0:
         return f"killed by {signal_name(-exit_code)}"
     return f"exited with code {exit_code}"

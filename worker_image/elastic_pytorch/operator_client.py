@@ -157,14 +157,18 @@ class OperatorClient:
             time.sleep(POLL_HEAD_START_SECONDS)  # mostly the poll's answer is on its way
         if not self._has(newest, nudge):
             # The poll's connection may be dead without having been closed.
-            self._poll(connection)
+            self._fetch(connection)
             self._poll_connection.interrupt()
 
     def _has(self, newest: int, nudge: int) -> bool:
         return newest <= self.newest.number and nudge == self._nudge
 
     def _poll(self, connection: OperatorConnection) -> None:
-        self._take(parse_round(connection.request("GET", f"/v1/round?after={self.newest.number}&nudge={self._nudge}")))
+        self._fetch(connection, POLL_SECONDS)
+
+    def _fetch(self, connection: OperatorConnection, hold_seconds: float = 0) -> None:
+        query = f"after={self.newest.number}&nudge={self._nudge}&hold={hold_seconds:g}"
+        self._take(parse_round(connection.request("GET", f"/v1/round?{query}")))
 
     def _take(self, answer: Round) -> None:
         with self._lock:

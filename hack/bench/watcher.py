@@ -20,7 +20,7 @@ class Waited(Exception):
     """Something did not come; says what."""
 
 
-class Observer:
+class Watcher:
     """The job as it is now, and what was recorded of it since the bench began.
 
     Attributes:

@@ -1,0 +1,87 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import CommandFailed, Commands
+from nodes import crowded, lone_victims
+from records import Init, Step
+from stage import prepared
+from watcher import Waited, Watcher
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "victims", "moved"),
+    [
+        ({"a": "n1", "b": "n2", "c": "n3"}, ["c", "b"], None),
+        ({"a": "n1", "b": "n1", "c": "n3"}, ["c"], "b"),
+        ({"a": "n1", "b": "n2", "c": "n2"}, [], "c"),
+        ({"a": "n1"}, [], None),
+    ],
+)
+def test_a_nodes_loss_is_the_loss_of_one_worker_that_is_not_rank_0(
+    nodes: dict[str, str], victims: list[str], moved: str | None
+) -> None:
+    assert lone_victims(nodes, list(nodes)) == victims
+    assert crowded(nodes, list(nodes)) == moved
+
+
+def test_the_examples_job_trains_without_end() -> None:
+    manifest = prepared(yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text()))
+    template = manifest["spec"]["template"]
+    assert template["spec"]["containers"][0]["args"][-2:] == ["--steps", "1000000000"]
+    assert template["metadata"]["labels"] == {"elasticpytorch.dev/bench": "trial"}
+    assert (manifest["spec"]["replicas"], manifest["spec"]["maxReplicas"]) == (3, 4)
+
+
+class NoApi:
+    """Nothing is asked of it."""
+
+
+@pytest.fixture
+def watcher() -> Watcher:
+    api: Any = NoApi()
+    return Watcher(api, "ns", "all-reduce")
+
+
+def test_only_the_newest_groups_steps_make_a_job_whole(watcher: Watcher) -> None:
+    watcher.records += [Init(1.0, "a", 0, 3), *(Step(1.0 + number, "a", number, 3) for number in range(1, 6))]
+    assert watcher.steps_since(0.0, 3) == 5
+    assert watcher.steps_since(4.0, 3) == 2
+    assert watcher.steps_since(0.0, 2) == 0
+    watcher.records += [Init(7.0, "a", 0, 2), Step(8.0, "a", 6, 2)]
+    assert watcher.steps_since(0.0, 3) == 0
+    assert watcher.steps_since(0.0, 2) == 1
+
+
+def test_members_are_in_rank_order(watcher: Watcher) -> None:
+    watcher.job = {"status": {"workers": [{"name": "b", "rank": 1}, {"name": "c"}, {"name": "a", "rank": 0}]}}
+    assert watcher.members() == ["a", "b"]
+
+
+async def test_what_does_not_come_is_not_waited_for_forever(watcher: Watcher) -> None:
+    with pytest.raises(Waited, match="waited 0 s for a wonder"):
+        await watcher.until(lambda: None, seconds=0.02, what="a wonder")
+
+
+async def test_a_command_that_has_begun_ends_before_an_interruption_goes_on(tmp_path: Path) -> None:
+    script, trace = tmp_path / "kubectl", tmp_path / "trace"
+    script.write_text(f"#!/bin/sh\nsleep 0.3\necho done >{trace}\n")
+    script.chmod(0o755)
+    running = asyncio.create_task(Commands(script, tmp_path / "kubeconfig").kubectl("drain"))
+    await asyncio.sleep(0.1)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert trace.read_text() == "done\n"
+
+
+async def test_a_command_that_fails_says_what_it_printed(tmp_path: Path) -> None:
+    script = tmp_path / "kubectl"
+    script.write_text("#!/bin/sh\necho no such node >&2\nexit 1\n")
+    script.chmod(0o755)
+    with pytest.raises(CommandFailed, match="no such node"):
+        await Commands(script, tmp_path / "kubeconfig").kubectl("drain")

@@ -1,0 +1,35 @@
+"""Was it the kernel's out-of-memory killer? The container's cgroup counts what it has killed."""
+
+from pathlib import Path
+
+# cgroup v2, and v1 as containers see it.
+COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
+
+
+class OutOfMemoryKills:
+    """Tells whether processes of this container have been killed for lack of memory.
+
+    Args:
+        counters: files of which one may be there, with a line `oom_kill N`.
+    """
+
+    def __init__(self, counters: tuple[Path, ...] = COUNTERS) -> None:
+        self._counters = counters
+        self._seen = self._count()
+
+    def happened(self) -> bool:
+        """Whether there was one since this was last asked."""
+        before, self._seen = self._seen, self._count()
+        return self._seen > before
+
+    def _count(self) -> int:
+        for path in self._counters:
+            try:
+                lines = path.read_text().splitlines()
+            except OSError:
+                continue
+            for line in lines:
+                name, _, value = line.partition(" ")
+                if name == "oom_kill" and value.isdigit():
+                    return int(value)
+        return 0
