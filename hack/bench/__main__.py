@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import bench
@@ -51,10 +52,11 @@ def _names(text: str) -> list[str]:
 
 def in_order(names: list[str], trials: int) -> list[tuple[Scenario, int]]:
     """All trials: kind by kind, but scaling up and down in turns, as one undoes the other."""
-    turns = [(SCENARIOS[name], turn) for name in names if not name.startswith("scale-") for turn in range(trials)]
-    scaling = [(SCENARIOS[name], turn) for turn in range(trials) for name in names if name.startswith("scale-")]
-    at = next((i for i, (scenario, _) in enumerate(turns) if list(SCENARIOS).index(scenario.name) > 5), len(turns))
-    return turns[:at] + scaling + turns[at:]
+    ordered = []
+    for kind, _ in groupby(names, key=lambda name: name.removesuffix("-up").removesuffix("-down")):
+        together = [name for name in names if name.removesuffix("-up").removesuffix("-down") == kind]
+        ordered += [(SCENARIOS[name], turn) for turn in range(trials) for name in together]
+    return ordered
 
 
 async def measure(console: Console, options: argparse.Namespace) -> list[Result]:
@@ -84,8 +86,10 @@ async def measure(console: Console, options: argparse.Namespace) -> list[Result]
             say("Interrupted.")
         finally:
             watching.cancel()
-            await asyncio.wait([watching])
+            [ended] = await asyncio.gather(watching, return_exceptions=True)
             await remove(api, namespace)
+        if not isinstance(ended, asyncio.CancelledError):
+            raise RuntimeError("the watching of the job has ended early") from ended
     return kept + new
 
 

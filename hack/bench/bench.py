@@ -37,7 +37,7 @@ async def run(
     made = False
     for scenario, turn in scenarios:
         try:
-            if scenario.fresh or not made:
+            if not made:
                 await stage.make()
                 made = True
             await stage.prepare(scenario.replicas)

@@ -7,6 +7,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
 from results import Result, of_scenario, typical
 from scenarios import SCENARIOS, Scenario
 
@@ -16,6 +17,7 @@ COLUMNS = 3
 MOST_WORLD = 5
 PAUSE_SECONDS = 0.5
 BEFORE_SECONDS, AFTER_SECONDS = 2.0, 1.5
+LEAST_SECONDS, MOST_SECONDS = 2.5, 12.0
 
 Story = Sequence[tuple[float, int, int]]
 
@@ -69,7 +71,7 @@ def _panel(axis: Axes, scenario: Scenario, run: Result) -> None:
     measured = run.figures
     assert measured is not None
     end = (measured.whole if scenario.rounds else None) or measured.trains_again or max(at for at, _, _ in run.story)
-    begin, end = -BEFORE_SECONDS, end + AFTER_SECONDS + 0.05 * end
+    begin, end = -BEFORE_SECONDS, min(max(end + AFTER_SECONDS, LEAST_SECONDS), MOST_SECONDS)
     story = [step for step in run.story if begin <= step[0] <= end]
     origin = max((number for at, number, _ in story if at <= 0), default=story[0][1])
     _world(axis, story)
@@ -86,6 +88,7 @@ def _panel(axis: Axes, scenario: Scenario, run: Result) -> None:
     axis.set_xlabel("seconds since the fault", fontsize=8)
     axis.set_ylabel("steps", fontsize=8)
     axis.tick_params(colors=MUTED, labelsize=8, length=0)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
     for side in ("top", "right", "left"):

@@ -32,6 +32,12 @@ class Nodes:
         await self._commands.docker("start", node)
         await self._back(node, since, rebooted=True)
 
+    async def kill_container(self, node: str, container: str) -> None:
+        """End all processes of a container, past Kubernetes."""
+        await self._commands.docker(
+            "exec", node, "ctr", "-n", "k8s.io", "task", "kill", "--all", "--signal", "SIGKILL", container
+        )
+
     async def cut(self, node: str) -> None:
         """Drop every packet to and from the node. All on it runs on, and no connection is closed on either side.
 

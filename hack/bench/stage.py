@@ -95,17 +95,17 @@ class Stage:
         await asyncio.sleep(seconds)
 
     def restarts_since(self, before: dict[str, int], victims: tuple[str, ...]) -> int:
-        """How often pods that were no victims have restarted, or have gone, since a snapshot."""
-        now = self.restart_counts()
+        """How often members that were no victims have restarted, or have gone, since a snapshot."""
+        now = {pod: self._restarts(pod) for pod in self.watcher.pods}
         return sum(now.get(pod, count + 1) - count for pod, count in before.items() if pod not in victims)
 
     def restart_counts(self) -> dict[str, int]:
-        """The container restarts of the job's pods."""
-        counts = {}
-        for name, pod in self.watcher.pods.items():
-            statuses = pod.get("status", {}).get("containerStatuses") or ()
-            counts[name] = sum(status.get("restartCount", 0) for status in statuses)
-        return counts
+        """A snapshot: the container restarts of each member."""
+        return {pod: self._restarts(pod) for pod in self.watcher.members()}
+
+    def _restarts(self, pod: str) -> int:
+        statuses = self.watcher.pods.get(pod, {}).get("status", {}).get("containerStatuses") or ()
+        return sum(status.get("restartCount", 0) for status in statuses)
 
 
 def prepared(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,11 @@ class Watcher:
         """The node that a pod of the job runs on."""
         return str(self.pods[pod]["spec"].get("nodeName", ""))
 
+    def container_of(self, pod: str) -> str:
+        """The id of a pod's container, as the node's containerd knows it."""
+        [status] = self.pods[pod]["status"]["containerStatuses"]
+        return str(status["containerID"]).partition("://")[2]
+
     def pids_of(self, pod: str) -> tuple[int, ...]:
         """The process ids of a pod's newest workers, as the pod sees them."""
         started = (r.pids for r in reversed(self.records) if isinstance(r, Started) and r.pod == pod)
@@ -123,10 +128,12 @@ class Watcher:
             try:
                 kept.clear()
                 async for type_, found in self._api.watch(path, selector):
-                    name = found.get("metadata", {}).get("name", "")
+                    if type_ == "ERROR":
+                        break
+                    name = found["metadata"]["name"]
                     if type_ == "DELETED":
                         kept.pop(name, None)
-                    elif type_ in ("ADDED", "MODIFIED"):
+                    else:
                         kept[name] = found
                     see(found)
                     self._changed()

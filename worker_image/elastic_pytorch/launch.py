@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
-from elastic_pytorch import prompt_store, warm_start
+from elastic_pytorch import prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.http_connection import OperatorConnection
@@ -124,6 +124,7 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
     if options.warm:
         warm_start.import_modules(settings.preload)
         prompt_store.install()
+        quiet_destroy.install()
         sys.stdout.flush()
         sys.stderr.flush()
         warm_start.start_forkserver()

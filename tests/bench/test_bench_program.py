@@ -1,0 +1,39 @@
+import argparse
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def program() -> Any:
+    spec = importlib.util.spec_from_file_location("bench_main", ROOT / "hack" / "bench" / "__main__.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_scaling_up_and_down_take_turns(program: Any) -> None:
+    ordered = program.in_order(["drain", "scale-up", "scale-down", "lose-node"], 2)
+    assert [(scenario.name, turn) for scenario, turn in ordered] == [
+        ("drain", 0),
+        ("drain", 1),
+        ("scale-up", 0),
+        ("scale-down", 0),
+        ("scale-up", 1),
+        ("scale-down", 1),
+        ("lose-node", 0),
+        ("lose-node", 1),
+    ]
+
+
+def test_only_kinds_that_there_are(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    options: argparse.Namespace = program.parse_options(["--only", "lose-node,drain", "--trials", "2"])
+    assert (options.only, options.trials) == (["drain", "lose-node"], 2)
+    with pytest.raises(SystemExit):
+        program.parse_options(["--only", "earthquake"])
+    assert "no such kind: earthquake; there are kill-process" in capsys.readouterr().err
