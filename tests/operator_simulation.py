@@ -59,8 +59,8 @@ class Simulation:
             self.declared.append(todo.round)
         for action in todo.actions:
             match action:
-                case CreatePod(index):
-                    self._create_pod(index)
+                case CreatePod(index, avoid):
+                    self._create_pod(index, frozenset(avoid))
                 case DeletePod(name, _, _, force):
                     self.delete_pod(name, force=force)
                 case PatchStatus(status):
@@ -89,19 +89,19 @@ class Simulation:
             assert worker in self.pods, f"{worker} is not there"
             assert not self.pods[worker].ended, f"{worker} has ended"
 
-    def _create_pod(self, index: int) -> None:
+    def _create_pod(self, index: int, avoids: frozenset[str]) -> None:
         self.made += 1
         name = f"w{index}-{self.made}"
-        self.pods[name] = PodView(name, f"uid-{name}", index, created_at=self.now)
+        self.pods[name] = PodView(name, f"uid-{name}", index, avoids=avoids, created_at=self.now)
 
     def _schedule(self) -> None:
         for pod in [p for p in self.pods.values() if not p.node and not p.deleting]:
             load = {
                 name: sum(p.node == name and not p.ended for p in self.pods.values())
                 for name, node in self.nodes.items()
-                if node.ready and not node.unschedulable and name not in self.hung_nodes
+                if node.ready and not node.unschedulable
             }
-            free = [name for name, pods in load.items() if pods < self.pods_per_node]
+            free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
             if free:
                 node = min(free, key=lambda name: (load[name], name))
                 self.pods[pod.name] = replace(pod, node=node, created_at=self.now)

@@ -12,9 +12,14 @@ class CreateService:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Make a worker pod of an index; the executor gives it a name of its own."""
+    """Make a worker pod of an index; the executor gives it a name of its own.
+
+    Attributes:
+        avoid: nodes that it shall not be put on.
+    """
 
     index: int
+    avoid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

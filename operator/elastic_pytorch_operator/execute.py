@@ -133,7 +133,7 @@ class Executor:
 
     async def _create_pod(self, job: Job, action: CreatePod) -> ClusterError | None:
         suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
-        manifest = worker_pod(job, action.index, suffix, self._operator_url)
+        manifest = worker_pod(job, action.index, suffix, self._operator_url, action.avoid)
         try:
             pod = await self._cluster.create_pod(manifest)
         except ClusterError as error:

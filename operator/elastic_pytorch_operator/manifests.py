@@ -1,6 +1,7 @@
 """The objects that a job owns: its headless Service and its worker pods. Pure builders from a Job to a manifest."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from elastic_pytorch_operator import names
@@ -58,7 +59,7 @@ def headless_service(job: Job) -> Manifest:
     }
 
 
-def worker_pod(job: Job, index: int, suffix: str, operator_url: str) -> Manifest:
+def worker_pod(job: Job, index: int, suffix: str, operator_url: str, avoid: Sequence[str] = ()) -> Manifest:
     """A worker pod.
 
     Args:
@@ -66,6 +67,7 @@ def worker_pod(job: Job, index: int, suffix: str, operator_url: str) -> Manifest
         index: of the worker, 0 up to its job's size.
         suffix: makes the name unique to this incarnation of the worker.
         operator_url: where its agent finds the operator.
+        avoid: nodes that it shall not be put on.
     """
     template = copy.deepcopy(dict(job.template))
     metadata: Manifest = template.get("metadata") or {}
@@ -93,13 +95,17 @@ def worker_pod(job: Job, index: int, suffix: str, operator_url: str) -> Manifest
     spec.setdefault("enableServiceLinks", False)
     # An agent that has died is replaced by a new pod, so that one pod name is one incarnation of a worker.
     spec["restartPolicy"] = "Never"
+    annotations = dict(metadata.get("annotations") or {})
+    if avoid:
+        spec["affinity"] = _keep_away(spec.get("affinity") or {}, avoid)
+        annotations[names.ANNOTATION_AVOIDS] = ",".join(avoid)
     spec["hostname"] = host
     spec["subdomain"] = job.key.name
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            **{name: value for name, value in metadata.items() if name in ("annotations",)},
+            **({"annotations": annotations} if annotations else {}),
             "name": f"{host}-{suffix}",
             "namespace": job.key.namespace,
             "labels": {
@@ -145,6 +151,19 @@ def _tolerations(own: list[Manifest]) -> list[Manifest]:
     missing = [taint for taint in NODE_LOSS_TAINTS if not any(t.get("key") in (taint, None, "") for t in own)]
     short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}
     return [*own, *({"key": taint, **short} for taint in missing)]
+
+
+def _keep_away(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
+    """The template's affinity with some nodes left out. Terms are alternatives, so each of them gets the requirement."""
+    unwanted = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    node_affinity = affinity.get("nodeAffinity") or {}
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = [
+        {**term, "matchFields": [*(term.get("matchFields") or []), *unwanted]}
+        for term in required.get("nodeSelectorTerms") or [{}]
+    ]
+    required = {**required, "nodeSelectorTerms": terms}
+    return {**affinity, "nodeAffinity": {**node_affinity, "requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
 def _token_volume() -> Manifest:

@@ -18,6 +18,7 @@ LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
 LABEL_WORKER_INDEX: Final = f"{GROUP}/worker-index"
 LABEL_ROLE: Final = f"{GROUP}/role"
 ROLE_WORKER: Final = "worker"
+ANNOTATION_AVOIDS: Final = f"{GROUP}/avoids-nodes"
 
 # Condition types.
 RUNNING: Final = "Running"

@@ -27,6 +27,7 @@ class PodView:
     exit_reason: str = ""  # the kubelet's word for it: Completed, Error, OOMKilled, Evicted, …
     exit_message: str = ""
     waiting: str = ""  # why it does not run yet, for people
+    avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
     created_at: float = 0.0
     seen_dead_at_start: bool = False  # was dead already when this operator first saw it
 

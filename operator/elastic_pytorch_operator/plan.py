@@ -1,6 +1,6 @@
 """Decides everything about one job at one moment. Pure: no I/O, no clock, no randomness."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator import names
@@ -16,6 +16,7 @@ from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.round import Round
 from elastic_pytorch_operator.standing import Candidate, weigh
 from elastic_pytorch_operator.status import Ending, describe_job, needs_write
+from elastic_pytorch_operator.suspicion import nodes_to_avoid, suspect_nodes
 
 LISTENING_SECONDS = 5.0  # after a start: agents try again every 2 s at most, so all that live have spoken by then
 PROGRESS_WRITE_SECONDS = 3.0
@@ -27,6 +28,7 @@ class Memory:
     """What the operator remembers of a job from one plan to the next; all of it can be lost without harm to the job.
 
     Attributes:
+        suspects: nodes that have probably died, and since when that is suspected.
         refusal: what the API server last said when it refused to create a pod.
         refused_until: do not try again before.
         invalid: the template cannot make a pod, says the API server: why.
@@ -35,6 +37,7 @@ class Memory:
     """
 
     budget: Budget = field(default_factory=Budget)
+    suspects: Mapping[str, float] = field(default_factory=dict)
     recovery: Recovery | None = None
     refusal: str = ""
     refused_until: float = 0.0
@@ -76,11 +79,12 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         return _plan_ended(job, observed, memory)
     if not _everybody_spoke(observed):
         return Plan(memory, recheck_at=observed.listening_since + LISTENING_SECONDS)
-    candidates = weigh(observed)
-    replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted)
+    candidates = weigh(observed, suspects=memory.suspects)
+    suspects = suspect_nodes(memory.suspects, observed, candidates)
+    replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, suspects)
     if replicas.victims:
-        candidates = weigh(observed, replicas.victims)
-    memory = replace(memory, budget=_count_failures(observed, memory.budget))
+        candidates = weigh(observed, replicas.victims, suspects)
+    memory = replace(memory, suspects=suspects, budget=_count_failures(observed, memory.budget))
     ending = _ending(job, observed, memory)
     decision = Decision() if ending else _decide_round(job, observed, candidates, memory)
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
@@ -185,7 +189,8 @@ def _pod_actions(observed: Observed, replicas: Replicas, round_: Round | None, m
     if not observed.service_exists:
         actions.append(CreateService())
     if observed.now >= max(memory.refused_until, memory.budget.hold_until):
-        actions += [CreatePod(index) for index in replicas.create]
+        avoid = nodes_to_avoid(memory.suspects, observed.nodes)
+        actions += [CreatePod(index, avoid) for index in replicas.create]
     pods = {pod.name: pod for pod in observed.pods}
     members = round_.workers if round_ else ()
     for name in sorted(replicas.victims):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.observed import NodeView, PodView
 from elastic_pytorch_operator.round import Round
 from elastic_pytorch_operator.standing import Candidate, Standing
+from elastic_pytorch_operator.suspicion import avoids_in_vain
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,21 @@ def plan_replicas(
     candidates: Collection[Candidate],
     round_: Round | None,
     wanted: int,
+    suspects: Collection[str] = (),
 ) -> Replicas:
     """Compares the pods there are with the number wanted.
 
     A pod counts while it may still serve: not ended, not being deleted, not on a lost node. A pod that has ended is kept for its log
-    until the next one of its index has ended, too.
+    until the next one of its index has ended, too. One that waits for a place, away from a node that has turned out to live, is made anew.
     """
     standings = {candidate.worker: candidate.standing for candidate in candidates}
     abandon = tuple(
         pod for pod in pods if not pod.ended and _node_lost(pod, nodes) and standings.get(pod.name) is Standing.GONE
     )
     lost = {pod.name for pod in abandon}
-    live = [pod for pod in pods if not pod.ended and not pod.deleting and standings.get(pod.name) is not Standing.GONE]
+    serving = [pod for pod in pods if not pod.ended and not pod.deleting and standings.get(pod.name) is not Standing.GONE]
+    misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
+    live = [pod for pod in serving if pod not in misled]
     victims = _choose_victims(live, nodes, standings, round_, wanted)
     kept = [pod for pod in live if pod.name not in victims]
     free = [index for index in range(wanted + len(kept)) if index not in {pod.index for pod in kept}]
@@ -54,7 +58,7 @@ def plan_replicas(
     return Replicas(
         create=tuple(free[: max(0, wanted - len(kept))]),
         victims=frozenset(victims),
-        discard=silent + _superseded(pods),
+        discard=silent + misled + _superseded(pods),
         abandon=tuple(pod for pod in abandon if not pod.deleting or _node_removed(pod, nodes)),
     )
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 
@@ -17,6 +18,7 @@ GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are
 BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was asked to speak
 DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
 NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready
+START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
 
 
 class Standing(StrEnum):
@@ -54,12 +56,15 @@ class Candidate:
     recheck_at: float | None = None
 
 
-def weigh(observed: Observed, victims: frozenset[str] = frozenset()) -> tuple[Candidate, ...]:
+def weigh(
+    observed: Observed, victims: frozenset[str] = frozenset(), suspects: Mapping[str, float] = MappingProxyType({})
+) -> tuple[Candidate, ...]:
     """Weighs all worker pods of a job, and the members of its round whose pods are no more.
 
     Args:
         observed: the job's pods, nodes, agents and current round.
         victims: pods that are about to be removed; they count as leaving.
+        suspects: nodes that have probably died, and since when that is suspected.
     """
     pods = {pod.name: pod for pod in observed.pods}
     members = observed.round.workers if observed.round else ()
@@ -78,6 +83,7 @@ def weigh(observed: Observed, victims: frozenset[str] = frozenset()) -> tuple[Ca
             observed.nodes,
             now=observed.now,
             victim=name in victims,
+            suspected_since=suspects.get(pod.node) if pod else None,
             broken_since=broken_since if member else None,
             patience=_patience(observed, last_heard if member else observed.now),
             last_progress=last_progress if member else 0.0,
@@ -136,6 +142,7 @@ def _judge(
     *,
     now: float,
     victim: bool,
+    suspected_since: float | None,
     broken_since: float | None,
     patience: float,
     last_progress: float,
@@ -157,7 +164,12 @@ def _judge(
     if victim:
         return Standing.LEAVING, "is no longer wanted", None
     if agent is None or not pod.address:
-        return Standing.STARTING, "", None
+        if suspected_since is None or pod.started:
+            return Standing.STARTING, "", None
+        lost_at = max(suspected_since, pod.created_at) + START_ON_SUSPECT_SECONDS
+        if now >= lost_at:
+            return Standing.GONE, f"does not start on node {pod.node}, which has probably died", None
+        return Standing.STARTING, "", lost_at
     if broken_since is not None and agent.heard_at <= broken_since:
         closed = agent.disconnected_since
         if closed is not None and now - closed > DISCONNECTED_SECONDS:

@@ -54,6 +54,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         exit_reason="Evicted" if status.get("reason") == "Evicted" else reason,
         exit_message=terminated.get("message") or status.get("message") or "",
         waiting=_why_waiting(status, state),
+        avoids=frozenset(filter(None, (metadata.get("annotations") or {}).get(names.ANNOTATION_AVOIDS, "").split(","))),
         created_at=seen_at,
     )
     if at_start and view.ended:

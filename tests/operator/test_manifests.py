@@ -87,3 +87,22 @@ def test_service_is_headless_and_selects_the_workers() -> None:
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["ports"][0]["port"] == 30000
     assert service["spec"]["selector"].items() <= build()["metadata"]["labels"].items()
+
+
+def test_nodes_to_avoid_are_left_out_of_every_alternative_of_the_template() -> None:
+    template: dict[str, Any] = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}]}}
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
+    pod = worker_pod(a_job(template=template), 0, "x", "http://operator:8780", ["a", "b"])
+    assert terms_of(pod) == [{"matchFields": fields}]
+    assert pod["metadata"]["annotations"] == {"elasticpytorch.dev/avoids-nodes": "a,b"}
+    zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("x", "y")]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zones}}
+    template["spec"]["affinity"] = {"nodeAffinity": required, "podAffinity": {"kept": True}}
+    pod = worker_pod(a_job(template=template), 0, "x", "http://operator:8780", ["a", "b"])
+    assert terms_of(pod) == [{**zone, "matchFields": fields} for zone in zones]
+    assert pod["spec"]["affinity"]["podAffinity"] == {"kept": True}
+
+
+def terms_of(pod: dict[str, Any]) -> Any:
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return required["nodeSelectorTerms"]
