@@ -52,4 +52,9 @@ class PatchStatus:
     status: Mapping[str, Any]
 
 
-Action = CreateService | CreatePod | DeletePod | RecordEvent | PatchStatus
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the job itself, and with it all that it owns: it has been over for as long as it is to be kept."""
+
+
+Action = CreateService | CreatePod | DeletePod | RecordEvent | PatchStatus | DeleteJob

@@ -160,6 +160,7 @@ def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
         "store": None,
         "cause": "",
         "nudge": job.nudge,
+        "dump": job.dump,
         "worker": worker,
         "verdict": job.verdict,
     }

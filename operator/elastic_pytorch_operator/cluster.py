@@ -76,6 +76,10 @@ class Cluster(Protocol):
         """
         ...
 
+    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
+        """Deletes a job if it is the one with that UID; one that is gone already is nothing to complain about."""
+        ...
+
     async def patch_job_status(self, namespace: str, name: str, status: Manifest) -> Manifest:
         """Merges fields into a job's status (null removes one); returns the job."""
         ...

@@ -147,13 +147,16 @@ class Controller:
         if todo.nudge:
             declared = self._roster.job(job.uid).round
             self._roster.nudge(job.uid, declared.number if declared else 0)
+        if todo.dump_stacks and todo.memory.stall is not None:
+            self._roster.ask_for_stacks(job.uid, todo.memory.stall.round)
+            logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})
         outcome = await self._executor.execute(job, todo.actions)
         now = self._clock()
         memory = self._memories[job.uid]
         if outcome.refusal:
             memory = replace(memory, refusal=outcome.refusal, refused_until=now + REFUSED_SECONDS)
         elif memory.refusal and now >= memory.refused_until:
-            memory = replace(memory, refusal="")
+            memory = replace(memory, refusal="", refusal_told=False)
         if outcome.invalid:
             memory = replace(memory, invalid=outcome.invalid)
         if outcome.wrote_status:

@@ -10,7 +10,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from elastic_pytorch_operator import names
-from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    PatchStatus,
+    RecordEvent,
+)
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
@@ -79,6 +87,9 @@ class Executor:
                     wrote = await self._patch_status(job, action.status)
                 case RecordEvent():
                     self._record(job, action)
+                case DeleteJob():
+                    await self._cluster.delete_job(job.key.namespace, job.key.name, job.uid)
+                    logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
         return Outcome(refusal, invalid, wrote, conflict)
 
     async def report_invalid(self, manifest: Mapping[str, Any], problem: InvalidJob) -> None:

@@ -58,6 +58,8 @@ class FailureRecord:
 
     def __str__(self) -> str:
         where = self.worker if self.rank is None else f"rank {self.rank} ({self.worker})"
+        if self.exit_code is None and not self.signal:
+            return f"{where} hangs: {self.message.strip()}"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
         return f"{where} failed, {how}: {self.message.strip()}"
 
@@ -78,10 +80,15 @@ def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
     """All failures that agents and the kubelet tell of now, the earliest first."""
     found = []
     current = observed.round.number if observed.round else 0
+    done = [a for a in observed.agents.values() if a.state is AgentState.SUCCEEDED and a.round == current]
     for agent in observed.agents.values():
         if agent.state is AgentState.FAILED and agent.failure is not None and agent.round == current:
             failure = agent.failure
             text = failure.traceback if failure.traceback.strip() else failure.message
+            symptom = is_symptom(failure)
+            if symptom and done:  # its peer has gone, but nobody has lost it
+                symptom = False
+                text = f"{done[0].worker} (rank {done[0].rank}) had returned while others still trained: {text}"
             found.append(
                 FailureRecord(
                     id=f"{agent.incarnation}/{agent.round}",
@@ -91,7 +98,7 @@ def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
                     signal=failure.signal,
                     message=text or failure.message,
                     failed_at=failure.failed_at,
-                    symptom=is_symptom(failure),
+                    symptom=symptom,
                     in_round=True,
                     foreign=is_foreign(failure),
                 )

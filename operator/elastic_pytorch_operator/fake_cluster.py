@@ -89,7 +89,7 @@ class FakeCluster:
         job = self._get(names.KIND, namespace, name)
         self.apply_job({**job, "spec": {**job["spec"], "replicas": replicas}})
 
-    def delete_job(self, name: str, namespace: str = "default") -> None:
+    def remove_job(self, name: str, namespace: str = "default") -> None:
         """`kubectl delete`: the job goes, then what it owns."""
         uid = self._remove(names.KIND, namespace, name)["metadata"]["uid"]
         for (kind, place, child), found in list(self._objects.items()):
@@ -178,6 +178,12 @@ class FakeCluster:
             self.begin_deletion(namespace, name)
         left = self._objects.get(("Pod", namespace, name))
         return copy.deepcopy(left)
+
+    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
+        self._called("delete_job")
+        job = self._objects.get((names.KIND, namespace, name))
+        if job is not None and job["metadata"]["uid"] == uid:
+            self.remove_job(name, namespace)
 
     async def patch_job_status(self, namespace: str, name: str, status: Manifest) -> Manifest:
         self._called("patch_job_status")

@@ -4,7 +4,7 @@ The API server has already applied the schema of `crds/`; local mode has no API 
 as well, and a job written before a rule existed is refused with the field's name rather than half understood.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from elastic_pytorch_operator import names
 Manifest = Mapping[str, Any]
 
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
+REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
 
@@ -40,7 +41,13 @@ class InvalidJob(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The parts of an ElasticPyTorchJob that decisions are made from."""
+    """The parts of an ElasticPyTorchJob that decisions are made from.
+
+    Attributes:
+        wanted: how many workers to aim at; 0 while it is suspended.
+        requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
+        allowed: the sizes that a group may have, rising; none: any.
+    """
 
     key: JobKey
     uid: str
@@ -48,14 +55,27 @@ class Job:
     wanted: int
     minimum: int
     maximum: int
+    requested: int = 0
+    allowed: tuple[int, ...] = ()
+    suspend: bool = False
+    managed_by: str = ""
     nproc_per_node: str = "1"
     max_failures: int = 3
+    on_pod_loss: str = REPLACE
+    progress_deadline_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    ttl_seconds: int | None = None
     settle_seconds: float = 1.0
     store_port: int = 29500
     clean_pod_policy: str = "Running"
     template: Manifest = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)
     deleting: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """Whether this operator is the one to look after the job."""
+        return self.managed_by in ("", names.MANAGER)
 
     @property
     def grace_seconds(self) -> int:
@@ -114,6 +134,12 @@ def parse_job(manifest: Manifest) -> Job:
         )
     if not minimum <= wanted <= bound:
         raise InvalidJob("spec.replicas", f"is {wanted}, which is not within minReplicas..maxReplicas ({minimum}..{bound})")
+    allowed = _allowed_sizes(spec, minimum, bound)
+    size = largest_allowed(wanted, allowed)
+    if size == 0:
+        raise InvalidJob(
+            "spec.replicas", f"is {wanted}, which is less than the smallest of resizePolicy.allowedReplicas ({allowed[0]})"
+        )
     template = spec.get("template")
     if not isinstance(template, Mapping):
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
@@ -122,11 +148,19 @@ def parse_job(manifest: Manifest) -> Job:
         key=key,
         uid=metadata.get("uid", ""),
         generation=int(metadata.get("generation", 1)),
-        wanted=wanted,
-        minimum=minimum,
+        wanted=0 if spec.get("suspend") is True else size,
+        minimum=allowed[0] if allowed else minimum,
         maximum=bound,
+        requested=wanted,
+        allowed=allowed,
+        suspend=spec.get("suspend") is True,
+        managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=str(spec.get("nprocPerNode", 1)),
         max_failures=_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        on_pod_loss=str((spec.get("failurePolicy") or {}).get("onPodLoss") or REPLACE),
+        progress_deadline_seconds=_integer(spec, "progressDeadlineSeconds", None),
+        active_deadline_seconds=_integer(spec, "activeDeadlineSeconds", None),
+        ttl_seconds=_integer(spec, "ttlSecondsAfterFinished", None, least=0),
         settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
         store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
@@ -134,6 +168,23 @@ def parse_job(manifest: Manifest) -> Job:
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
     )
+
+
+def largest_allowed(count: int, allowed: Sequence[int]) -> int:
+    """The largest group that so many workers can form: all of them, or the largest allowed size; 0: none."""
+    return max((size for size in allowed if size <= count), default=0) if allowed else count
+
+
+def _allowed_sizes(spec: Manifest, minimum: int, maximum: int) -> tuple[int, ...]:
+    """`resizePolicy.allowedReplicas`, rising."""
+    path = "spec.resizePolicy.allowedReplicas"
+    sizes = (spec.get("resizePolicy") or {}).get("allowedReplicas") or []
+    if not isinstance(sizes, list) or not all(isinstance(size, int) and not isinstance(size, bool) for size in sizes):
+        raise InvalidJob(path, "must be a list of whole numbers")
+    for size in sizes:
+        if not minimum <= size <= maximum:
+            raise InvalidJob(path, f"holds {size}, which is not within minReplicas..maxReplicas ({minimum}..{maximum})")
+    return tuple(sorted(set(sizes)))
 
 
 def _integer(fields: Manifest, name: str, default: int | None, path: str = "spec", *, least: int = 1) -> int | None:

@@ -65,6 +65,14 @@ class KubernetesCluster:
                 return None
             raise
 
+    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            await self._request("DELETE", f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}", options)
+        except ClusterError as error:
+            if error.code not in (404, 409):
+                raise
+
     async def patch_job_status(self, namespace: str, name: str, status: Manifest) -> Manifest:
         path = f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}/status"
         return await self._request("PATCH", path, {"status": status}, content_type="application/merge-patch+json")

@@ -92,7 +92,7 @@ async def run_local(path: Path, workdir: Path | None = None) -> int:
             status = await _follow(operator.cluster, key, interrupted)
             if not has_ended(status):
                 print(f"stopping {key.name}", file=sys.stderr)
-                operator.cluster.delete_job(key.name, key.namespace)
+                operator.cluster.remove_job(key.name, key.namespace)
             await _wait_for_pods(operator.cluster, key)
     if is_true(status, names.COMPLETE):
         return 0

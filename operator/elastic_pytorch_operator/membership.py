@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.job import largest_allowed
 from elastic_pytorch_operator.round import Member, Round
 from elastic_pytorch_operator.standing import Candidate, Standing
 
@@ -48,6 +49,9 @@ def next_round(
     last_number: int = 0,
     hold_until: float = 0.0,
     finishing: bool = False,
+    allowed: Sequence[int] = (),
+    suspended: bool = False,
+    stalled: str = "",
 ) -> Decision:
     """Decides on the next round.
 
@@ -62,6 +66,9 @@ def next_round(
         last_number: the highest round number known from elsewhere (status, agents).
         hold_until: do not restart a failed group before (back-off of a crash loop).
         finishing: a member has finished its work: a whole group is not disturbed any more.
+        allowed: the sizes that a group may have; none: any.
+        suspended: nobody is to train.
+        stalled: why the group hangs and is to be restarted; empty: it does not.
     """
     members = current.workers if current else ()
     by_name = {candidate.worker: candidate for candidate in candidates}
@@ -73,6 +80,7 @@ def next_round(
             joiners.append(candidate)
             taken.add(candidate.index)
     chosen = (stay + joiners)[:wanted]
+    chosen = chosen[: largest_allowed(len(chosen), allowed)]
     number = max(current.number if current else 0, last_number) + 1
 
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
@@ -82,6 +90,8 @@ def next_round(
         return Decision(Round(number, listed, port, reason, cause, now))
 
     recheck = min((c.recheck_at for c in candidates if c.recheck_at is not None), default=None)
+    if suspended:
+        return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
     if current is None or current.size == 0:
         if len(chosen) < minimum:
             return Decision(recheck_at=recheck)
@@ -105,6 +115,8 @@ def next_round(
             shortage = f"{len(chosen)} of at least {minimum} workers are left"
             return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
         return declare(reason, cause, chosen)
+    if stalled:
+        return declare(names.PROGRESS_STALLED, stalled, chosen)
     if finishing:
         return Decision(recheck_at=recheck)
     if surplus > 0:

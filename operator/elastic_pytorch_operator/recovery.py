@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from elastic_pytorch_operator import names
 from elastic_pytorch_operator.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.round import Round
 
@@ -37,6 +38,8 @@ def begin_recovery(before: Round | None, after: Round, observed: Observed, unfin
         observed: what was known when it was declared.
         unfinished: a recovery still going on, which this round continues.
     """
+    if after.reason == names.JOB_SUSPENDED:
+        return None
     if unfinished is not None and unfinished.seconds is None:
         return replace(unfinished, round=after.number)
     if before is None or before.size == 0:

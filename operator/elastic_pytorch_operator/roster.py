@@ -16,6 +16,7 @@ class JobRoster:
     Attributes:
         round: the newest that this operator has declared, None before the first.
         nudge: how often agents have been asked to speak at once.
+        dump: the newest round whose stacks have been asked for.
         verdict: `complete` or `failed` once the job has ended.
         news: is set and replaced whenever a long poll may have something to answer.
     """
@@ -23,6 +24,7 @@ class JobRoster:
     round: Round | None = None
     nudge: int = 0
     nudged_for: int = -1
+    dump: int = 0
     verdict: str | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
@@ -131,6 +133,13 @@ class Roster:
             job.nudged_for = round_number
             job.nudge += 1
             job.announce()
+
+    def ask_for_stacks(self, job_uid: str, round_number: int) -> None:
+        """Has the agents of a round write down where their workers are."""
+        job = self.job(job_uid)
+        job.dump = round_number
+        job.nudge += 1
+        job.announce()
 
     def conclude(self, job_uid: str, verdict: str) -> None:
         """Tells the agents that the job has ended."""

@@ -1,13 +1,13 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.budget import Budget
-from elastic_pytorch_operator.conditions import Condition, has_ended, is_true, merge_conditions
-from elastic_pytorch_operator.failures import FailureRecord
+from elastic_pytorch_operator.conditions import Condition, find_condition, has_ended, is_true, merge_conditions
+from elastic_pytorch_operator.ending import Ending
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.recovery import Recovery
@@ -19,16 +19,6 @@ Status = dict[str, Any]
 
 # Changes of these alone are written every few seconds at most.
 SLOW_FIELDS = ("progress",)
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a job has ended."""
-
-    complete: bool
-    reason: str
-    message: str
-    cause: FailureRecord | None = None
 
 
 def describe_job(
@@ -74,7 +64,7 @@ def describe_job(
             _worker(c, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
         ],
     }
-    if members or old.get("startTime"):
+    if not job.suspend:
         status["startTime"] = old.get("startTime") or observed.time
     progress = _progress(agents) or old.get("progress")
     if progress:
@@ -121,7 +111,7 @@ def _restarts(old: Mapping[str, Any], round_: Round | None) -> int:
     """Rounds with members that came after the first one, counted as they are declared."""
     restarts = int(old.get("restarts", 0))
     new = round_ is not None and round_.number > int(old.get("round", 0)) and round_.size > 0
-    return restarts + 1 if new and old.get("startTime") else restarts
+    return restarts + 1 if new and old.get("round") else restarts
 
 
 def _newly_recovered(old: Mapping[str, Any], new: Status, recovery: Recovery | None) -> int:
@@ -180,6 +170,8 @@ def _conditions(
     if ending is not None:
         ended = Condition(names.COMPLETE if ending.complete else names.FAILED, True, ending.reason, ending.message)
         return [Condition(names.RUNNING, False, names.JOB_ENDED, "the job has ended"), ended]
+    if job.suspend:
+        return _suspended(observed)
     size = round_.size if round_ else 0
     shortage = explain_shortage(observed.pods, observed.agents, refusal)
     if size:
@@ -196,6 +188,8 @@ def _conditions(
         text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"
         running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
     whole = f"all {job.wanted} wanted workers train" if size == job.wanted else ""
+    if whole and job.requested != job.wanted:
+        whole += f"; {job.requested} were asked for, which resizePolicy.allowedReplicas rounds down"
     calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
     if size and size != job.wanted:
@@ -204,7 +198,18 @@ def _conditions(
     if size and size < job.wanted:
         text = f"trains with {size} of {job.wanted} workers"
         degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, f"{text}; {shortage}" if shortage else text)
-    return [running, resizing, degraded]
+    resumed = [Condition(names.SUSPENDED, False, names.JOB_RESUMED, "the job is not suspended")]
+    return [running, resizing, degraded, *(resumed if find_condition(job.status, names.SUSPENDED) else [])]
+
+
+def _suspended(observed: Observed) -> list[Condition]:
+    left = sum(not pod.ended for pod in observed.pods)
+    text = "spec.suspend is true: " + (f"{left} workers are stopping" if left else "nothing runs")
+    running, resizing, degraded = (
+        Condition(type_, False, names.JOB_SUSPENDED, "the job is suspended")
+        for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
+    )
+    return [running, resizing, degraded, Condition(names.SUSPENDED, True, names.JOB_SUSPENDED, text)]
 
 
 def _nothing_trains(type_: str) -> Condition:
@@ -214,6 +219,8 @@ def _nothing_trains(type_: str) -> Condition:
 def _state(status: Status, trains: bool) -> str:
     if has_ended(status):
         return names.COMPLETE if is_true(status, names.COMPLETE) else names.FAILED
+    if is_true(status, names.SUSPENDED):
+        return names.SUSPENDED
     if not trains:
         return "Pending"
     return names.RESIZING if is_true(status, names.RESIZING) else names.RUNNING

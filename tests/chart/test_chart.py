@@ -148,7 +148,7 @@ def test_operator_may_do_exactly_what_it_does() -> None:
         for resource in rule["resources"]
     }
     assert granted == {
-        ("elasticpytorch.dev", "elasticpytorchjobs"): ["get", "list", "watch"],
+        ("elasticpytorch.dev", "elasticpytorchjobs"): ["delete", "get", "list", "watch"],
         ("elasticpytorch.dev", "elasticpytorchjobs/status"): ["patch"],
         ("elasticpytorch.dev", "elasticpytorchjobs/finalizers"): ["update"],
         ("", "pods"): ["create", "delete", "get", "list", "watch"],

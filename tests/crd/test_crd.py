@@ -75,6 +75,11 @@ def test_description_is_a_sentence(path: str) -> None:
 
 def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
     assert set(PROPERTIES["spec"]["properties"]) == {
+        "suspend",
+        "managedBy",
+        "activeDeadlineSeconds",
+        "progressDeadlineSeconds",
+        "ttlSecondsAfterFinished",
         "replicas",
         "minReplicas",
         "maxReplicas",

@@ -31,17 +31,21 @@ def kubectl(namespace: str) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def start_job(namespace: str) -> StartJob:
-    """Applies an example with changes; returns the job."""
+    """Applies an example with changes, perhaps with another script in its place; returns the job."""
 
     def start(
         example: str = "all-reduce",
         *,
         args: list[str] | None = None,
         resources: dict[str, Any] | None = None,
+        script: str | None = None,
         **spec: Any,
     ) -> JobUnderTest:
         manifest = yaml.safe_load((ROOT / "examples" / example / "job.yaml").read_text())
         container = manifest["spec"]["template"]["spec"]["containers"][0]
+        if script is not None:
+            mount_script(namespace, manifest["spec"]["template"]["spec"], script)
+            container["args"] = ["/scripts/train.py"]
         if args is not None:
             container["args"] = args
         if resources is not None:
@@ -51,3 +55,11 @@ def start_job(namespace: str) -> StartJob:
         return JobUnderTest(manifest["metadata"]["name"], namespace)
 
     return start
+
+
+def mount_script(namespace: str, pod: dict[str, Any], script: str) -> None:
+    """Puts a training script into a ConfigMap, and that into a pod's training container at /scripts/train.py."""
+    files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": {"train.py": script}}
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(files))
+    pod["volumes"].append({"name": "scripts", "configMap": {"name": "scripts"}})
+    pod["containers"][0]["volumeMounts"].append({"name": "scripts", "mountPath": "/scripts"})

@@ -63,7 +63,7 @@ async def test_follows_scale_and_deletion(running: Running) -> None:
     await running.until(lambda: len(running.indices()) == 3)
     running.cluster.scale_job("lm", 4)
     await running.until(lambda: running.indices() == ["0", "1", "2", "3"])
-    running.cluster.delete_job("lm")
+    running.cluster.remove_job("lm")
     assert len(await running.cluster.list_jobs()) == 0
 
 

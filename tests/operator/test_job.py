@@ -14,6 +14,8 @@ from operator_builders import a_manifest
         ({"replicas": 3, "minimum": 2, "maximum": None}, (3, 2, 3)),
         ({"replicas": None, "minimum": 2, "maximum": None}, (2, 2, 2)),
         ({"replicas": 3, "minimum": 1, "maximum": 4}, (3, 1, 4)),
+        ({"replicas": 3, "minimum": 1, "resizePolicy": {"allowedReplicas": [4, 2]}}, (2, 2, 4)),
+        ({"replicas": 3, "suspend": True}, (0, 1, 4)),
     ],
 )
 def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
@@ -34,6 +36,9 @@ def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
         ({"template": {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}}, "spec.template.spec.containers"),
         ({"failurePolicy": {"maxFailures": -1}}, "spec.failurePolicy.maxFailures"),
         ({"name": "x" * 46}, "metadata.name"),
+        ({"resizePolicy": {"allowedReplicas": [5]}}, "spec.resizePolicy.allowedReplicas"),
+        ({"resizePolicy": {"allowedReplicas": [4]}}, "spec.replicas"),
+        ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:

@@ -210,7 +210,7 @@ def test_quota_is_waited_out_and_named() -> None:
 
 def test_image_that_cannot_be_pulled_is_named() -> None:
     why = "ImagePullBackOff of image nope:1: not found"
-    todo = plan(a_job(), observed([a_pending_pod(i, waiting=why) for i in range(3)]), Memory())
+    todo = plan(a_job(), observed([a_pending_pod(i, waiting=why, created_at=NOW) for i in range(3)]), Memory())
     waiting = find_condition(status_of(todo), "Running")
     assert waiting is not None
     assert waiting["reason"] == "WaitingForWorkers"

@@ -64,6 +64,6 @@ def _running() -> bool:
             state = (task / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
         except OSError:  # a thread that has ended
             continue
-        if task.name != own and state == "R":
+        if task.name != own and state in ("R", "D"):  # D: in the kernel, for a page say
             return True
     return False

@@ -1,0 +1,96 @@
+"""How a job ends: complete, when the workers of a round agree that they are done; failed, when one of its limits is reached."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elastic_pytorch_operator import names
+from elastic_pytorch_operator.budget import Budget
+from elastic_pytorch_operator.failures import FailureRecord
+from elastic_pytorch_operator.job import FAIL_JOB, Job
+from elastic_pytorch_operator.observed import AgentState, Observed
+from elastic_pytorch_operator.standing import Candidate, Standing
+from elastic_pytorch_operator.unstartable import why_it_cannot_start
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a job has ended."""
+
+    complete: bool
+    reason: str
+    message: str
+    cause: FailureRecord | None = None
+
+
+def decide_ending(
+    job: Job,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    budget: Budget,
+    *,
+    victims: frozenset[str] = frozenset(),
+    invalid: str = "",
+    deadline_at: float | None = None,
+) -> tuple[Ending | None, float | None]:
+    """Decides whether the job ends now.
+
+    Args:
+        job: with its limits.
+        observed: what is known.
+        candidates: its workers, weighed.
+        budget: its failures.
+        victims: workers that go because the operator wants them to.
+        invalid: why the API server will never accept a pod of its template.
+        deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
+
+    Returns:
+        The ending, None if the job goes on; and when to look again.
+    """
+    if invalid:
+        return Ending(False, names.INVALID_TEMPLATE, f"spec.template cannot make a pod: {invalid}"), None
+    round_ = observed.round
+    if round_ is not None and round_.size > 0:
+        done = [name for name in round_.workers if has_succeeded(name, observed)]
+        if len(done) == round_.size:
+            text = f"all {round_.size} workers of round {round_.number} have succeeded"
+            return Ending(True, names.WORKERS_SUCCEEDED, text), None
+    if budget.failures > job.max_failures and budget.last is not None:
+        text = f"{budget.failures} failures without progress, {job.max_failures} are allowed; the last: {budget.last}"
+        return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
+    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(observed, candidates, victims)):
+        return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None
+    if deadline_at is not None and observed.now >= deadline_at:
+        text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
+        return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
+    if round_ is None and not job.status.get("round"):
+        why, recheck = why_it_cannot_start(observed.pods, observed.now)
+        if why:
+            return Ending(False, names.CANNOT_START, why), None
+        return None, _earliest(recheck, deadline_at)
+    return None, deadline_at
+
+
+def has_succeeded(worker: str, observed: Observed) -> bool:
+    """Whether a member of the current round has done its work."""
+    number = observed.round.number if observed.round else 0
+    agent = observed.agents.get(worker)
+    if agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == number:
+        return True
+    return any(pod.name == worker and pod.exit_code == 0 and not pod.deleting for pod in observed.pods)
+
+
+def _lost_members(observed: Observed, candidates: Sequence[Candidate], victims: frozenset[str]) -> list[str]:
+    """The members that go although nobody here wants them to."""
+    members = observed.round.workers if observed.round else ()
+    return [
+        f"{candidate.worker} {candidate.why}"
+        for candidate in candidates
+        if candidate.worker in members
+        and candidate.worker not in victims
+        and candidate.standing in (Standing.GONE, Standing.LEAVING)
+        and not has_succeeded(candidate.worker, observed)
+    ]
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,59 @@
+"""A job's story as `kubectl describe` tells it: one event a turn."""
+
+from elastic_pytorch_operator import names
+from elastic_pytorch_operator.actions import RecordEvent
+from elastic_pytorch_operator.conditions import is_true
+from elastic_pytorch_operator.ending import Ending
+from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.observed import Observed
+from elastic_pytorch_operator.recovery import Recovery
+from elastic_pytorch_operator.round import Round
+
+BAD_NEWS = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM, names.PROGRESS_STALLED)
+
+
+def tell_story(
+    job: Job,
+    observed: Observed,
+    declared: Round | None,
+    recovered: Recovery | None,
+    ending: Ending | None,
+    refusal: str,
+) -> list[RecordEvent]:
+    """The events of this moment.
+
+    Args:
+        job: with the status before this moment.
+        observed: what is known.
+        declared: the round that is declared now.
+        recovered: the change of the group that is over now.
+        ending: how the job ends now.
+        refusal: why the API server makes no more pods, if that is news.
+    """
+    events = []
+    suspended = is_true(job.status, names.SUSPENDED)
+    if job.suspend and not suspended:
+        events.append(RecordEvent(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
+    elif suspended and not job.suspend:
+        events.append(RecordEvent(names.JOB_RESUMED, f"{job.wanted} workers are started again"))
+    new_spec = job.generation != job.status.get("observedGeneration")
+    if new_spec and not job.suspend and job.requested != job.wanted:
+        sizes = ", ".join(str(size) for size in job.allowed)
+        note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {job.wanted} are wanted"
+        events.append(RecordEvent(names.SCALE_REFUSED, note))
+    if refusal:
+        events.append(RecordEvent(names.SCALE_REFUSED, f"The API server makes no more pods: {refusal}", warning=True))
+    if declared is not None and declared.reason != names.JOB_SUSPENDED:
+        before = observed.round.size if observed.round else 0
+        change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"
+        note = f"Round {declared.number}, {change}: {declared.cause}"
+        events.append(RecordEvent(declared.reason, note, declared.reason in BAD_NEWS))
+    if recovered is not None:
+        size = observed.round.size if observed.round else 0
+        lost = f", {recovered.steps_lost} steps are done again" if recovered.steps_lost else ""
+        note = f"Trains again with {size} workers {recovered.seconds:.1f} s after {recovered.reason}{lost}"
+        events.append(RecordEvent(names.TRAINING_RESUMED, note))
+    if ending is not None:
+        reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED
+        events.append(RecordEvent(reason, ending.message, not ending.complete))
+    return events

@@ -1,0 +1,178 @@
+"""Limits, suspension and the ends of jobs, on a real cluster."""
+
+import json
+import time
+
+import pytest
+from job_under_test import JobUnderTest, StartJob, run_kubectl
+
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+SHORT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "5"]
+
+HANGS_ONCE = """
+import os, pathlib, time
+import torch.distributed as dist
+from elastic_pytorch import report
+
+def stuck_here():
+    time.sleep(1000)
+
+dist.init_process_group("gloo")
+marker = pathlib.Path("/checkpoints") / os.environ["TORCHELASTIC_RUN_ID"]
+for step in range(1, 21):
+    dist.barrier()
+    report(step=step)
+    if step == 5 and dist.get_rank() == 1 and not marker.exists():
+        marker.write_text("hung")
+        stuck_here()
+    time.sleep(0.1)
+dist.destroy_process_group()
+"""
+
+RETURNS_EARLY = """
+import time
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+for step in range(1, 100):
+    dist.barrier()
+    if step == 5 and dist.get_rank() == 0:
+        break
+    time.sleep(0.05)
+"""
+
+CRASHES = """
+import ctypes, time
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+dist.barrier()
+if dist.get_rank() == 1:
+    ctypes.string_at(0)
+time.sleep(100)
+"""
+
+
+def patch(job: JobUnderTest, **spec: object) -> None:
+    job.kubectl("patch", "epj", job.name, "--type=merge", "--patch", json.dumps({"spec": spec}))
+
+
+def events(job: JobUnderTest) -> list[str]:
+    found = json.loads(job.kubectl("get", "events", "--field-selector", f"involvedObject.name={job.name}", "-o", "json"))
+    return [f"{event['reason']}: {event['message']}" for event in found["items"]]
+
+
+def until_gone(job: JobUnderTest, what: str, seconds: float = 40.0) -> None:
+    until = time.monotonic() + seconds
+    while left := job.kubectl("get", what, "-o", "name").strip():
+        assert time.monotonic() < until, left
+        time.sleep(0.3)
+
+
+def test_suspend_and_resume(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    job.until_stepping(job.members()[0], 3)
+    patch(job, suspend=True)
+    status = job.until(lambda status: status["state"] == "Suspended" and status["replicas"] == 0, "the suspension")
+    assert (status["worldSize"], status["failures"]) == (0, 0)
+    until_gone(job, "pods")
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=10s")
+    patch(job, suspend=False)
+    job.until_world(3)
+    leader = job.members()[0]
+    job.until_stepping(leader, 3)
+    first = next(line for line in job.logs(leader) if line.startswith("STEP"))
+    assert int(first.split()[1]) > 1, "it goes on from its checkpoint"
+    story = "\n".join(events(job))
+    assert "JobSuspended" in story
+    assert "JobResumed" in story
+
+
+def test_job_that_hangs_meets_its_active_deadline(start_job: StartJob) -> None:
+    job = start_job(script="import time; time.sleep(1000)", replicas=1, activeDeadlineSeconds=12)
+    job.until(lambda status: status.get("state") == "Failed", "the deadline", 60)
+    assert job.condition("Failed")["reason"] == "DeadlineExceeded"
+    until = time.monotonic() + 60
+    while any(pod["status"]["phase"] == "Running" for pod in job.pods()):
+        assert time.monotonic() < until
+        time.sleep(0.5)
+
+
+def test_finished_job_goes_when_its_time_to_live_is_over(start_job: StartJob) -> None:
+    job = start_job(args=SHORT, replicas=1, ttlSecondsAfterFinished=4)
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Complete", f"epj/{job.name}", "--timeout=60s")
+    until_gone(job, "epj,pods,services")
+
+
+def test_allowed_sizes_round_down_and_say_so(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, replicas=3, resizePolicy={"allowedReplicas": [2, 4]})
+    status = job.until_world(2)
+    assert status["replicas"] == 2
+    assert any(event.startswith("ScaleRefused: 3 workers are not one of") for event in events(job))
+    refused = run_kubectl("-n", job.namespace, "scale", f"epj/{job.name}", "--replicas=1", check=False)
+    assert "allowedReplicas" in refused.stderr
+
+
+def test_autoscaler_drives_the_size(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, replicas=3)
+    job.until_world(3)
+    job.kubectl("autoscale", f"epj/{job.name}", "--min=2", "--max=2", "--cpu-percent=50")
+    status = job.until_world(2, 120)
+    assert status["failures"] == 0
+    assert job.get()["spec"]["replicas"] == 2
+
+
+def test_gang_fails_when_a_pod_is_lost(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, failurePolicy={"onPodLoss": "FailJob"})
+    job.until_world(3)
+    victim = job.members()[1]
+    job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
+    job.until(lambda status: status["state"] == "Failed", "the end", 30)
+    failed = job.condition("Failed")
+    assert failed["reason"] == "PodLost"
+    assert victim in failed["message"]
+
+
+def test_job_of_another_controller_is_left_alone(start_job: StartJob) -> None:
+    job = start_job(args=SHORT, managedBy="example.com/another")
+    time.sleep(4)
+    assert job.pods() == []
+    assert job.status == {}
+
+
+def test_image_name_that_cannot_be_one_fails_the_job(start_job: StartJob) -> None:
+    job = start_job(template={"spec": {"containers": [{"name": "pytorch", "image": "No Such Image"}]}})
+    job.until(lambda status: status.get("state") == "Failed", "the failure", 30)
+    failed = job.condition("Failed")
+    assert failed["reason"] in ("CannotStart", "InvalidTemplate")
+    assert "No Such Image" in failed["message"]
+
+
+def test_hung_step_is_found_and_the_group_restarted(start_job: StartJob) -> None:
+    job = start_job(script=HANGS_ONCE, replicas=2, minReplicas=2, progressDeadlineSeconds=6)
+    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 90)
+    assert status["state"] == "Complete"
+    assert status["restarts"] == 1
+    assert any(event.startswith("ProgressStalled") and "rank 1" in event for event in events(job))
+
+
+def test_rank_that_returns_early_is_named(start_job: StartJob) -> None:
+    job = start_job(script=RETURNS_EARLY, replicas=2, minReplicas=2, failurePolicy={"maxFailures": 1})
+    job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 60)
+    failed = job.condition("Failed")
+    assert "had returned while others still trained" in failed.get("message", "")
+
+
+def test_crash_without_a_traceback_is_told(start_job: StartJob) -> None:
+    job = start_job(script=CRASHES, replicas=2, minReplicas=2, failurePolicy={"maxFailures": 0})
+    status = job.until(lambda status: status.get("state") == "Failed", "the end", 60)
+    assert (status["rootCause"]["rank"], status["rootCause"]["signal"]) == (1, "SIGSEGV")
+
+
+def test_script_that_is_not_there_is_named(start_job: StartJob) -> None:
+    job = start_job(args=["/no/such/script.py"], replicas=1, failurePolicy={"maxFailures": 0})
+    job.until(lambda status: status.get("state") == "Failed", "the end", 60)
+    assert "/no/such/script.py" in job.condition("Failed")["message"]

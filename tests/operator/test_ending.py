@@ -1,0 +1,109 @@
+"""How a job ends: one line an end."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.budget import Budget
+from elastic_pytorch_operator.ending import Ending, decide_ending
+from elastic_pytorch_operator.failures import FailureRecord
+from elastic_pytorch_operator.observed import Observed
+from elastic_pytorch_operator.standing import weigh
+from operator_builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+
+BOOM = FailureRecord("1", "w1", 1, 1, "", "ValueError: boom", NOW)
+
+
+def end(seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any) -> Ending | None:
+    return decide_ending(
+        a_job(**(job or {})), seen, weigh(seen, fields.get("victims", frozenset())), budget or Budget(), **fields
+    )[0]
+
+
+def group(*states: str, **fields: Any) -> Observed:
+    numbers = range(len(states))
+    return observed(
+        [a_pod(i) for i in numbers],
+        [an_agent(f"w{i}", state) for i, state in enumerate(states)],
+        round=a_round(*numbers),
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    ("situation", "seen", "complete"),
+    [
+        ("all have succeeded", group("succeeded", "succeeded"), True),
+        ("one has returned early", group("succeeded", "running"), False),
+        ("nobody has", group("running", "running"), False),
+        (
+            "the agents have exited already",
+            observed([a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)], round=a_round(0, 1)),
+            True,
+        ),
+        (
+            "a late joiner is not asked",
+            observed([a_pod(0), a_pod(1)], [an_agent("w0", "succeeded"), an_agent("w1", "ready", round_=0)], round=a_round(0)),
+            True,
+        ),
+        (
+            "the last one was lost before it could say so",
+            observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0", "succeeded")], round=a_round(0, 1)),
+            False,
+        ),
+        (
+            "exit 0 on SIGTERM is not success",
+            observed([a_pod(0), a_dead_pod(1, exit_code=0, deleting=True)], [an_agent("w0", "succeeded")], round=a_round(0, 1)),
+            False,
+        ),
+        (
+            "success in an earlier round",
+            observed([a_pod(0)], [an_agent("w0", "succeeded", round_=1)], round=a_round(0, number=2)),
+            False,
+        ),
+        ("an empty round", observed([a_pod(0)], [an_agent("w0", "ready")], round=a_round()), False),
+    ],
+)
+def test_complete_when_the_round_agrees(situation: str, seen: Observed, complete: bool) -> None:
+    found = end(seen)
+    assert (found is not None and found.complete) == complete, situation
+
+
+LOST = observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0")], round=a_round(0, 1))
+IMAGE = "InvalidImageName of image NO"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "seen", "fields"),
+    [
+        ("InvalidTemplate", "no such field", group("running"), {"invalid": "no such field"}),
+        ("TooManyFailures", "boom", group("running"), {"budget": Budget(failures=4, last=BOOM)}),
+        (None, "", group("running"), {"budget": Budget(failures=3, last=BOOM)}),
+        ("PodLost", "w1 has ended with exit code 137", LOST, {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}}),
+        (None, "", LOST, {}),
+        (
+            None,
+            "",
+            group("running", "running"),
+            {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}, "victims": frozenset({"w1"})},
+        ),
+        ("DeadlineExceeded", "(60)", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW}),
+        (None, "", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW + 1}),
+        ("CannotStart", "NO", observed([a_pending_pod(0, waiting=IMAGE)]), {}),
+        (None, "", observed([a_pending_pod(0, waiting=IMAGE)]), {"job": {"status": {"round": 3}}}),
+    ],
+)
+def test_failed_at_a_limit(reason: str | None, words: str, seen: Observed, fields: dict[str, Any]) -> None:
+    found = end(seen, **fields)
+    assert (found.reason if found else None) == reason
+    assert found is None or (words in found.message and not found.complete)
+
+
+def test_success_goes_before_every_limit() -> None:
+    found = end(group("succeeded"), Budget(failures=9, last=BOOM), deadline_at=NOW - 5)
+    assert found is not None
+    assert found.complete
+
+
+def test_looks_again_at_the_deadline() -> None:
+    seen = group("running")
+    assert decide_ending(a_job(), seen, weigh(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 7

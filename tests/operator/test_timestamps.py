@@ -1,0 +1,16 @@
+import pytest
+from elastic_pytorch_operator.timestamps import seconds_between
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "seconds"),
+    [
+        ("2026-01-01T00:00:00Z", "2026-01-01T01:00:01Z", 3601.0),
+        ("2026-01-01T00:00:00+01:00", "2026-01-01T00:00:00Z", 3600.0),
+        ("2026-01-01T00:00:01Z", "2026-01-01T00:00:00Z", 0.0),
+        ("yesterday", "2026-01-01T00:00:00Z", 0.0),
+        ("2026-01-01T00:00:00", "2026-01-01T00:00:00Z", 0.0),
+    ],
+)
+def test_seconds_between(earlier: str, later: str, seconds: float) -> None:
+    assert seconds_between(earlier, later) == seconds

@@ -1,0 +1,32 @@
+"""Jobs that will never start."""
+
+import pytest
+from elastic_pytorch_operator.observed import PodView
+from elastic_pytorch_operator.unstartable import PATIENCE_SECONDS, why_it_cannot_start
+from operator_builders import NOW, a_pending_pod, a_pod
+
+LONG_AGO = NOW - PATIENCE_SECONDS
+PULL = "ImagePullBackOff of image nope:1: not found"
+
+
+@pytest.mark.parametrize(
+    ("situation", "pods", "hopeless"),
+    [
+        ("no image has such a name", [a_pending_pod(0, waiting="InvalidImageName", created_at=NOW)], True),
+        ("pulled in vain for long", [a_pending_pod(0, waiting=PULL, created_at=LONG_AGO)], True),
+        ("pulled in vain for a moment", [a_pending_pod(0, waiting=PULL, created_at=LONG_AGO + 1)], False),
+        ("one of them runs", [a_pending_pod(0, waiting=PULL, created_at=LONG_AGO), a_pod(1)], False),
+        (
+            "one only waits for room",
+            [a_pending_pod(0, waiting=PULL, created_at=LONG_AGO), a_pending_pod(1, waiting="Unschedulable: full")],
+            False,
+        ),
+        ("there are none yet", [], False),
+    ],
+)
+def test_cannot_start(situation: str, pods: list[PodView], hopeless: bool) -> None:
+    assert bool(why_it_cannot_start(pods, NOW)[0]) == hopeless, situation
+
+
+def test_looks_again_when_patience_ends() -> None:
+    assert why_it_cannot_start([a_pending_pod(0, waiting=PULL, created_at=NOW - 10)], NOW) == ("", NOW - 10 + PATIENCE_SECONDS)
