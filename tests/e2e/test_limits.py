@@ -23,10 +23,10 @@ dist.init_process_group("gloo")
 marker = pathlib.Path("/checkpoints") / os.environ["TORCHELASTIC_RUN_ID"]
 for step in range(1, 21):
     dist.barrier()
-    report(step=step)
     if step == 5 and dist.get_rank() == 1 and not marker.exists():
         marker.write_text("hung")
         stuck_here()
+    report(step=step)
     time.sleep(0.1)
 dist.destroy_process_group()
 """
@@ -74,7 +74,10 @@ def until_gone(job: JobUnderTest, what: str, seconds: float = 40.0) -> None:
 def test_suspend_and_resume(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS)
     job.until_world(3)
-    job.until_stepping(job.members()[0], 3)
+    until = time.monotonic() + 30
+    while not any(line.startswith("STEP 12 ") for line in job.logs(job.members()[0])):
+        assert time.monotonic() < until
+        time.sleep(0.2)
     patch(job, suspend=True)
     status = job.until(lambda status: status["state"] == "Suspended" and status["replicas"] == 0, "the suspension")
     assert (status["worldSize"], status["failures"]) == (0, 0)
