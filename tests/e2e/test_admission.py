@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.e2e
 MANIFESTS = Path(__file__).parents[1] / "manifests"
 BAD = sorted((MANIFESTS / "bad").glob("*.yaml"))
 GOOD = sorted((MANIFESTS / "good").glob("*.yaml"))
+FAILING = sorted((MANIFESTS / "failing").glob("*.yaml"))
 
 # No pod of this job ever runs: no node has the label that they ask for.
 JOB: dict[str, Any] = {
@@ -64,6 +66,24 @@ def test_bad_manifest_is_refused_with_the_right_words(kubectl: Kubectl, path: Pa
     assert expected in result.stderr
     name = yaml.safe_load(text)["metadata"]["name"]
     assert kubectl("get", "epj", name, "--ignore-not-found", "-o", "name").stdout == ""
+
+
+@pytest.mark.parametrize("path", FAILING, ids=lambda path: path.stem)
+def test_manifest_that_only_shows_when_it_runs_fails_with_the_right_words(kubectl: Kubectl, path: Path) -> None:
+    text = path.read_text()
+    expected = text.partition("\n")[0].removeprefix("# expect: ")
+    name = yaml.safe_load(text)["metadata"]["name"]
+    kubectl("apply", "-f", "-", input=text)
+    kubectl("wait", "--for=condition=Failed", f"epj/{name}", "--timeout=60s")
+    status = json.loads(kubectl("get", "epj", name, "-o", "json").stdout)["status"]
+    [message] = [condition["message"] for condition in status["conditions"] if condition["type"] == "Failed"]
+    assert expected in message
+    until = time.monotonic() + 30
+    while running := kubectl(
+        "get", "pods", "--field-selector=status.phase!=Failed,status.phase!=Succeeded", "-o", "name"
+    ).stdout:
+        assert time.monotonic() < until, running
+        time.sleep(0.5)
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
