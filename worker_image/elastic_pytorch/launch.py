@@ -16,6 +16,7 @@ from torch.distributed.run import config_from_args
 from elastic_pytorch import prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
+from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.http_connection import OperatorConnection
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_client import OperatorClient
@@ -32,13 +33,14 @@ from elastic_pytorch.wakeup import Wakeup
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 
 
-def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, began: float) -> int:
+def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, first_look: FirstLook, began: float) -> int:
     """Runs the agent to its end.
 
     Args:
         argv: torchrun's options, the script, and its arguments.
         settings: the operator's.
         progress: what the workers will report to.
+        first_look: whether this is a job's first group.
         began: when this process began, by `time.monotonic()`.
 
     Returns:
@@ -47,7 +49,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     Raises:
         OptionsError: the command line cannot be run.
     """
-    options, config, command, command_arguments = _prepare(argv, settings)
+    options, config, command, command_arguments = _prepare(argv, settings, first_look)
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
@@ -118,16 +120,19 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     return 1
 
 
-def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
+def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> tuple[Any, Any, Any, Any]:
     """Reads the options and gets ready to start workers; returns the options and what torchrun makes of them."""
     options = parse_options(argv)
     if options.warm:
-        warm_start.import_modules(settings.preload)
+        warm_start.import_modules((*warm_start.MODULES, *settings.preload))
+        trains = first_look.group_trains()
+        if trains:
+            warm_start.import_modules(warm_start.DEFERRABLE)
         prompt_store.install()
         quiet_destroy.install()
         sys.stdout.flush()
         sys.stderr.flush()
-        warm_start.start_forkserver()
+        warm_start.start_forkserver(() if trains else warm_start.DEFERRABLE)
     try:
         # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
         return options, *config_from_args(options)

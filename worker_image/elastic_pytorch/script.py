@@ -89,7 +89,8 @@ def _reset_process() -> None:
     die_with_parent(os.getppid())
     with contextlib.suppress(OSError):
         os.setsid()  # as torchrun does: a group of its own, to be killed with all its children
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     multiprocessing.set_start_method(None, force=True)
     multiprocessing.process.current_process().name = "MainProcess"
