@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.template_check import find_problem
 
 Manifest = Mapping[str, Any]
 
@@ -143,6 +144,8 @@ def parse_job(manifest: Manifest) -> Job:
     template = spec.get("template")
     if not isinstance(template, Mapping):
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
+    if (problem := find_problem(template)) is not None:
+        raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
     training_container(template)
     return Job(
         key=key,

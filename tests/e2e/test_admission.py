@@ -101,7 +101,9 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
     assert stored == {
         "minReplicas": 1,
         "nprocPerNode": 1,
-        "failurePolicy": {"maxFailures": 3},
+        "suspend": False,
+        "managedBy": "",
+        "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
         "resizePolicy": {"settleSeconds": 1},
         "rendezvous": {"port": 29500},
         "cleanPodPolicy": "Running",
@@ -152,7 +154,9 @@ def test_the_rest_can_be_changed(kubectl: Kubectl, job: str) -> None:
         "replicas": 5,
         "minReplicas": 1,
         "maxReplicas": 6,
-        "failurePolicy": {"maxFailures": 0},
+        "failurePolicy": {"maxFailures": 0, "onPodLoss": "FailJob"},
+        "suspend": True,
+        "activeDeadlineSeconds": 60,
         "resizePolicy": {"settleSeconds": 5},
         "cleanPodPolicy": "All",
     }
