@@ -135,6 +135,7 @@ def test_progress_is_told(group: Group) -> None:
 
     progress = group.operator.wait(told)
     assert progress["step"] >= progress["checkpointStep"] >= 10
+    assert progress["step"] >= progress["firstStep"] >= 1
     assert progress["total"] == 10**6
     assert 0 < progress["loss"] <= 1
 

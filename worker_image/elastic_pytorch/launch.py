@@ -62,6 +62,8 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         on_news=wakeup.ring,
     )
 
+    progress.on_first_step = client.speak
+
     def leave() -> None:
         client.leave()
         wakeup.ring()

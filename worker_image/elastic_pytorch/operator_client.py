@@ -106,6 +106,10 @@ class OperatorClient:
         self._told += 1
         self._heartbeats.put(None)
 
+    def speak(self) -> None:
+        """Sends a heartbeat at once. From any thread."""
+        self._heartbeats.put(None)
+
     def leave(self) -> None:
         """Says `leaving` from now on. May be called from a signal handler."""
         self.leaving = True

@@ -52,6 +52,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
         progress=lambda: progress.current().to_json(),
         on_news=wakeup.ring,
     )
+    progress.on_first_step = client.speak
     handler = TorchrunRendezvous(
         client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
     )
