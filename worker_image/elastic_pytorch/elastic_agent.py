@@ -19,7 +19,6 @@ from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_client import OperatorClient
 from elastic_pytorch.orphans import reap_orphans
 from elastic_pytorch.out_of_memory import OutOfMemoryKills
-from elastic_pytorch.progress import ProgressReceiver
 from elastic_pytorch.rendezvous import OperatorRendezvous
 from elastic_pytorch.signals import Signals
 from elastic_pytorch.wakeup import Wakeup
@@ -41,7 +40,6 @@ class ElasticAgent(LocalElasticAgent):
         client: the talk with the operator.
         signals: what asks this agent to leave.
         wakeup: rung on news and on signals.
-        progress: what the workers report.
         monitor_interval: seconds between looks at the workers if nothing rings.
         stop_seconds: seconds that workers have from SIGTERM to SIGKILL.
         more: what else torch's agent takes.
@@ -59,7 +57,6 @@ class ElasticAgent(LocalElasticAgent):
         client: OperatorClient,
         signals: Signals,
         wakeup: Wakeup,
-        progress: ProgressReceiver,
         monitor_interval: float,
         stop_seconds: float,
         **more: Any,
@@ -70,7 +67,6 @@ class ElasticAgent(LocalElasticAgent):
         self._client = client
         self._signals = signals
         self._wakeup = wakeup
-        self._progress = progress
         self._monitor_seconds = monitor_interval
         self._stop_seconds = stop_seconds
         self._processes: WorkerProcesses | None = None
@@ -96,7 +92,6 @@ class ElasticAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> dict[int, Any]:
         since = time.monotonic()
-        self._progress.start_round()
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None

@@ -79,7 +79,12 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         wakeup.wait(seconds)
 
     rendezvous = OperatorRendezvous(
-        client, worker=settings.worker, run_id=settings.run_id, store_port=store_port, wait=wait_for_round
+        client,
+        worker=settings.worker,
+        run_id=settings.run_id,
+        store_port=store_port,
+        progress=progress,
+        wait=wait_for_round,
     )
     spec = WorkerSpec(
         role=config.role,
@@ -98,7 +103,6 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         client=client,
         signals=signals,
         wakeup=wakeup,
-        progress=progress,
         monitor_interval=config.monitor_interval,
         stop_seconds=_stop_seconds(settings, options),
         start_method="forkserver",

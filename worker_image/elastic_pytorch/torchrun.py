@@ -82,17 +82,14 @@ class TorchrunRendezvous(OperatorRendezvous):
         run_id: str,
         store_port: StorePort,
     ) -> None:
-        super().__init__(client, worker=worker, run_id=run_id, store_port=store_port, wait=self._wait_or_end)
+        super().__init__(client, worker=worker, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
         self._wakeup = wakeup
-        self._progress = progress
 
     def next_rendezvous(self) -> Any:
         """Waits for a round; asked again while the last round stands, the workers must have failed."""
         if self.taken.number and not self.newer_round_known():
             self._client.tell(state="failed")
-        info = super().next_rendezvous()
-        self._progress.start_round()
-        return info
+        return super().next_rendezvous()
 
     def make_store(self, rank: int, size: int) -> HashStore:
         """A store in which an agent that reaches torchrun's exit barrier has succeeded."""
