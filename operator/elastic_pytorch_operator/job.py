@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.torchrun_options import InvalidOption, torchrun_variables
 
 Manifest = Mapping[str, Any]
 
@@ -53,6 +54,8 @@ class Job:
     settle_seconds: float = 1.0
     store_port: int = 29500
     clean_pod_policy: str = "Running"
+    inject_agent: bool = True
+    torchrun: Mapping[str, str] = field(default_factory=dict)  # by PET_ variable
     template: Manifest = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)
     deleting: bool = False
@@ -130,10 +133,28 @@ def parse_job(manifest: Manifest) -> Job:
         settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
         store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
+        inject_agent=_boolean(spec, "injectAgent", default=True),
+        torchrun=_torchrun(spec.get("torchrun") or {}),
         template=template,
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
     )
+
+
+def _boolean(fields: Manifest, name: str, *, default: bool) -> bool:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise InvalidJob(f"spec.{name}", f"must be true or false, not {value!r}")
+    return value
+
+
+def _torchrun(fields: object) -> Mapping[str, str]:
+    try:
+        return torchrun_variables(fields)
+    except InvalidOption as error:
+        raise InvalidJob(f"spec.torchrun{'.' if error.name else ''}{error.name}", error.problem) from error
 
 
 def _integer(fields: Manifest, name: str, default: int | None, path: str = "spec", *, least: int = 1) -> int | None:

@@ -34,6 +34,9 @@ def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
         ({"template": {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}}, "spec.template.spec.containers"),
         ({"failurePolicy": {"maxFailures": -1}}, "spec.failurePolicy.maxFailures"),
         ({"name": "x" * 46}, "metadata.name"),
+        ({"injectAgent": "yes"}, "spec.injectAgent"),
+        ({"torchrun": {"nnodes": 2}}, "spec.torchrun.nnodes"),
+        ({"torchrun": ["nnodes"]}, "spec.torchrun"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
