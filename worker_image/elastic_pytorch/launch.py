@@ -64,7 +64,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         client.leave()
         wakeup.ring()
 
-    signals = Signals(getattr(config, "signals_to_handle", HANDLED), leave)
+    signals = Signals(options.signals_to_handle or HANDLED, leave)
 
     def wait_for_round(seconds: float) -> None:
         if client.verdict is not None:
@@ -131,7 +131,7 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
     try:
         # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
         return options, *config_from_args(options)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise OptionsError(str(error)) from error
 
 

@@ -40,6 +40,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     settings = read_settings()
     # All pods run equally many workers: without this, torchrun exchanges their numbers through a store that we do not have.
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
+    _warn_of_unknown_options()
     wakeup = Wakeup()
     progress = ProgressReceiver()
     if progress.path:
@@ -57,6 +58,16 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     )
     client.start()
     return handler
+
+
+def _warn_of_unknown_options() -> None:
+    # Torch imports this module while it imports its own: what these need is not there before.
+    from torch.distributed.run import get_args_parser  # noqa: PLC0415
+
+    from elastic_pytorch.options import unknown_variables  # noqa: PLC0415
+
+    for problem in unknown_variables([action.dest for action in get_args_parser()._actions]):
+        logger.warning("%s", problem)
 
 
 class TorchrunRendezvous(OperatorRendezvous):
