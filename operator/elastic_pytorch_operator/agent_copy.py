@@ -36,9 +36,10 @@ def copy_agent(target: Path, source: Path = AGENT_FOLDER) -> int:
         files = _files(source)
         for name, content in files.items():
             path = target / name
-            if path.parent != target and not path.parent.is_dir():
-                path.parent.mkdir()
-                path.parent.chmod(FOLDER_MODE)
+            for folder in reversed(path.relative_to(target).parents[:-1]):
+                if not (target / folder).is_dir():
+                    (target / folder).mkdir()
+                    (target / folder).chmod(FOLDER_MODE)
             path.write_bytes(content)
             path.chmod(FILE_MODE)
         broken = [name for name, content in files.items() if (target / name).read_bytes() != content]
@@ -51,8 +52,8 @@ def copy_agent(target: Path, source: Path = AGENT_FOLDER) -> int:
 
 def _files(source: Path) -> dict[str, bytes]:
     """The content of each file of the copy, by its path in it."""
-    modules = sorted(path for path in (source / PACKAGE).iterdir() if path.suffix == ".py")
-    files = {f"{PACKAGE}/{path.name}": path.read_bytes() for path in modules}
+    modules = sorted((source / PACKAGE).rglob("*.py"))
+    files = {str(path.relative_to(source)): path.read_bytes() for path in modules}
     files[STARTER] = (source / STARTER).read_bytes()
     project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     folder = f"{PACKAGE}-{project['version']}.dist-info"

@@ -27,7 +27,7 @@ def test_anybody_may_read_the_copy(tmp_path: Path) -> None:
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) == count
     assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if path.is_dir()} == {0o755}
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_dir()} == {0o755}
 
 
 def test_torchrun_finds_the_rendezvous_handler_in_the_copy(tmp_path: Path) -> None:
@@ -47,6 +47,12 @@ def test_torchrun_finds_the_rendezvous_handler_in_the_copy(tmp_path: Path) -> No
         cwd=tmp_path.parent,
     )
     assert found.stdout.split() == ["elastic_pytorch.torchrun:handler_creator", "0.1.0", str(tmp_path)]
+
+
+def test_nothing_of_the_package_is_missing(tmp_path: Path) -> None:
+    copy_agent(tmp_path, CHECKOUT)
+    for path in (CHECKOUT / "elastic_pytorch").rglob("*.py"):
+        assert (tmp_path / path.relative_to(CHECKOUT)).read_bytes() == path.read_bytes()
 
 
 def test_copying_again_is_no_trouble(tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ from elastic_pytorch.rendezvous import OperatorRendezvous
 from elastic_pytorch.script import run_script
 from elastic_pytorch.settings import Settings
 from elastic_pytorch.signals import HANDLED, Signals
+from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
+from elastic_pytorch.worker_logs import WorkerLogs
 
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 
@@ -51,13 +53,19 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
+    tails = StderrTails()
     store_port = StorePort(settings.store_port)
+
+    def ask_for_stacks() -> None:
+        agent.ask_for_stacks()
+
     client = OperatorClient(
         partial(OperatorConnection, settings.operator_host, settings.operator_port, settings.token_file),
         local_world_size=config.nproc_per_node,
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(),
         on_news=wakeup.ring,
+        on_dump=ask_for_stacks,
     )
 
     def leave() -> None:
@@ -89,7 +97,8 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     )
     agent = ElasticAgent(
         spec,
-        config.logs_specs or DefaultLogsSpecs(),
+        WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
+        tails=tails,
         rendezvous=rendezvous,
         client=client,
         signals=signals,
@@ -110,6 +119,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         return 128 + error.sigval
     finally:
         store_port.close()
+        tails.close()
     logger.info("end: the job is %s", client.verdict)
     if client.verdict == "complete":
         return 0

@@ -4,8 +4,10 @@ Torch finds `handler_creator` through the entry point group `torchrun.handlers`.
 worker failed, and not SIGTERM. Workers start cold, and torchrun's own `--max-restarts` counts.
 """
 
+import contextlib
 import os
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch._C._distributed_c10d import HashStore
@@ -18,6 +20,7 @@ from elastic_pytorch.operator_client import OperatorClient
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
 from elastic_pytorch.rendezvous import LOOK_SECONDS, OperatorRendezvous
 from elastic_pytorch.settings import read_settings
+from elastic_pytorch.stacks import COLD_START, children, dump_stacks
 from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
 
@@ -41,6 +44,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     # All pods run equally many workers: without this, torchrun exchanges their numbers through a store that we do not have.
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
     _warn_of_unknown_options()
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
     wakeup = Wakeup()
     progress = ProgressReceiver()
     if progress.path:
@@ -52,6 +56,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(),
         on_news=wakeup.ring,
+        on_dump=_dump_stacks,
     )
     handler = TorchrunRendezvous(
         client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
@@ -136,6 +141,20 @@ class _BarrierStore(HashStore):
             self._rendezvous.succeeded()
             amount = self._size
         return int(super().add(key, amount))
+
+
+def _dump_stacks() -> None:
+    """All children of torchrun are workers, as far as it is known here."""
+    dump_stacks({pid: f"rank {_rank(pid)}" for pid in children(os.getpid())})
+
+
+def _rank(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        for variable in Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0"):
+            name, _, value = variable.partition("=")
+            if name == "RANK":
+                return value
+    return "unknown"
 
 
 def _local_world_size() -> int:
