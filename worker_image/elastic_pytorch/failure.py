@@ -139,7 +139,7 @@ def _describe_exit(exit_code: int, last_words: str) -> str:
         crash = _CRASHED.search(last_words)
         where = f" in {crash['function']} ({crash['file']}, line {crash['line']})" if crash else ""
         return f"killed by {signal_name(-exit_code)}{where}"
-    lines = [_RANK_PREFIX.sub("", line).rstrip() for line in last_words.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in last_words.splitlines() if line.strip()]
     if exit_code == 1:  # an exception, most likely; its line is the one after the indented ones
         for before, line in reversed(list(pairwise(lines))):
             if before.startswith("  ") and _EXCEPTION.match(line):
@@ -176,7 +176,7 @@ def _tail_of_file(path: str) -> str:
 
 def _last_words(stderr: str) -> str:
     """What the end of stderr says of the worker's own."""
-    lines = stderr.splitlines(keepends=True)
+    lines = [_RANK_PREFIX.sub("", line) for line in stderr.splitlines(keepends=True)]
     # After a crash faulthandler ends with kilobytes of module names, which say nothing, and has the crash's own frames first.
     text = "".join(line for line in lines if not line.startswith("Extension modules: "))
     crash = text.rfind("Fatal Python error: ")
