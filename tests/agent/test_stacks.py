@@ -72,10 +72,12 @@ def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
 def test_plain_torchrun_has_its_workers_answer(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
-    agent = agents("w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, PET_NPROC_PER_NODE=2, **plain)
+    agent = agents("w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, **plain)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     events.wait(2, what="stuck")
+    heard = operator.last("w0")
+    assert heard is not None and heard.localWorldSize == 2
     assert {event["pid"] for event in events.all(what="stuck")} == set(children(agent.process.pid))
     operator.ask_for_stacks()
     operator.wait(lambda: agent.text().count("in stuck_here") == 2)

@@ -6,6 +6,7 @@ worker failed, and not SIGTERM. Workers start cold, and torchrun's own `--max-re
 
 import contextlib
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,15 @@ def _rank(pid: int) -> str:
 
 
 def _local_world_size() -> int:
-    """What torchrun will most likely make of its options: the operator sets the variable."""
+    """What torchrun makes of its options, which are this process's; of another launcher's, the operator's variable."""
+    # Torch imports this module while it imports its own: what this needs is not there before.
+    from torch.distributed.run import determine_local_world_size, get_args_parser  # noqa: PLC0415
+
     workers = os.environ.get("PET_NPROC_PER_NODE", "1")
-    return int(workers) if workers.isdecimal() else 1
+    with contextlib.suppress(SystemExit, ValueError):
+        parser = get_args_parser()
+        parser.error = sys.exit  # type: ignore[assignment] # without a word: they are not torchrun's
+        workers = parser.parse_args(sys.argv[1:]).nproc_per_node
+    with contextlib.suppress(ValueError):
+        return int(determine_local_world_size(workers))
+    return 1
