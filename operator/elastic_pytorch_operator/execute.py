@@ -20,6 +20,7 @@ from elastic_pytorch_operator.actions import (
     RecordEvent,
 )
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
 from elastic_pytorch_operator.store import Store
@@ -52,10 +53,11 @@ class Outcome:
 class Executor:
     """Does what plans ask for."""
 
-    def __init__(self, cluster: Cluster, store: Store, operator_url: str) -> None:
+    def __init__(self, cluster: Cluster, store: Store, operator_url: str, agent_image: AgentImage | None = None) -> None:
         self._cluster = cluster
         self._store = store
         self._operator_url = operator_url
+        self._agent_image = agent_image
         self._services: set[str] = set()
         self._recording: set[asyncio.Task[None]] = set()
 
@@ -144,7 +146,7 @@ class Executor:
 
     async def _create_pod(self, job: Job, action: CreatePod) -> ClusterError | None:
         suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
-        manifest = worker_pod(job, action.index, suffix, self._operator_url, action.avoid)
+        manifest = worker_pod(job, action.index, suffix, self._operator_url, action.avoid, self._agent_image)
         try:
             pod = await self._cluster.create_pod(manifest)
         except ClusterError as error:

@@ -1,10 +1,11 @@
 """The objects that a job owns: its headless Service and its worker pods. Pure builders from a Job to a manifest."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.job import Job, training_container
 
 Manifest = dict[str, Any]
@@ -15,7 +16,6 @@ TOKEN_SECONDS = 3600
 # How long a pod stays bound to a node that is gone, unless the template says otherwise: Kubernetes' own default is 300.
 NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NODE_LOSS_SECONDS = 10
-AGENT_COMMAND = ["python", "-m", "elastic_pytorch.agent"]
 
 
 def owner_reference(job: Job) -> Manifest:
@@ -59,7 +59,14 @@ def headless_service(job: Job) -> Manifest:
     }
 
 
-def worker_pod(job: Job, index: int, suffix: str, operator_url: str, avoid: Sequence[str] = ()) -> Manifest:
+def worker_pod(
+    job: Job,
+    index: int,
+    suffix: str,
+    operator_url: str,
+    avoid: Sequence[str] = (),
+    agent_image: AgentImage | None = None,
+) -> Manifest:
     """A worker pod.
 
     Args:
@@ -68,6 +75,7 @@ def worker_pod(job: Job, index: int, suffix: str, operator_url: str, avoid: Sequ
         suffix: makes the name unique to this incarnation of the worker.
         operator_url: where its agent finds the operator.
         avoid: nodes that it shall not be put on.
+        agent_image: which brings the agent, for a job that wants that; None: the job's image must.
     """
     template = copy.deepcopy(dict(job.template))
     metadata: Manifest = template.get("metadata") or {}
@@ -75,13 +83,15 @@ def worker_pod(job: Job, index: int, suffix: str, operator_url: str, avoid: Sequ
     host = f"{job.key.name}-worker-{index}"
     container = next(c for c in spec["containers"] if c.get("name") == training_container(template).get("name"))
     container.setdefault("name", names.TRAINING_CONTAINER)
-    if not container.get("command"):
-        container["command"] = list(AGENT_COMMAND)
-        joining = []
-    else:
-        joining = _torchrun_environment(job)
+    image = agent_image if job.inject_agent else None
+    own_command = bool(container.get("command"))
+    if not own_command:
+        container["command"] = agent_command(injected=image is not None)
+    joining = _torchrun_environment(job) if own_command else []
     own = {variable["name"] for variable in container.get("env") or []}
-    provided = [*_agent_environment(job, index, operator_url), *joining]
+    given = {v["name"] for v in joining}
+    options = [{"name": name, "value": value} for name, value in _torchrun_options(job).items() if name not in given]
+    provided = [*_agent_environment(job, index, operator_url), *options, *joining]
     container["env"] = [v for v in provided if v["name"] not in own] + list(container.get("env") or [])
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     container["volumeMounts"] = [
@@ -89,6 +99,8 @@ def worker_pod(job: Job, index: int, suffix: str, operator_url: str, avoid: Sequ
         {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
     ]
     spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
+    if image is not None:
+        inject_agent(spec, container, image, own_command=own_command)
     spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
     # Training needs neither the API server nor a variable for each Service of the namespace, unless the user asks for them.
     spec.setdefault("automountServiceAccountToken", False)
@@ -132,6 +144,11 @@ def _agent_environment(job: Job, index: int, operator_url: str) -> list[Manifest
         {"name": "ELASTIC_PYTORCH_STORE_PORT", "value": str(job.store_port)},
         {"name": "PET_NPROC_PER_NODE", "value": job.nproc_per_node},
     ]
+
+
+def _torchrun_options(job: Job) -> Mapping[str, str]:
+    """The options of torchrun that the job sets. What scripts read as the most restarts is the job's own budget if it sets none."""
+    return {"PET_MAX_RESTARTS": str(job.max_failures), **job.torchrun}
 
 
 def _torchrun_environment(job: Job) -> list[Manifest]:

@@ -6,6 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from elastic_pytorch_operator.torchrun_options import DECIDED
 
 ROOT = Path(__file__).parents[2]
 BAD = sorted((ROOT / "tests" / "manifests" / "bad").glob("*.yaml"))
@@ -24,6 +25,12 @@ BEYOND_JSON_SCHEMA = (
     "must be at most",
     "must be a whole number",
     "must begin with",
+    "must be 0, 1, 2 or 3",
+    "must be more than",
+    "must hold ",
+    "must not have ",
+    "is decided by",
+    "belongs in",
     "none is named",
     "Duplicate value",
     "unknown field",
@@ -71,6 +78,7 @@ def test_full_manifest_sets_every_field_to_another_value_than_its_default() -> N
     (full,) = [yaml.safe_load(path.read_text())["spec"] for path in GOOD if path.stem == "full"]
     spec = SCHEMA["properties"]["spec"]["properties"]
     assert set(full) == set(spec)
+    assert set(full["torchrun"]) == set(spec["torchrun"]["properties"]) - set(DECIDED)
     for name, schema in spec.items():
         for inner, inner_schema in schema.get("properties", {}).items():
             if "default" in inner_schema:

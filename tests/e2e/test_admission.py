@@ -106,6 +106,8 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
         "resizePolicy": {"settleSeconds": 1},
         "rendezvous": {"port": 29500},
+        "injectAgent": True,
+        "torchrun": {},
         "cleanPodPolicy": "Running",
     }
 
@@ -135,6 +137,8 @@ def test_scaling_within_bounds_is_taken(kubectl: Kubectl, job: str) -> None:
     [
         ("spec.rendezvous", {"rendezvous": {"port": 29501}}),
         ("spec.nprocPerNode", {"nprocPerNode": "auto"}),
+        ("spec.injectAgent", {"injectAgent": False}),
+        ("spec.torchrun", {"torchrun": {"role": "trainer"}}),
         ("spec.template", {"template": {"metadata": {"labels": {"team": "language"}}}}),
         ("spec.template", {"template": {"spec": {"terminationGracePeriodSeconds": 60}}}),
         ("spec.template", {"template": {"spec": {"nodeSelector": None}}}),

@@ -39,6 +39,9 @@ def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
         ({"resizePolicy": {"allowedReplicas": [5]}}, "spec.resizePolicy.allowedReplicas"),
         ({"resizePolicy": {"allowedReplicas": [4]}}, "spec.replicas"),
         ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
+        ({"injectAgent": "yes"}, "spec.injectAgent"),
+        ({"torchrun": {"nnodes": 2}}, "spec.torchrun.nnodes"),
+        ({"torchrun": ["nnodes"]}, "spec.torchrun"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:

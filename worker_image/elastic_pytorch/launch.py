@@ -27,8 +27,10 @@ from elastic_pytorch.rendezvous import OperatorRendezvous
 from elastic_pytorch.script import run_script
 from elastic_pytorch.settings import Settings
 from elastic_pytorch.signals import HANDLED, Signals
+from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
+from elastic_pytorch.worker_logs import WorkerLogs
 
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 
@@ -53,13 +55,19 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
+    tails = StderrTails()
     store_port = StorePort(settings.store_port)
+
+    def ask_for_stacks() -> None:
+        agent.ask_for_stacks()
+
     client = OperatorClient(
         partial(OperatorConnection, settings.operator_host, settings.operator_port, settings.token_file),
         local_world_size=config.nproc_per_node,
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(),
         on_news=wakeup.ring,
+        on_dump=ask_for_stacks,
     )
 
     progress.on_first_step = client.speak
@@ -68,7 +76,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         client.leave()
         wakeup.ring()
 
-    signals = Signals(getattr(config, "signals_to_handle", HANDLED), leave)
+    signals = Signals(options.signals_to_handle or HANDLED, leave)
 
     def wait_for_round(seconds: float) -> None:
         if client.verdict is not None:
@@ -98,7 +106,8 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     )
     agent = ElasticAgent(
         spec,
-        config.logs_specs or DefaultLogsSpecs(),
+        WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
+        tails=tails,
         rendezvous=rendezvous,
         client=client,
         signals=signals,
@@ -118,6 +127,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         return 128 + error.sigval
     finally:
         store_port.close()
+        tails.close()
     logger.info("end: the job is %s", client.verdict)
     if client.verdict == "complete":
         return 0
@@ -142,7 +152,7 @@ def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> 
     try:
         # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
         return options, *config_from_args(options)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise OptionsError(str(error)) from error
 
 

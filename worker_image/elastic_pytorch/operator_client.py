@@ -50,6 +50,7 @@ class OperatorClient:
         port: the port that is kept for the next store.
         progress: how far the training is, as JSON.
         on_news: called from a thread of the client when there is a newer round or a verdict.
+        on_dump: called from a thread of the client when the operator wants the workers' stacks.
 
     Attributes:
         newest: the newest round that is known; its number is 0 before the first.
@@ -65,6 +66,7 @@ class OperatorClient:
         port: Callable[[], int],
         progress: Callable[[], Any],
         on_news: Callable[[], None],
+        on_dump: Callable[[], None],
     ) -> None:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
@@ -80,6 +82,8 @@ class OperatorClient:
         self._port = port
         self._progress = progress
         self._on_news = on_news
+        self._on_dump = on_dump
+        self._dump: int | None = None
         self._lock = threading.Lock()
         self._heartbeats: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() is safe in a signal handler
         self._heartbeat_connection = connection(HEARTBEAT_TIMEOUT_SECONDS)
@@ -179,6 +183,9 @@ class OperatorClient:
             nudged = answer.nudge != self._nudge
             newer = answer.number > self.newest.number
             ended = answer.verdict is not None and self.verdict is None
+            # What was asked before this agent was there, or of an operator before this one, is not asked of it.
+            dump = self._dump is not None and answer.dump > self._dump
+            self._dump = answer.dump
             self._nudge = answer.nudge
             self._worker = answer.worker or self._worker
             if newer:
@@ -189,6 +196,8 @@ class OperatorClient:
             self._heartbeats.put(None)
         if newer or ended:
             self._on_news()
+        if dump:
+            self._on_dump()
 
     def _body(self) -> dict[str, Any]:
         standing = self._standing
