@@ -181,16 +181,17 @@ class Executor:
 
     def _record(self, job: Job, action: RecordEvent) -> None:
         """Sends an event beside the work: the story must not hold up what it tells of."""
-        task = asyncio.ensure_future(self._send_event(job, action))
+        task = asyncio.ensure_future(self._send_event(job, action, time.time_ns()))
         self._recording.add(task)
         task.add_done_callback(self._recording.discard)
 
-    async def _send_event(self, job: Job, action: RecordEvent) -> None:
-        now = datetime.now(UTC)
+    async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int) -> None:
+        now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{job.key.name}.{secrets.token_hex(8)}", "namespace": job.key.namespace},
+            # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
+            "metadata": {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace},
             "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": f"{names.GROUP}/operator",
             "reportingInstance": names.OPERATOR,

@@ -126,6 +126,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         logger.info("end: left because of %s", error.sigval.name)
         return 128 + error.sigval
     finally:
+        client.stop()
         store_port.close()
         tails.close()
     logger.info("end: the job is %s", client.verdict)

@@ -71,6 +71,7 @@ class OperatorClient:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
         self.leaving = False
+        self._stopped = False
         self._worker = ""
         self._nudge = 0
         self._heartbeat_seconds = 1.0
@@ -110,6 +111,10 @@ class OperatorClient:
         self._told += 1
         self._heartbeats.put(None)
 
+    def stop(self) -> None:
+        """Says no more of troubles with the operator: this process ends."""
+        self._stopped = True
+
     def speak(self) -> None:
         """Sends a heartbeat at once. From any thread."""
         self._heartbeats.put(None)
@@ -127,7 +132,7 @@ class OperatorClient:
             time.sleep(0.005)
 
     def _send_heartbeats(self) -> None:
-        retry = _Retry("a heartbeat")
+        retry = _Retry("a heartbeat", lambda: self._stopped)
         while True:
             told = self._told
             pause = retry.run(self._heartbeat, self._heartbeat_connection)
@@ -142,7 +147,7 @@ class OperatorClient:
                     self._heartbeats.get_nowait()
 
     def _poll_rounds(self) -> None:
-        retry = _Retry("the poll for a round")
+        retry = _Retry("the poll for a round", lambda: self._stopped)
         while self.verdict is None:
             before = time.monotonic()
             number, nudge = self.newest.number, self._nudge
@@ -222,16 +227,18 @@ class _Retry:
 
     Args:
         what: what is tried, for the log.
+        quiet: whether to say nothing.
 
     Attributes:
         failing: the last try failed.
         asked: the operator itself asked for the pause.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, quiet: Callable[[], bool]) -> None:
         self.failing = False
         self.asked = False
         self._what = what
+        self._quiet = quiet
         self._failures = 0
         self._logged = ""
 
@@ -244,7 +251,7 @@ class _Retry:
             self.failing = True
             self._failures += 1
             problem = f"{self._what} failed: {type(error).__name__}: {error}"
-            if problem != self._logged:
+            if problem != self._logged and not self._quiet():
                 self._logged = problem
                 logger.warning("%s; training goes on, trying again", problem)
             if isinstance(error, RefusedError) and error.retry_after is not None:
