@@ -20,6 +20,7 @@ from elastic_pytorch_operator.manifests import TOKEN_FOLDER
 
 Object = Mapping[str, Any]
 
+POLL_SECONDS = 0.05
 KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
 READ_BYTES = 1 << 20
 POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # tells a pod's processes, wherever they have gone
@@ -63,9 +64,12 @@ class LocalKubelet:
 
     async def close(self) -> None:
         """Kills what still runs."""
-        for process in self._processes.values():
-            _signal_group(process, signal.SIGKILL)
         tasks = list(self._running.values())
+        for name, process in self._processes.items():
+            _signal_group(process, signal.SIGKILL)
+            _kill_leftovers(name)
+        if tasks:
+            await asyncio.wait(tasks, timeout=KILL_SECONDS)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -117,6 +121,7 @@ class LocalKubelet:
         self._processes[name] = process
         self._set_state(namespace, name, container, {"running": {}}, status)
         stopping = asyncio.ensure_future(self._stop_when_deleted(name, pod, process))
+        ending = asyncio.ensure_future(_end_with(process, name))
         last_lines: list[str] = []
         try:
             assert process.stdout is not None  # it is a pipe
@@ -127,6 +132,7 @@ class LocalKubelet:
             code = await process.wait()
         finally:
             stopping.cancel()
+            ending.cancel()
             _signal_group(process, signal.SIGKILL)
             _kill_leftovers(name)
         code = 128 - code if code < 0 else code
@@ -204,6 +210,17 @@ def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -
         os.killpg(process.pid, number)
     except ProcessLookupError:
         return
+
+
+async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
+    """Kills what a pod's first process leaves behind when it ends.
+
+    `process.wait()` would not do: it waits for the end of the output as well, which what is left behind holds open.
+    """
+    while process.returncode is None:  # noqa: ASYNC110  asyncio has no event for it
+        await asyncio.sleep(POLL_SECONDS)
+    _signal_group(process, signal.SIGKILL)
+    _kill_leftovers(pod)
 
 
 def _kill_leftovers(pod: str) -> None:

@@ -98,7 +98,8 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
         stock = StockMemory(number, now, disturbed=bool(observed.pods), group=adopt_group(job, running, now))
         observed = replace(observed, round=stock.group.round)
     elif known.rendezvous != number:
-        row = known.in_a_row + 1 if now - known.since < STEADY_SECONDS else 0
+        lasted = (known.over_since or now) - known.since
+        row = known.in_a_row + 1 if lasted < STEADY_SECONDS else 0
         stock = StockMemory(number, now, disturbed=False, group=known.group, in_a_row=row)
     else:
         there = {pod.name for pod in observed.pods if pod.ended or pod in running}
@@ -106,6 +107,8 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
     rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
     if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
         running += [pod for pod in observed.pods if pod.rendezvous == number and pod.exit_code == 0]
+    elif rendezvous.phase is Phase.OVER:
+        running = []  # some may still run; none of them will be in the next group
     return _View(job, observed, candidates, lost, tuple(running), rendezvous), stock
 
 
@@ -164,6 +167,7 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
     job, observed, number = view.job, view.observed, view.rendezvous.number
     may_create = job.wanted > 0 and observed.now >= max(memory.refused_until, memory.budget.hold_until, stock.hold_until)
     actions: list[Action] = [] if observed.service_exists else [CreateService()]
+    keep = number if job.wanted or view.alive(observed.pods) else 0
     doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
     match view.rendezvous.phase:
         case Phase.OPEN:
@@ -178,8 +182,8 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
             if not view.alive(observed.pods) and may_create:
                 last = stock.group.round.number if stock.group.round else int(job.status.get("round", 0))
                 actions += _begin(job, max(number, last) + 1)
+                keep = 0
             doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in view.alive(observed.pods)}
-    keep = number if job.wanted or view.alive(observed.pods) else 0
     actions += _delete_stores(observed, keep, "nobody needs it any more")
     for pod in observed.pods:
         if pod.name in view.lost and not pod.ended and (not pod.deleting or pod.node not in observed.nodes):
