@@ -16,10 +16,19 @@ class CreatePod:
 
     Attributes:
         avoid: nodes that it shall not be put on.
+        rendezvous: the stock rendezvous that it joins; 0 where the operator decides who is in the group.
     """
 
     index: int
     avoid: tuple[str, ...] = ()
+    rendezvous: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStore:
+    """Make the pod that serves the c10d store of a stock rendezvous."""
+
+    rendezvous: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +66,4 @@ class DeleteJob:
     """Delete the job itself, and with it all that it owns: it has been over for as long as it is to be kept."""
 
 
-Action = CreateService | CreatePod | DeletePod | RecordEvent | PatchStatus | DeleteJob
+Action = CreateService | CreatePod | CreateStore | DeletePod | RecordEvent | PatchStatus | DeleteJob

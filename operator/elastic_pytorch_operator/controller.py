@@ -15,6 +15,7 @@ from elastic_pytorch_operator.job import InvalidJob, Job, JobKey
 from elastic_pytorch_operator.observe import observe
 from elastic_pytorch_operator.plan import Memory, Plan, plan
 from elastic_pytorch_operator.roster import Roster
+from elastic_pytorch_operator.stock_group import plan_stock
 from elastic_pytorch_operator.store import Store
 from elastic_pytorch_operator.workqueue import WorkQueue
 
@@ -130,7 +131,7 @@ class Controller:
             service_exists=self._executor.has_service(job.uid),
         )
         memory = self._memories.get(job.uid) or _recall(job)
-        await self._carry_out(job, plan(job, observed, memory))
+        await self._carry_out(job, plan_stock(job, observed, memory) if job.stock else plan(job, observed, memory))
 
     async def _carry_out(self, job: Job, todo: Plan) -> None:
         """Rounds first: they need no API server, and somebody waits for them."""

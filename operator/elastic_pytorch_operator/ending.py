@@ -63,7 +63,7 @@ def decide_ending(
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
         return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
     if round_ is None and not job.status.get("round"):
-        why, recheck = why_it_cannot_start(observed.pods, observed.now)
+        why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
         if why:
             return Ending(False, names.CANNOT_START, why), None
         return None, _earliest(recheck, deadline_at)

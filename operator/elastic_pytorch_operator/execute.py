@@ -14,6 +14,7 @@ from elastic_pytorch_operator.actions import (
     Action,
     CreatePod,
     CreateService,
+    CreateStore,
     DeleteJob,
     DeletePod,
     PatchStatus,
@@ -23,6 +24,7 @@ from elastic_pytorch_operator.cluster import Cluster, ClusterError
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
+from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod
 from elastic_pytorch_operator.store import Store
 
 logger = logging.getLogger(__name__)
@@ -79,7 +81,7 @@ class Executor:
         for action in actions:
             if isinstance(action, CreateService):
                 conflict = not await self._create_service(job)
-        refusal, invalid = await self._create_pods(job, [a for a in actions if isinstance(a, CreatePod)])
+        refusal, invalid = await self._create_pods(job, [a for a in actions if isinstance(a, CreatePod | CreateStore)])
         wrote = False
         for action in actions:
             match action:
@@ -126,7 +128,7 @@ class Executor:
         self._services.add(job.uid)
         return True
 
-    async def _create_pods(self, job: Job, creates: Sequence[CreatePod]) -> tuple[str, str]:
+    async def _create_pods(self, job: Job, creates: Sequence[CreatePod | CreateStore]) -> tuple[str, str]:
         if not creates:
             return "", ""
         # The first one alone: what is refused once is not asked for a hundred times.
@@ -134,7 +136,7 @@ class Executor:
         if error is None:
             gate = asyncio.Semaphore(MOST_PARALLEL_CREATES)
 
-            async def create(action: CreatePod) -> ClusterError | None:
+            async def create(action: CreatePod | CreateStore) -> ClusterError | None:
                 async with gate:
                     return await self._create_pod(job, action)
 
@@ -144,9 +146,14 @@ class Executor:
             return "", ""
         return ("", str(error)) if error.invalid else (str(error), "")
 
-    async def _create_pod(self, job: Job, action: CreatePod) -> ClusterError | None:
+    async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> ClusterError | None:
         suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
-        manifest = worker_pod(job, action.index, suffix, self._operator_url, action.avoid, self._agent_image)
+        if isinstance(action, CreateStore):
+            manifest = store_pod(job, suffix, action.rendezvous)
+        elif job.stock:
+            manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous)
+        else:
+            manifest = worker_pod(job, action.index, suffix, self._operator_url, action.avoid, self._agent_image)
         try:
             pod = await self._cluster.create_pod(manifest)
         except ClusterError as error:

@@ -14,6 +14,7 @@ from elastic_pytorch_operator.torchrun_options import InvalidOption, torchrun_va
 
 Manifest = Mapping[str, Any]
 
+MOST_WORKERS = 4096  # as the schema has it
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
 REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
@@ -49,6 +50,8 @@ class Job:
         wanted: how many workers to aim at; 0 while it is suspended.
         requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
         allowed: the sizes that a group may have, rising; none: any.
+        backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
+        endpoint: of the user's etcd, `host:port`.
     """
 
     key: JobKey
@@ -68,7 +71,9 @@ class Job:
     active_deadline_seconds: int | None = None
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
+    backend: str = names.BACKEND_OPERATOR
     store_port: int = 29500
+    endpoint: str = ""
     clean_pod_policy: str = "Running"
     inject_agent: bool = True
     torchrun: Mapping[str, str] = field(default_factory=dict)  # by PET_ variable
@@ -80,6 +85,11 @@ class Job:
     def ours(self) -> bool:
         """Whether this operator is the one to look after the job."""
         return self.managed_by in ("", names.MANAGER)
+
+    @property
+    def stock(self) -> bool:
+        """Whether stock torchrun forms the group, and the operator sees no more than pods."""
+        return self.backend != names.BACKEND_OPERATOR
 
     @property
     def grace_seconds(self) -> int:
@@ -151,6 +161,9 @@ def parse_job(manifest: Manifest) -> Job:
         raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
     training_container(template)
     suspend = _boolean(spec, "suspend", default=False)
+    backend, endpoint = _rendezvous(spec)
+    if backend != names.BACKEND_OPERATOR and spec.get("maxReplicas") is None:
+        bound = MOST_WORKERS  # what stock torchrun is told cannot be changed when the job is scaled
     return Job(
         key=key,
         uid=metadata.get("uid", ""),
@@ -169,7 +182,9 @@ def parse_job(manifest: Manifest) -> Job:
         active_deadline_seconds=_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=_integer(spec, "ttlSecondsAfterFinished", None, least=0),
         settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
+        backend=backend,
         store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
+        endpoint=endpoint,
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
         inject_agent=_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),
@@ -210,6 +225,24 @@ def _torchrun(fields: object) -> Mapping[str, str]:
         return torchrun_variables(fields)
     except InvalidOption as error:
         raise InvalidJob(f"spec.torchrun{'.' if error.name else ''}{error.name}", error.problem) from error
+
+
+def _rendezvous(spec: Manifest) -> tuple[str, str]:
+    """`rendezvous.backend` and `rendezvous.endpoint`, and nothing beside them that stock torchrun cannot carry out."""
+    rendezvous = spec.get("rendezvous") or {}
+    backend, endpoint = str(rendezvous.get("backend") or names.BACKEND_OPERATOR), str(rendezvous.get("endpoint") or "")
+    if backend not in (names.BACKEND_OPERATOR, names.BACKEND_C10D, names.BACKEND_ETCD):
+        raise InvalidJob("spec.rendezvous.backend", f"is {backend}, which is none of operator, c10d and etcd-v2")
+    if (backend == names.BACKEND_ETCD) != bool(endpoint):
+        problem = "is missing: where is your etcd?" if not endpoint else "is for backend etcd-v2 only"
+        raise InvalidJob("spec.rendezvous.endpoint", problem)
+    if backend != names.BACKEND_OPERATOR:
+        if spec.get("progressDeadlineSeconds") is not None:
+            raise InvalidJob("spec.progressDeadlineSeconds", f"needs rendezvous.backend operator: {backend} tells of no steps")
+        if (spec.get("resizePolicy") or {}).get("allowedReplicas"):
+            problem = f"needs rendezvous.backend operator: with {backend} torchrun decides on the group"
+            raise InvalidJob("spec.resizePolicy.allowedReplicas", problem)
+    return backend, endpoint
 
 
 def _integer(fields: Manifest, name: str, default: int | None, path: str = "spec", *, least: int = 1) -> int | None:

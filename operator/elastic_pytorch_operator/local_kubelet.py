@@ -1,7 +1,8 @@
 """The kubelet of local mode: a pod's training container is a process on this machine, in a process group of its own.
 
 There are no images and no mounts: `python` is this interpreter, and a path that begins with a volume's mount path, in arguments or
-environment, is replaced by the folder that stands for the volume.
+environment, is replaced by the folder that stands for the volume. A pod's DNS name is replaced by its address, in the environment of
+pods made after it.
 """
 
 import asyncio
@@ -19,8 +20,11 @@ from elastic_pytorch_operator.manifests import TOKEN_FOLDER
 
 Object = Mapping[str, Any]
 
+POLL_SECONDS = 0.05
 KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
 READ_BYTES = 1 << 20
+POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # tells a pod's processes, wherever they have gone
+MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # what a kubelet makes a termination message of, if the log has to do
 
 
 class LocalKubelet:
@@ -48,6 +52,7 @@ class LocalKubelet:
         self._pythonpath = pythonpath
         self._write_line = write_line
         self._addresses = itertools.count(2)
+        self._hosts: dict[str, str] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._deleting: dict[str, asyncio.Event] = {}
@@ -59,9 +64,12 @@ class LocalKubelet:
 
     async def close(self) -> None:
         """Kills what still runs."""
-        for process in self._processes.values():
-            _signal_group(process, signal.SIGKILL)
         tasks = list(self._running.values())
+        for name, process in self._processes.items():
+            _signal_group(process, signal.SIGKILL)
+            _kill_leftovers(name)
+        if tasks:
+            await asyncio.wait(tasks, timeout=KILL_SECONDS)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -93,6 +101,8 @@ class LocalKubelet:
 
     async def _run_container(self, namespace: str, name: str, pod: Object, container: Object) -> None:
         address = f"127.0.{next(self._addresses) // 250}.{next(self._addresses) % 250 + 1}"
+        if pod["spec"].get("hostname"):
+            self._hosts[f"{pod['spec']['hostname']}.{pod['spec'].get('subdomain', '')}"] = address
         status = {"podIP": address, "phase": "Running"}
         try:
             process = await asyncio.create_subprocess_exec(
@@ -112,20 +122,29 @@ class LocalKubelet:
         self._processes[name] = process
         self._set_state(namespace, name, container, {"running": {}}, status)
         stopping = asyncio.ensure_future(self._stop_when_deleted(name, pod, process))
+        ending = asyncio.ensure_future(_end_with(process, name))
         last_lines: list[str] = []
         try:
             assert process.stdout is not None  # it is a pipe
             async for raw in process.stdout:
                 line = raw.decode(errors="replace").rstrip("\n")
-                last_lines = [*last_lines[-19:], line]
+                last_lines = [*last_lines[1 - MESSAGE_LINES :], line]
                 self._write_line(name, line)
             code = await process.wait()
         finally:
             stopping.cancel()
+            ending.cancel()
             _signal_group(process, signal.SIGKILL)
+            _kill_leftovers(name)
         code = 128 - code if code < 0 else code
         reason = "Completed" if code == 0 else "Error"
-        ended = {"terminated": {"exitCode": code, "reason": reason, "message": "\n".join(last_lines) if code else ""}}
+        ended = {
+            "terminated": {
+                "exitCode": code,
+                "reason": reason,
+                "message": "\n".join(last_lines)[-MESSAGE_BYTES:] if code else "",
+            }
+        }
         self._set_state(namespace, name, container, ended, {"phase": "Failed" if code else "Succeeded"})
 
     async def _stop_when_deleted(self, name: str, pod: Object, process: asyncio.subprocess.Process) -> None:
@@ -152,18 +171,24 @@ class LocalKubelet:
             if "valueFrom" in variable:
                 path = variable["valueFrom"].get("fieldRef", {}).get("fieldPath")
                 value = {"metadata.name": name, "metadata.namespace": namespace, "status.podIP": address}.get(path, "")
-            environment[variable["name"]] = self._map_path(pod, container, value)
+            environment[variable["name"]] = self._map_path(pod, container, self._map_host(value))
         token = self._workdir / "tokens" / name
         token.parent.mkdir(parents=True, exist_ok=True)
         token.write_text(self._cluster.issue_token(namespace, name))
         environment["ELASTIC_PYTORCH_TOKEN_FILE"] = str(token)
         environment["ELASTIC_PYTORCH_TERMINATION_LOG"] = os.devnull
         environment["GLOO_SOCKET_IFNAME"] = "lo"
+        environment[POD_VARIABLE] = name
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [self._pythonpath, environment.get("PYTHONPATH")]))
         environment["PYTHONUNBUFFERED"] = "1"
         # `torchrun`, and the `python3` of a script that is no Python, are those beside this interpreter.
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
         return environment
+
+    def _map_host(self, word: str) -> str:
+        """A word that begins with the DNS name of a pod, with the pod's address in its place: there is no DNS here."""
+        host, colon, port = word.partition(":")
+        return f"{self._hosts[host]}:{port}" if colon and host in self._hosts else word
 
     def _map_path(self, pod: Object, container: Object, word: str) -> str:
         """A word in which a container's path has been replaced by this machine's."""
@@ -188,3 +213,25 @@ def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -
         os.killpg(process.pid, number)
     except ProcessLookupError:
         return
+
+
+async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
+    """Kills what a pod's first process leaves behind when it ends.
+
+    `process.wait()` would not do: it waits for the end of the output as well, which what is left behind holds open.
+    """
+    while process.returncode is None:  # noqa: ASYNC110  asyncio has no event for it
+        await asyncio.sleep(POLL_SECONDS)
+    _signal_group(process, signal.SIGKILL)
+    _kill_leftovers(pod)
+
+
+def _kill_leftovers(pod: str) -> None:
+    """Kills what a pod's first process has left behind in sessions of their own, as the end of a container does."""
+    mark = f"{POD_VARIABLE}={pod}".encode()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
+        except OSError:  # it has gone, or is somebody else's
+            continue

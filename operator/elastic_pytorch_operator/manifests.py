@@ -53,7 +53,8 @@ def headless_service(job: Job) -> Manifest:
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {names.LABEL_JOB_NAME: job.key.name, names.LABEL_ROLE: names.ROLE_WORKER},
+            # The pods of stores have their names from here, too.
+            "selector": {names.LABEL_JOB_NAME: job.key.name},
             "ports": [{"name": "c10d", "port": job.store_port, "protocol": "TCP"}],
         },
     }
@@ -77,23 +78,16 @@ def worker_pod(
         avoid: nodes that it shall not be put on.
         agent_image: which brings the agent, for a job that wants that; None: the job's image must.
     """
-    template = copy.deepcopy(dict(job.template))
-    metadata: Manifest = template.get("metadata") or {}
-    spec: Manifest = template["spec"]
-    host = f"{job.key.name}-worker-{index}"
-    container = next(c for c in spec["containers"] if c.get("name") == training_container(template).get("name"))
-    container.setdefault("name", names.TRAINING_CONTAINER)
+    pod, container = pod_from_template(job, index, suffix)
+    spec = pod["spec"]
     image = agent_image if job.inject_agent else None
     own_command = bool(container.get("command"))
     if not own_command:
         container["command"] = agent_command(injected=image is not None)
     joining = _torchrun_environment(job) if own_command else []
-    own = {variable["name"] for variable in container.get("env") or []}
     given = {v["name"] for v in joining}
-    options = [{"name": name, "value": value} for name, value in _torchrun_options(job).items() if name not in given]
-    provided = [*_agent_environment(job, index, operator_url), *options, *joining]
-    container["env"] = [v for v in provided if v["name"] not in own] + list(container.get("env") or [])
-    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    options = [{"name": name, "value": value} for name, value in torchrun_options(job).items() if name not in given]
+    provide(container, [*_agent_environment(job, index, operator_url), *options, *joining])
     container["volumeMounts"] = [
         *(container.get("volumeMounts") or []),
         {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -101,19 +95,37 @@ def worker_pod(
     spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
-    spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
+    if avoid:
+        spec["affinity"] = _keep_away(spec.get("affinity") or {}, avoid)
+        pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_AVOIDS] = ",".join(avoid)
+    return pod
+
+
+def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Manifest]:
+    """What any worker pod is, whoever decides on the group; and in it the container that trains.
+
+    Args:
+        job: whose template it is made from.
+        index: of the worker.
+        suffix: makes the name unique to this incarnation of the worker.
+    """
+    template = copy.deepcopy(dict(job.template))
+    metadata: Manifest = template.get("metadata") or {}
+    spec: Manifest = template["spec"]
+    host = f"{job.key.name}-worker-{index}"
+    container = next(c for c in spec["containers"] if c.get("name") == training_container(template).get("name"))
+    container.setdefault("name", names.TRAINING_CONTAINER)
+    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    spec["tolerations"] = tolerations(spec.get("tolerations") or [])
     # Training needs neither the API server nor a variable for each Service of the namespace, unless the user asks for them.
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
     # An agent that has died is replaced by a new pod, so that one pod name is one incarnation of a worker.
     spec["restartPolicy"] = "Never"
-    annotations = dict(metadata.get("annotations") or {})
-    if avoid:
-        spec["affinity"] = _keep_away(spec.get("affinity") or {}, avoid)
-        annotations[names.ANNOTATION_AVOIDS] = ",".join(avoid)
     spec["hostname"] = host
     spec["subdomain"] = job.key.name
-    return {
+    annotations = dict(metadata.get("annotations") or {})
+    pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -130,6 +142,14 @@ def worker_pod(
         },
         "spec": spec,
     }
+    return pod, container
+
+
+def provide(container: Manifest, environment: Sequence[Manifest]) -> None:
+    """Gives variables to a container; the template's own of the same name stay as they are."""
+    own = list(container.get("env") or [])
+    taken = {variable["name"] for variable in own}
+    container["env"] = [v for v in environment if v["name"] not in taken] + own
 
 
 def _agent_environment(job: Job, index: int, operator_url: str) -> list[Manifest]:
@@ -146,7 +166,7 @@ def _agent_environment(job: Job, index: int, operator_url: str) -> list[Manifest
     ]
 
 
-def _torchrun_options(job: Job) -> Mapping[str, str]:
+def torchrun_options(job: Job) -> Mapping[str, str]:
     """The options of torchrun that the job sets. What scripts read as the most restarts is the job's own budget if it sets none."""
     return {"PET_MAX_RESTARTS": str(job.max_failures), **job.torchrun}
 
@@ -163,7 +183,7 @@ def _torchrun_environment(job: Job) -> list[Manifest]:
     ]
 
 
-def _tolerations(own: list[Manifest]) -> list[Manifest]:
+def tolerations(own: list[Manifest]) -> list[Manifest]:
     """The template's tolerations, and short ones for lost nodes where it has none."""
     missing = [taint for taint in NODE_LOSS_TAINTS if not any(t.get("key") in (taint, None, "") for t in own)]
     short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}

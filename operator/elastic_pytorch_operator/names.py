@@ -9,6 +9,9 @@ KIND: Final = "ElasticPyTorchJob"
 PLURAL: Final = "elasticpytorchjobs"
 
 OPERATOR: Final = "elastic-pytorch-operator"
+BACKEND_OPERATOR: Final = "operator"  # spec.rendezvous.backend
+BACKEND_C10D: Final = "c10d"
+BACKEND_ETCD: Final = "etcd-v2"
 MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 TOKEN_AUDIENCE: Final = "elastic-pytorch-operator"
 TRAINING_CONTAINER: Final = "pytorch"
@@ -18,7 +21,9 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
 LABEL_WORKER_INDEX: Final = f"{GROUP}/worker-index"
 LABEL_ROLE: Final = f"{GROUP}/role"
+LABEL_RENDEZVOUS: Final = f"{GROUP}/rendezvous"
 ROLE_WORKER: Final = "worker"
+ROLE_STORE: Final = "store"
 ANNOTATION_AVOIDS: Final = f"{GROUP}/avoids-nodes"
 
 # Condition types.
@@ -57,6 +62,7 @@ SCALED_DOWN: Final = "ScaledDown"
 BELOW_MINIMUM: Final = "BelowMinimum"
 PROGRESS_STALLED: Final = "ProgressStalled"
 SCALE_REFUSED: Final = "ScaleRefused"
+RENDEZVOUS_OVER: Final = "RendezvousOver"
 JOB_COMPLETED: Final = "JobCompleted"
 JOB_FAILED: Final = "JobFailed"
 TRAINING_RESUMED: Final = "TrainingResumed"

@@ -20,6 +20,7 @@ def observe(
         now=now,
         time=time,
         pods=pods,
+        stores=store.stores_of(job.uid),
         nodes=dict(store.nodes),
         agents=agents,
         round=declared or recover_round(pods, agents, listening_since),

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from elastic_pytorch_operator import names
 from elastic_pytorch_operator.round import Round
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A worker pod, as the API server last told."""
+    """A worker pod, or the pod of a stock rendezvous' store, as the API server last told."""
 
     name: str
     uid: str
@@ -30,6 +31,8 @@ class PodView:
     avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
     created_at: float = 0.0
     seen_dead_at_start: bool = False  # was dead already when this operator first saw it
+    role: str = names.ROLE_WORKER
+    rendezvous: int = 0  # the stock rendezvous that it was made for
 
     @property
     def ended(self) -> bool:
@@ -111,6 +114,7 @@ class Observed:
     now: float  # monotonic seconds
     time: str  # the same moment as people write it, RFC 3339, for status timestamps only
     pods: tuple[PodView, ...] = ()
+    stores: tuple[PodView, ...] = ()  # of stock rendezvous
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
     round: Round | None = None  # the newest declared; None: none yet

@@ -19,6 +19,7 @@ from elastic_pytorch_operator.round import Round
 from elastic_pytorch_operator.stall import Stall, find_stall
 from elastic_pytorch_operator.standing import Candidate, weigh
 from elastic_pytorch_operator.status import describe_job, needs_write
+from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.story import tell_story
 from elastic_pytorch_operator.suspicion import nodes_to_avoid, suspect_nodes
 from elastic_pytorch_operator.timestamps import seconds_between
@@ -41,6 +42,7 @@ class Memory:
         invalid: the template cannot make a pod, says the API server: why.
         written_at: when the status was last written.
         ended_at: when this operator first saw the job ended.
+        stock: of a group that stock torchrun forms.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -54,6 +56,7 @@ class Memory:
     invalid: str = ""
     written_at: float = 0.0
     ended_at: float | None = None
+    stock: StockMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if job.deleting or not job.ours:
         return Plan(memory)  # the garbage collector removes what the job owns
     if has_ended(job.status):
-        return _plan_ended(job, observed, memory)
+        return plan_ended(job, observed, memory)
     if not _everybody_spoke(observed):
         return Plan(memory, recheck_at=observed.listening_since + LISTENING_SECONDS)
     candidates = weigh(observed, suspects=memory.suspects)
@@ -103,7 +106,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         memory,
         suspects=suspects,
         stall=stall,
-        active_since=_active_since(job, observed, memory),
+        active_since=active_since(job, observed, memory),
         budget=_count_failures(observed, memory.budget, restart),
     )
     deadline = job.active_deadline_seconds
@@ -180,7 +183,7 @@ def _count_failures(observed: Observed, budget: Budget, stall: Stall | None) -> 
     return budget.after_failures(failures, observed.now, lasted)
 
 
-def _active_since(job: Job, observed: Observed, memory: Memory) -> float | None:
+def active_since(job: Job, observed: Observed, memory: Memory) -> float | None:
     """When the job began, on this operator's clock; an operator that has just started reads it from the status."""
     if job.suspend:
         return None
@@ -233,7 +236,8 @@ def _pod_actions(observed: Observed, replicas: Replicas, round_: Round | None, m
     return actions
 
 
-def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
+def plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
+    """What is left to do for a job that has ended."""
     ended_at = observed.now if memory.ended_at is None else memory.ended_at
     actions, recheck = clean_up(job, observed, ended_at)
     verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"

@@ -1,22 +1,22 @@
 """Why workers are missing, in words that a person can act on."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 
-from elastic_pytorch_operator.observed import AgentView, PodView
+from elastic_pytorch_operator.observed import PodView
 
 
-def explain_shortage(pods: Sequence[PodView], agents: Mapping[str, AgentView], refusal: str = "") -> str:
+def explain_shortage(pods: Sequence[PodView], speaking: Container[str], refusal: str = "") -> str:
     """One clause a cause, the most frequent first.
 
     Args:
-        pods: the job's worker pods.
-        agents: by pod name.
+        pods: the job's.
+        speaking: names of the pods that are known to be up.
         refusal: what the API server said when it last refused to create a pod.
     """
     groups: dict[str, int] = defaultdict(int)
     for pod in pods:
-        if pod.ended or pod.deleting or pod.name in agents:
+        if pod.ended or pod.deleting or pod.name in speaking:
             continue
         if pod.waiting:
             groups[pod.waiting] += 1

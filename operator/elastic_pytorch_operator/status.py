@@ -55,13 +55,13 @@ def describe_job(
         "replicas": len(live),
         "readyReplicas": len(ready),
         "ready": f"{len(ready)}/{job.wanted}",
-        "selector": f"{names.LABEL_JOB_NAME}={job.key.name}",
+        "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
         "worldSize": world_size(round_, agents, job),
         "failures": budget.failures,
         "restarts": _restarts(old, round_),
         "workers": [
-            _worker(c, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
+            _worker(c, job, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
         ],
     }
     if not job.suspend:
@@ -118,19 +118,19 @@ def _newly_recovered(old: Mapping[str, Any], new: Status, recovery: Recovery | N
     return int(recovery is not None and recovery.seconds is not None and old.get("lastRecovery") != new.get("lastRecovery"))
 
 
-def _worker(candidate: Candidate, observed: Observed, round_: Round | None) -> Status:
+def _worker(candidate: Candidate, job: Job, observed: Observed, round_: Round | None) -> Status:
     pod = next((pod for pod in observed.pods if pod.name == candidate.worker), None)
     agent = observed.agents.get(candidate.worker)
     rank = round_.rank_of(candidate.worker) if round_ else None
     worker: Status = {"name": candidate.worker, "index": candidate.index}
-    if rank is not None:
+    if rank is not None and not job.stock:  # stock torchrun ranks the workers as it likes
         worker["rank"] = rank
     if pod is not None and pod.node:
         worker["node"] = pod.node
-    if candidate.standing is Standing.READY and agent is not None:
+    if candidate.standing is Standing.READY:
         # A failed or stopping agent is about to run again: a state that lasts milliseconds is not worth a write.
         worker["state"] = "Running" if rank is not None else "Ready"
-        if agent.state is AgentState.SUCCEEDED:
+        if agent is not None and agent.state is AgentState.SUCCEEDED:
             worker["state"] = "Succeeded"
     elif pod is not None and pod.exit_code == 0:
         worker["state"] = "Succeeded"
@@ -173,7 +173,8 @@ def _conditions(
     if job.suspend:
         return _suspended(observed)
     size = round_.size if round_ else 0
-    shortage = explain_shortage(observed.pods, observed.agents, refusal)
+    speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
+    shortage = explain_shortage((*observed.pods, *observed.stores), speaking, refusal)
     if size:
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} of {job.wanted} workers train")
     elif observed.now < budget.hold_until and budget.last is not None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from elastic_pytorch_operator import names
 from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_job, parse_key
 from elastic_pytorch_operator.observed import NodeView, PodView
 from elastic_pytorch_operator.views import job_of_pod, view_node, view_pod
@@ -58,13 +59,18 @@ class Store:
 
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
         """The worker pods of a job, by index."""
-        views = (self._pods[place].view for place in self._pods_of.get(job_uid, ()))
-        return tuple(sorted(views, key=lambda pod: (pod.index, pod.created_at, pod.name)))
+        return self._of_role(job_uid, names.ROLE_WORKER)
+
+    def stores_of(self, job_uid: str) -> tuple[PodView, ...]:
+        """The pods that serve the stores of a job's stock rendezvous."""
+        return self._of_role(job_uid, names.ROLE_STORE)
 
     def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
         """The job of a worker pod, with its UID; None if the pod is not known, or is another one by now."""
         entry = self._pods.get((namespace, name))
-        return (entry.key, entry.job_uid) if entry and entry.view.uid == uid else None
+        if entry is None or entry.view.uid != uid or entry.view.role != names.ROLE_WORKER:
+            return None
+        return entry.key, entry.job_uid
 
     def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a job."""
@@ -90,7 +96,7 @@ class Store:
         return {key}
 
     def apply_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of a pod; others than workers are ignored."""
+        """Takes note of a pod; those that are no job's are ignored."""
         owner, metadata = job_of_pod(manifest), manifest["metadata"]
         if owner is None:
             return set()
@@ -166,6 +172,10 @@ class Store:
             touched.add(key)
         self.primed = True
         return touched
+
+    def _of_role(self, job_uid: str, role: str) -> tuple[PodView, ...]:
+        views = (self._pods[place].view for place in self._pods_of.get(job_uid, ()))
+        return tuple(sorted((v for v in views if v.role == role), key=lambda pod: (pod.index, pod.created_at, pod.name)))
 
     def _forget_pod(self, place: tuple[str, str]) -> None:
         entry = self._pods.pop(place, None)

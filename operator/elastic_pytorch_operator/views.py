@@ -12,10 +12,10 @@ Manifest = Mapping[str, Any]
 
 
 def job_of_pod(pod: Manifest) -> tuple[JobKey, str] | None:
-    """The job that owns a worker pod, with its UID; None if the pod is nobody's worker."""
+    """The job that owns a worker's or a store's pod, with its UID; None if the pod is nobody's."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
-    if labels.get(names.LABEL_ROLE) != names.ROLE_WORKER:
+    if labels.get(names.LABEL_ROLE) not in (names.ROLE_WORKER, names.ROLE_STORE):
         return None
     for owner in metadata.get("ownerReferences") or ():
         if (
@@ -28,7 +28,7 @@ def job_of_pod(pod: Manifest) -> tuple[JobKey, str] | None:
 
 
 def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodView:
-    """A worker pod's view.
+    """A pod's view.
 
     Args:
         pod: the object.
@@ -40,7 +40,8 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     terminated = state.get("terminated") or _failed_init(status)
     phase = status.get("phase", "Pending")
     reason = terminated.get("reason") or status.get("reason") or ""
-    index = (metadata.get("labels") or {}).get(names.LABEL_WORKER_INDEX, "")
+    labels = metadata.get("labels") or {}
+    index, rendezvous = labels.get(names.LABEL_WORKER_INDEX, ""), labels.get(names.LABEL_RENDEZVOUS, "")
     view = PodView(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -56,6 +57,8 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         waiting=_why_waiting(status, state),
         avoids=frozenset(filter(None, (metadata.get("annotations") or {}).get(names.ANNOTATION_AVOIDS, "").split(","))),
         created_at=seen_at,
+        role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
+        rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
     )
     if at_start and view.ended:
         return replace(view, seen_dead_at_start=True)

@@ -116,6 +116,8 @@ def test_number_has_the_bounds_and_default_of_the_contract(path: str, minimum: i
 
 
 def test_words_have_the_defaults_of_the_contract() -> None:
+    assert PROPERTIES["spec.rendezvous.backend"]["enum"] == ["operator", "c10d", "etcd-v2"]
+    assert PROPERTIES["spec.rendezvous.backend"]["default"] == "operator"
     assert PROPERTIES["spec.cleanPodPolicy"]["enum"] == ["None", "Running", "All"]
     assert PROPERTIES["spec.cleanPodPolicy"]["default"] == "Running"
     assert PROPERTIES["spec.nprocPerNode"]["x-kubernetes-int-or-string"] is True

@@ -42,6 +42,12 @@ def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
         ({"injectAgent": "yes"}, "spec.injectAgent"),
         ({"torchrun": {"nnodes": 2}}, "spec.torchrun.nnodes"),
         ({"torchrun": ["nnodes"]}, "spec.torchrun"),
+        ({"rendezvous": {"backend": "etcd"}}, "spec.rendezvous.backend"),
+        ({"rendezvous": {"backend": "etcd-v2"}}, "spec.rendezvous.endpoint"),
+        ({"rendezvous": {"backend": "c10d", "endpoint": "etcd:2379"}}, "spec.rendezvous.endpoint"),
+        ({"rendezvous": {"endpoint": "etcd:2379"}}, "spec.rendezvous.endpoint"),
+        ({"rendezvous": {"backend": "c10d"}, "progressDeadlineSeconds": 60}, "spec.progressDeadlineSeconds"),
+        ({"rendezvous": {"backend": "c10d"}, "resizePolicy": {"allowedReplicas": [3]}}, "spec.resizePolicy.allowedReplicas"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
@@ -49,3 +55,13 @@ def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
         parse_job(a_manifest(**change))
     assert refusal.value.path == path
     assert str(refusal.value).startswith(path)
+
+
+def test_rendezvous_is_the_operators_unless_it_is_said_otherwise() -> None:
+    assert not parse_job(a_manifest()).stock
+    job = parse_job(a_manifest(rendezvous={"backend": "etcd-v2", "endpoint": "etcd:2379"}))
+    assert (job.stock, job.backend, job.endpoint) == (True, "etcd-v2", "etcd:2379")
+
+
+def test_stock_torchrun_is_not_told_a_bound_that_the_job_has_not() -> None:
+    assert parse_job(a_manifest(maximum=None, rendezvous={"backend": "c10d"})).maximum == 4096

@@ -23,11 +23,14 @@ def running(**fields: object) -> Simulation:
     return simulation
 
 
+SELECTOR = "elasticpytorch.dev/job-name=lm,elasticpytorch.dev/role=worker"
+
+
 def test_new_job_gets_its_service_and_pods() -> None:
     todo = plan(a_job(replicas=2), observed(service_exists=False), Memory())
     assert [a for a in todo.actions if not isinstance(a, PatchStatus)] == [CreateService(), CreatePod(0), CreatePod(1)]
     status = status_of(todo)
-    assert (status["state"], status["ready"], status["selector"]) == ("Pending", "0/2", "elasticpytorch.dev/job-name=lm")
+    assert (status["state"], status["ready"], status["selector"]) == ("Pending", "0/2", SELECTOR)
 
 
 def test_planning_again_changes_nothing() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import worker_pod
+from elastic_pytorch_operator.stock_manifests import store_pod
 from elastic_pytorch_operator.store import Store
 from operator_builders import KEY, a_job, a_manifest
 
@@ -75,3 +76,13 @@ def test_pod_dead_before_the_operator_started_is_marked_for_good() -> None:
     store.apply_pod(pod(1, phase="Failed"), 2.0)
     store.apply_pod(pod(0, version=9, phase="Failed"), 2.0)
     assert [view.seen_dead_at_start for view in store.pods_of("uid-lm")] == [True, False]
+
+
+def test_stores_of_stock_rendezvous_are_no_workers() -> None:
+    found = {**store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4), "status": {"phase": "Running"}}
+    found["metadata"] |= {"uid": "uid-s", "resourceVersion": "1"}
+    store = primed(pod(0), found)
+    assert [view.name for view in store.pods_of("uid-lm")] == ["lm-worker-0-x7k2p"]
+    [view] = store.stores_of("uid-lm")
+    assert (view.name, view.role, view.rendezvous) == ("lm-store-x7k2p", "store", 4)
+    assert store.worker("default", "lm-store-x7k2p", "uid-s") is None, "its token, had it one, would speak for no worker"

@@ -1,0 +1,227 @@
+"""Decides everything about one job whose group stock torchrun forms. Pure, as `plan.py`, whose place it takes for such a job.
+
+There are no agents to talk to: the operator sees pods and nodes only. It keeps as many workers as are wanted, and a store for them to meet
+in; it finds out when their rendezvous is over, and then begins a new one, completes the job or fails it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator import names
+from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.budget import Budget, backoff_seconds
+from elastic_pytorch_operator.conditions import has_ended
+from elastic_pytorch_operator.ending import Ending, decide_ending
+from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.observed import Observed, PodView
+from elastic_pytorch_operator.plan import Memory, Plan, active_since, plan_ended
+from elastic_pytorch_operator.replicas import Replicas, plan_replicas
+from elastic_pytorch_operator.standing import Candidate, Standing, weigh
+from elastic_pytorch_operator.status import describe_job, needs_write
+from elastic_pytorch_operator.stock_ends import Manner, read_end
+from elastic_pytorch_operator.stock_memory import StockMemory
+from elastic_pytorch_operator.stock_rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
+from elastic_pytorch_operator.stock_rounds import adopt_group, next_group
+from elastic_pytorch_operator.story import tell_story
+
+WORDS_SECONDS = 5.0  # once one worker has ended: the others come down in that time, and each may be the one that knows why
+STEADY_SECONDS = 60.0  # a rendezvous that has lasted so long may be followed by another one at once
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What one plan is made from.
+
+    Attributes:
+        observed: with the group as it was last told as its round.
+        candidates: the workers, weighed: ready is who runs.
+        lost: names of pods, workers' and stores', that have not ended and never will say so: their nodes are gone.
+        running: the workers of the current rendezvous that run.
+    """
+
+    job: Job
+    observed: Observed
+    candidates: tuple[Candidate, ...]
+    lost: frozenset[str]
+    running: tuple[PodView, ...]
+    rendezvous: Rendezvous
+
+    def alive(self, pods: Iterable[PodView]) -> list[PodView]:
+        """Those that have not ended yet, even if they are being deleted."""
+        return [pod for pod in pods if not pod.ended and pod.name not in self.lost]
+
+
+def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
+    """Decides what to do for a job now. As `plan.plan`, it asks for nothing more once all that it has asked for is done."""
+    if job.deleting or not job.ours:
+        return Plan(memory)
+    if has_ended(job.status):
+        ended = plan_ended(job, observed, memory)
+        return replace(ended, actions=(*ended.actions, *_delete_stores(observed, keep=0, why="the job has ended")))
+    view, stock = _look(job, observed, memory)
+    replicas = plan_replicas(_serving(view), observed.nodes, view.candidates, view.observed.round, job.wanted)
+    stock = replace(stock, victims=stock.victims | replicas.victims)
+    budget, stock, events = _understand(view, memory.budget, stock)
+    group, settled_at = next_group(
+        job, stock.group, view.running, {c.worker: c.why for c in view.candidates}, stock.victims, observed.now
+    )
+    told = group.round if group.round is not view.observed.round else None
+    stock = replace(stock, group=group)
+    memory = replace(memory, budget=budget, stock=stock, active_since=active_since(job, observed, memory))
+    ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
+    status = describe_job(
+        job, observed, view.candidates, group.round, budget=budget, recovery=None, ending=ending, refusal=memory.refusal
+    )
+    actions: list[Action] = []
+    rechecks = [settled_at, ending_recheck]
+    if ending is None:
+        actions += [*_pod_actions(view, replicas, stock, memory), *events]
+        over_at = stock.over_since + WORDS_SECONDS if stock.over_since is not None else 0.0
+        rechecks += [t for t in (over_at, stock.hold_until, budget.hold_until, memory.refused_until) if t > observed.now]
+    refusal = "" if memory.refusal_told else memory.refusal
+    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, refusal)
+    if needs_write(job.status, status):
+        actions.append(PatchStatus(status))
+    memory = replace(memory, refusal_told=bool(memory.refusal))
+    return Plan(memory, actions=tuple(actions), recheck_at=min((t for t in rechecks if t is not None), default=None))
+
+
+def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMemory]:
+    """What there is, and what is remembered of it."""
+    now, number, known = observed.now, current_number(job, observed), memory.stock
+    observed = replace(observed, round=known.group.round if known else None)
+    candidates = tuple(_ready_if_running(candidate) for candidate in weigh(observed))
+    lost = frozenset(pod.name for pod in (*observed.pods, *observed.stores) if _node_lost(pod, observed))
+    runs = [p for p in observed.pods if p.started and not (p.ended or p.deleting) and p.name not in lost]
+    running = [pod for pod in runs if pod.rendezvous == number]
+    if known is None:
+        stock = StockMemory(number, now, disturbed=bool(observed.pods), group=adopt_group(job, running, now))
+        observed = replace(observed, round=stock.group.round)
+    elif known.rendezvous != number:
+        lasted = (known.over_since or now) - known.since
+        row = known.in_a_row + 1 if lasted < STEADY_SECONDS else 0
+        stock = StockMemory(number, now, disturbed=False, group=known.group, in_a_row=row)
+    else:
+        there = {pod.name for pod in observed.pods if pod.ended or pod in running}
+        stock = replace(known, disturbed=known.disturbed or not known.group.running <= there)
+    rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
+    if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
+        running += [pod for pod in observed.pods if pod.rendezvous == number and pod.exit_code == 0]
+    elif rendezvous.phase is Phase.OVER:
+        running = []  # some may still run; none of them will be in the next group
+    return _View(job, observed, candidates, lost, tuple(running), rendezvous), stock
+
+
+def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget, StockMemory, list[Action]]:
+    """Counts what the job's own code has done wrong: a rendezvous once, and each pod that left its rendezvous standing."""
+    now, rendezvous = view.observed.now, view.rendezvous
+    ends = [read_end(pod, now) for pod in view.observed.pods if pod.ended and not pod.seen_dead_at_start]
+    broken = [end.record for end in ends if end.manner is Manner.BROKEN]
+    budget = budget.after_failures(broken, now, now - stock.since)
+    if rendezvous.phase is not Phase.OVER:
+        if not broken:
+            budget = budget.after_steady_round(now - stock.since)
+        return budget, stock, []
+    if stock.over_since is None:
+        hold = backoff_seconds(stock.in_a_row + 1) if now - stock.since < STEADY_SECONDS else 0.0
+        stock = replace(stock, over_since=now, hold_until=now + hold)
+    if stock.understood or not _words_are_in(view, stock):
+        return budget, stock, []
+    cause = rendezvous.cause
+    if cause is not None and rendezvous.counts and not cause.pod.seen_dead_at_start:
+        record = replace(cause.record, id=f"rendezvous/{rendezvous.number}")
+        budget = budget.after_failures([record], now)
+        if cause.gave_up:  # torchrun itself has started the script again as often as the job allows
+            budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
+    note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"
+    return budget, replace(stock, understood=True), [RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)]
+
+
+def _words_are_in(view: _View, stock: StockMemory) -> bool:
+    """Whether everybody who may say why the rendezvous is over has said it, or has had the time to."""
+    assert stock.over_since is not None
+    if view.observed.now >= stock.over_since + WORDS_SECONDS:
+        return True
+    return not any(pod.started for pod in view.alive(view.observed.pods) if pod.rendezvous == view.rendezvous.number)
+
+
+def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Replicas) -> tuple[Ending | None, float | None]:
+    if view.rendezvous.phase is Phase.DONE:
+        done = len(view.running)
+        return Ending(True, names.WORKERS_SUCCEEDED, f"{done} worker{'s have' if done > 1 else ' has'} succeeded"), None
+    if view.rendezvous.phase is Phase.OVER and not stock.understood:
+        return None, None
+    deadline, since = view.job.active_deadline_seconds, memory.active_since
+    return decide_ending(
+        view.job,
+        view.observed,
+        view.candidates,
+        memory.budget,
+        victims=stock.victims | replicas.victims,
+        invalid=memory.invalid,
+        deadline_at=None if deadline is None or since is None else since + deadline,
+    )
+
+
+def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
+    job, observed, number = view.job, view.observed, view.rendezvous.number
+    may_create = job.wanted > 0 and observed.now >= max(memory.refused_until, memory.budget.hold_until, stock.hold_until)
+    actions: list[Action] = [] if observed.service_exists else [CreateService()]
+    keep = number if job.wanted or view.alive(observed.pods) else 0
+    doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
+    match view.rendezvous.phase:
+        case Phase.OPEN:
+            store = next((s for s in view.alive(observed.stores) if s.rendezvous == number and not s.deleting), None)
+            if job.backend == names.BACKEND_C10D and store is None:
+                actions += [CreateStore(number)] if may_create else []
+            elif may_create and (store is None or store.started):
+                actions += [CreatePod(index, rendezvous=number) for index in replicas.create]
+            doomed |= dict.fromkeys(replicas.victims, "is no longer wanted")
+            doomed |= {pod.name: "no longer serves" for pod in replicas.discard}
+        case Phase.OVER if stock.understood:
+            if not view.alive(observed.pods) and may_create:
+                last = stock.group.round.number if stock.group.round else int(job.status.get("round", 0))
+                actions += _begin(job, max(number, last) + 1)
+                keep = 0
+            doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in view.alive(observed.pods)}
+    actions += _delete_stores(observed, keep, "nobody needs it any more")
+    for pod in observed.pods:
+        if pod.name in view.lost and not pod.ended and (not pod.deleting or pod.node not in observed.nodes):
+            why = f"was on node {pod.node}, which is lost"
+            actions.append(DeletePod(pod.name, pod.uid, why, force=pod.node not in observed.nodes))
+        elif pod.name in doomed and not pod.deleting and (not pod.ended or pod in replicas.discard):
+            actions.append(DeletePod(pod.name, pod.uid, doomed[pod.name]))
+    return actions
+
+
+def _begin(job: Job, number: int) -> list[Action]:
+    """Begins a rendezvous: with c10d the store comes first, and workers once it runs."""
+    if job.backend == names.BACKEND_C10D:
+        return [CreateStore(number)]
+    return [CreatePod(index, rendezvous=number) for index in range(job.wanted)]
+
+
+def _delete_stores(observed: Observed, keep: int, why: str) -> list[Action]:
+    """Has the stores of all rendezvous but one deleted."""
+    return [
+        DeletePod(store.name, store.uid, why, force=bool(store.node) and store.node not in observed.nodes)
+        for store in observed.stores
+        if store.rendezvous != keep and not store.deleting
+    ]
+
+
+def _serving(view: _View) -> list[PodView]:
+    """The pods of the current rendezvous, and those that have ended: they are kept for their logs."""
+    return [pod for pod in view.observed.pods if pod.ended or pod.rendezvous == view.rendezvous.number]
+
+
+def _ready_if_running(candidate: Candidate) -> Candidate:
+    """No agent says that it is ready: a container that runs has to do."""
+    if candidate.standing is Standing.STARTING and candidate.container_runs:
+        return replace(candidate, standing=Standing.READY)
+    return candidate
+
+
+def _node_lost(pod: PodView, observed: Observed) -> bool:
+    node = observed.nodes.get(pod.node)
+    return bool(pod.node) and not pod.ended and (node is None or not node.ready)

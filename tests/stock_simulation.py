@@ -1,0 +1,139 @@
+"""A stock job's world in pure code: pods and nodes that behave, the planner that decides, and ends of pods that a test chooses."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elastic_pytorch_operator.actions import CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.plan import Memory, Plan
+from elastic_pytorch_operator.stock_group import plan_stock
+from operator_builders import TIME
+
+STEP_SECONDS = 0.5
+POD_START_SECONDS = 1.0
+
+
+@dataclass
+class StockSimulation:
+    """One job on three nodes.
+
+    Attributes:
+        hung_nodes: whose kubelets confirm nothing.
+        full: no new pod finds a place.
+        made: the rendezvous of each worker pod ever made, in order.
+        told: the events.
+    """
+
+    job: Job
+    nodes: dict[str, NodeView] = field(default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)})
+    now: float = 1000.0
+    pods: dict[str, PodView] = field(default_factory=dict)
+    hung_nodes: set[str] = field(default_factory=set)
+    full: bool = False
+    memory: Memory = field(default_factory=Memory)
+    service: bool = False
+    made: list[int] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.job.status)
+
+    def of(self, role: str) -> list[PodView]:
+        """The pods of a role, by index."""
+        return sorted((pod for pod in self.pods.values() if pod.role == role), key=lambda pod: (pod.index, pod.created_at))
+
+    def running(self, role: str = "worker") -> list[PodView]:
+        return [pod for pod in self.of(role) if pod.started and not pod.deleting]
+
+    def observe(self) -> Observed:
+        return Observed(
+            now=self.now,
+            time=TIME,
+            pods=tuple(self.of("worker")),
+            stores=tuple(self.of("store")),
+            nodes=dict(self.nodes),
+            service_exists=self.service,
+        )
+
+    def reconcile(self) -> Plan:
+        """One plan, carried out and checked."""
+        todo = plan_stock(self.job, self.observe(), self.memory)
+        self.memory = todo.memory
+        assert todo.round is None, "there is nobody to declare it to"
+        for action in todo.actions:
+            match action:
+                case CreatePod(index, _, rendezvous):
+                    self._make(f"w{index}", index, "worker", rendezvous)
+                    self.made.append(rendezvous)
+                case CreateStore(rendezvous):
+                    self._make("store", 0, "store", rendezvous)
+                case DeletePod(name, _, _, force):
+                    self.delete(name, force=force)
+                case PatchStatus(status):
+                    self.job = replace(self.job, status=status)
+                case CreateService():
+                    self.service = True
+                case RecordEvent(reason, note):
+                    self.told.append(f"{reason}: {note}")
+        alive = [pod for pod in self.of("worker") if not pod.ended and not pod.deleting and pod.node not in self.hung_nodes]
+        assert len(alive) <= self.job.maximum, "more pods than maxReplicas"
+        assert len({pod.rendezvous for pod in alive}) <= 1, "two groups at once would spoil each other's checkpoints"
+        assert len([s for s in self.of("store") if not s.ended and not s.deleting]) <= 1
+        return todo
+
+    def settle(self, seconds: float = 30.0) -> None:
+        """Lets time pass."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now += STEP_SECONDS
+            for pod in list(self.pods.values()):
+                self._live(pod)
+            self.reconcile()
+
+    def _make(self, stem: str, index: int, role: str, rendezvous: int) -> None:
+        self.count += 1
+        name = f"{stem}-{self.count}"
+        self.pods[name] = PodView(name, f"uid-{name}", index, created_at=self.now, role=role, rendezvous=rendezvous)
+
+    def _live(self, pod: PodView) -> None:
+        """What schedulers and kubelets do."""
+        if pod.ended or pod.node in self.hung_nodes:
+            return
+        if pod.deleting:
+            self.pods.pop(pod.name)
+        elif not pod.node:
+            ready = [node.name for node in self.nodes.values() if node.ready]
+            if ready and not self.full:
+                self.pods[pod.name] = replace(pod, node=min(ready, key=lambda n: sum(p.node == n for p in self.pods.values())))
+        elif not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
+            self.pods[pod.name] = replace(pod, started=True, phase="Running", address=f"10.0.0.{self.count}")
+
+    def delete(self, name: str, *, force: bool = False) -> None:
+        pod = self.pods.get(name)
+        if pod is not None and (force or pod.ended or not pod.node):
+            self.pods.pop(name)
+        elif pod is not None:
+            self.pods[name] = replace(pod, deleting=True)
+
+    def end(self, pod: PodView, exit_code: int = 1, message: str = "", reason: str = "Error") -> None:
+        """Ends a pod's container."""
+        self.pods[pod.name] = replace(
+            self.pods[pod.name],
+            started=False,
+            phase="Failed" if exit_code else "Succeeded",
+            exit_code=exit_code,
+            exit_reason=reason if exit_code else "Completed",
+            exit_message=message,
+        )
+
+    def end_all(self, message: str) -> None:
+        for pod in self.running():
+            self.end(pod, message=message)
+
+    def restart_operator(self) -> None:
+        """Forgets all that an operator keeps in memory."""
+        self.memory = Memory()
+        self.pods = {name: replace(pod, seen_dead_at_start=pod.ended) for name, pod in self.pods.items()}
