@@ -83,7 +83,7 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
         "nprocPerNode": 1,
         "failurePolicy": {"maxFailures": 3},
         "resizePolicy": {"settleSeconds": 1},
-        "rendezvous": {"port": 29500},
+        "rendezvous": {"backend": "operator", "port": 29500},
         "cleanPodPolicy": "Running",
     }
 
