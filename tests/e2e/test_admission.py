@@ -105,7 +105,7 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
         "managedBy": "",
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
         "resizePolicy": {"settleSeconds": 1},
-        "rendezvous": {"port": 29500},
+        "rendezvous": {"backend": "operator", "port": 29500},
         "injectAgent": True,
         "torchrun": {},
         "cleanPodPolicy": "Running",

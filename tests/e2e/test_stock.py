@@ -1,0 +1,114 @@
+"""Jobs whose group stock torchrun forms: nothing in their workers is this project's."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+from job_under_test import JobUnderTest, StartJob
+from kind_nodes import docker
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--checkpoint-every", "1"]
+ENDLESS = [*SCRIPT, "--steps", "100000"]
+RENDEZVOUS = "elasticpytorch.dev/rendezvous"
+
+
+def pods(job: JobUnderTest, role: str = "worker") -> list[dict[str, Any]]:
+    """The running pods of a role."""
+    found = [pod for pod in job.pods() if pod["metadata"]["labels"]["elasticpytorch.dev/role"] == role]
+    return [pod for pod in found if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]]
+
+
+def names(found: list[dict[str, Any]]) -> list[str]:
+    return [pod["metadata"]["name"] for pod in found]
+
+
+def rendezvous(job: JobUnderTest) -> set[str]:
+    return {pod["metadata"]["labels"][RENDEZVOUS] for pod in pods(job)}
+
+
+def steps(job: JobUnderTest, world: int) -> list[int]:
+    """The steps that the logs of the running workers tell of, in groups of a size."""
+    found = [re.match(rf"STEP (\d+) world={world} ", line) for name in names(pods(job)) for line in job.logs(name)]
+    return sorted(int(match[1]) for match in found if match)
+
+
+def until_steps(job: JobUnderTest, world: int, beyond: int = 0, seconds: float = 90.0) -> int:
+    """Waits until a group of a size has gone some steps beyond one; returns the last."""
+    until = time.monotonic() + seconds
+    while not (done := steps(job, world)) or done[-1] <= beyond + 3:
+        assert time.monotonic() < until, f"no step beyond {beyond} with a world of {world}; the status is {job.status}"
+        time.sleep(0.5)
+    return done[-1]
+
+
+def kill_container(pod: dict[str, Any]) -> None:
+    """Kills all processes of a pod's container at once: none of them gets to say goodbye."""
+    [container] = pod["status"]["containerStatuses"]
+    task = container["containerID"].removeprefix("containerd://")
+    kill = ["ctr", "-n", "k8s.io", "task", "kill", "--all", "--signal", "SIGKILL", task]
+    docker("exec", pod["spec"]["nodeName"], *kill)
+
+
+def test_stock_workers_apply_to_complete(start_job: StartJob) -> None:
+    job = start_job("stock-c10d", args=[*SCRIPT, "--steps", "50"])
+    job.until_world(2)
+    [store] = pods(job, "store")
+    for pod in pods(job):
+        [container] = pod["spec"]["containers"]
+        assert container["command"] == ["python", "-m", "torch.distributed.run"]
+        assert not any("elastic" in volume["name"] for volume in pod["spec"]["volumes"])
+    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end")
+    assert (status["state"], status["failures"], status["restarts"]) == ("Complete", 0, 0)
+    lines = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"])]
+    assert {int(line.split()[1]) for line in lines if line.startswith("STEP")} == set(range(1, 51))
+    assert not any("elastic_pytorch" in line for line in lines)
+    until = time.monotonic() + 30
+    while store["metadata"]["name"] in names(job.pods()):
+        assert time.monotonic() < until, "the store goes with the end of the job"
+        time.sleep(0.5)
+
+
+def test_stock_worker_that_is_killed_is_replaced_in_the_same_rendezvous(start_job: StartJob) -> None:
+    job = start_job("stock-c10d", args=ENDLESS)
+    done = until_steps(job, 2)
+    [store] = names(pods(job, "store"))
+    victim = pods(job)[0]
+    kill_container(victim)
+    job.until(lambda _: victim["metadata"]["name"] not in names(pods(job)) and len(pods(job)) == 2, "the replacement")
+    until_steps(job, 2, beyond=done)
+    assert rendezvous(job) == {"1"}
+    assert names(pods(job, "store")) == [store]
+    assert job.status["failures"] == 0, "a lost pod is not the job's failure"
+
+
+def test_stock_workers_scale_up_and_down(start_job: StartJob) -> None:
+    job = start_job("stock-c10d", args=ENDLESS)
+    done = until_steps(job, 2)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
+    done = until_steps(job, 3, beyond=done)
+    assert rendezvous(job) == {"1"}, "newcomers join the rendezvous that there is"
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+    # Torch up to 2.7 closes the rendezvous when a worker is told to stop; newer releases go on in it. Either way the group goes on.
+    until_steps(job, 2, beyond=done, seconds=120)
+    status = job.status
+    assert (status["worldSize"], status["failures"], len(pods(job))) == (2, 0, 2)
+
+
+def test_stock_group_survives_the_loss_of_its_store(start_job: StartJob) -> None:
+    job = start_job("stock-c10d", args=ENDLESS)
+    done = until_steps(job, 2)
+    kill_container(pods(job, "store")[0])
+    job.until(lambda _: bool(rendezvous(job) - {"1"}), "a new rendezvous")
+    until_steps(job, 2, beyond=done)
+    assert job.status["failures"] == 0
+
+
+def test_stock_script_that_raises_fails_the_job_in_its_own_words(start_job: StartJob) -> None:
+    job = start_job("stock-c10d", args=[*SCRIPT, "--steps", "30", "--fail-at", "5"], failurePolicy={"maxFailures": 1})
+    job.until(lambda status: status.get("state") == "Failed", "the job's failure")
+    assert "ValueError: told to fail at step 5" in job.condition("Failed")["message"]
+    assert job.condition("Failed")["reason"] == "TooManyFailures"
+    assert job.status["rootCause"]["rank"] == 1
