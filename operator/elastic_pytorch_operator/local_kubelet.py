@@ -6,6 +6,7 @@ pods made after it.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal
@@ -226,12 +227,20 @@ async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
     _kill_leftovers(pod)
 
 
-def _kill_leftovers(pod: str) -> None:
-    """Kills what a pod's first process has left behind in sessions of their own, as the end of a container does."""
-    mark = f"{POD_VARIABLE}={pod}".encode()
+def processes_of(pod: str) -> list[int]:
+    """The ids of all processes of a pod, in whatever session they are."""
+    mark, found = f"{POD_VARIABLE}={pod}".encode(), []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             if mark in environment.read_bytes().split(b"\0"):
-                os.kill(int(environment.parent.name), signal.SIGKILL)
+                found.append(int(environment.parent.name))
         except OSError:  # it has gone, or is somebody else's
             continue
+    return found
+
+
+def _kill_leftovers(pod: str) -> None:
+    """Kills what a pod's first process has left behind in sessions of their own, as the end of a container does."""
+    for process in processes_of(pod):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)

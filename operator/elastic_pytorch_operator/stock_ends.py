@@ -21,6 +21,8 @@ TOLD_TO_STOP = re.compile(r"SignalException: .*got signal")
 TOO_LATE = re.compile(r"RendezvousClosedError|RendezvousGracefulExitError|no attribute 'is_failed'")
 NO_RENDEZVOUS = re.compile(r"Rendezvous(Connection|Timeout|State)Error|Dist(Store|Network)Error")
 GAVE_UP = "ChildFailedError"
+PEER_GONE = "caused by a remote worker crashing"  # gloo's advice, which may be all of its error that is left
+EXCEPTION = re.compile(r"^(\[rank\d+\]: )?[\w.]*(Error|Exception|Interrupt|Exit)\b", re.MULTILINE)
 
 # What torchrun prints when it gives up, after what the script has said itself.
 _CHILD_LOG = re.compile(r"^E\d{4} .*failed \(exitcode: ", re.MULTILINE)
@@ -51,12 +53,14 @@ class End:
 
     Attributes:
         gave_up: torchrun has started the script again as often as it may.
+        telling: its record says what has gone wrong, and not only that something has.
         record: what is known, as a failure.
     """
 
     pod: PodView
     manner: Manner
     gave_up: bool
+    telling: bool
     record: FailureRecord
 
 
@@ -79,7 +83,8 @@ def read_end(pod: PodView, now: float) -> End:
         message=last_words(message) or f"the container {describe_end(pod)}",
         failed_at=now,
     )
-    return End(pod, _manner(pod, record), GAVE_UP in message, record)
+    telling = bool(record.signal or EXCEPTION.search(record.message))
+    return End(pod, _manner(pod, record), GAVE_UP in message, telling, record)
 
 
 def last_words(message: str) -> str:
@@ -103,7 +108,8 @@ def _manner(pod: PodView, record: FailureRecord) -> Manner:
     if pod.exit_code in KILLED_EXIT_CODES or TOLD_TO_STOP.search(message):
         return Manner.LOST
     if GAVE_UP in message:
-        symptom = record.signal == "SIGTERM" or (not record.signal and bool(SYMPTOM.search(record.message)))
+        broken_off = bool(SYMPTOM.search(record.message)) or PEER_GONE in record.message
+        symptom = record.signal == "SIGTERM" or (not record.signal and broken_off)
         return Manner.BEREFT if symptom else Manner.FAILED
     if TOO_LATE.search(message):
         return Manner.SHUT_OUT

@@ -65,7 +65,7 @@ def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number
     closing = [end for end in ends if end.manner in CLOSING]
     succeeded = [end for end in ends if end.manner is Manner.SUCCEEDED]
     disturbed = disturbed or any(end.manner is Manner.LOST for end in ends)
-    guilty = sorted((end for end in closing if end.manner is Manner.FAILED), key=lambda end: not end.gave_up)
+    guilty = sorted((end for end in closing if end.manner is Manner.FAILED), key=lambda end: (not end.gave_up, not end.telling))
     bereft = [end for end in closing if end.manner is Manner.BEREFT]
     if guilty:
         return Rendezvous(number, Phase.OVER, str(guilty[0].record), guilty[0], counts=True)

@@ -40,6 +40,7 @@ ENDS = [
     (0, "Completed", "", Manner.SUCCEEDED),
     (1, "Error", gave_up(BOOM), Manner.FAILED),
     (1, "Error", gave_up(GLOO), Manner.BEREFT),
+    (1, "Error", gave_up("r [127.0.0.1]:1933. This is typically caused by a remote worker crashing."), Manner.BEREFT),
     (1, "Error", gave_up("", -15, "Signal 15 (SIGTERM) received by PID 61"), Manner.BEREFT),
     (1, "Error", gave_up("", -11, "Signal 11 (SIGSEGV) received by PID 61"), Manner.FAILED),
     (1, "Error", "torch.distributed.elastic.rendezvous.api.RendezvousClosedError", Manner.SHUT_OUT),
@@ -75,6 +76,11 @@ def test_recorded_traceback_is_preferred() -> None:
     recorded = "Traceback (most recent call last):\n    raise ValueError('boom')\n  ValueError: boom\n"
     assert last_words(gave_up("noise", traceback=recorded)).endswith("ValueError: boom")
     assert "noise" not in last_words(gave_up("noise", traceback=recorded))
+
+
+def test_only_words_that_name_an_exception_or_a_signal_are_telling() -> None:
+    for said, telling in ((BOOM, True), ("KeyboardInterrupt", True), ("step 5\nstep 6", False)):
+        assert read_end(a_dead_pod(0, exit_message=gave_up(said)), NOW).telling is telling
 
 
 def test_signal_is_named() -> None:

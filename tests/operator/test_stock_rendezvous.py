@@ -50,6 +50,12 @@ def test_failed_script_ends_it_and_is_to_blame() -> None:
     assert found.cause.pod.name == "w1"
 
 
+def test_who_says_what_has_gone_wrong_is_blamed_before_who_does_not() -> None:
+    found = judged(ended(0, gave_up("step 5")), ended(1, gave_up(BOOM)))
+    assert found.cause is not None
+    assert found.cause.pod.name == "w1"
+
+
 def test_failed_script_is_to_blame_even_after_a_loss() -> None:
     assert judged(ended(0, gave_up(BOOM)), ended(1, exit_code=137)).counts
 

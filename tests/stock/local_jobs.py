@@ -13,6 +13,7 @@ from typing import Any
 
 from elastic_pytorch_operator.conditions import find_condition, has_ended
 from elastic_pytorch_operator.local import LocalOperator, local_operator
+from elastic_pytorch_operator.local_kubelet import processes_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT = "/examples/all-reduce/train.py"
@@ -62,6 +63,11 @@ class LocalJob:
         """Kills a pod's first process, and with it the pod."""
         os.kill(self.operator.kubelet.process_id(pod), signal.SIGKILL)
 
+    def freeze(self, pod: str) -> None:
+        """Stops all processes of a pod where they are: nothing is closed, nobody gets to know."""
+        for process in processes_of(pod):
+            os.kill(process, signal.SIGSTOP)
+
     def steps(self, world: int) -> list[int]:
         """The steps that have been done with a world size, in no order."""
         words = [line.split() for line in self.text.splitlines() if line.startswith("STEP")]
@@ -81,7 +87,7 @@ class LocalJob:
 
 @asynccontextmanager
 async def local_job(
-    tmp_path: Path, *arguments: str, backend: str = "c10d", endpoint: str = "", **spec: Any
+    tmp_path: Path, *arguments: str, backend: str = "c10d", endpoint: str = "", grace_seconds: int = 10, **spec: Any
 ) -> AsyncIterator[LocalJob]:
     """Runs a job of the all-reduce example for as long as the context lasts."""
     container = {
@@ -101,7 +107,9 @@ async def local_job(
             "replicas": 2,
             "maxReplicas": 4,
             "rendezvous": rendezvous,
-            "template": {"spec": {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 10}},
+            "template": {
+                "spec": {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": grace_seconds}
+            },
             **spec,
         },
     }

@@ -36,6 +36,17 @@ async def test_killed_worker_is_replaced_in_the_same_rendezvous(tmp_path: Path) 
         assert [pod["metadata"]["name"] for pod in job.pods("store")] == [store["metadata"]["name"]]
 
 
+async def test_survivors_of_a_dead_node_do_not_hang_when_its_replacement_comes(tmp_path: Path) -> None:
+    async with local_job(tmp_path, *ENDLESS, replicas=3, grace_seconds=300) as job:
+        await job.until(lambda: bool(job.steps(3)), "a world of 3")
+        victim = job.pods()[1]
+        job.freeze(victim["metadata"]["name"])
+        job.operator.cluster.set_node_ready(victim["spec"]["nodeName"], False)
+        before = len(job.steps(3))
+        await job.until(lambda: len(job.steps(3)) > before + 5, "a world of 3 again")
+        assert job.status["failures"] == 0
+
+
 async def test_scaled_up_and_down(tmp_path: Path) -> None:
     async with local_job(tmp_path, *ENDLESS) as job:
         await job.until(lambda: bool(job.steps(2)), "a world of 2")
