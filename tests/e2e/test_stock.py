@@ -58,7 +58,7 @@ def test_stock_workers_apply_to_complete(start_job: StartJob) -> None:
     [store] = pods(job, "store")
     for pod in pods(job):
         [container] = pod["spec"]["containers"]
-        assert container["command"] == ["python", "-m", "torch.distributed.run"]
+        assert container["command"] == ["python3", "-m", "torch.distributed.run"]
         assert not any("elastic" in volume["name"] for volume in pod["spec"]["volumes"])
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end")
     assert (status["state"], status["failures"], status["restarts"]) == ("Complete", 0, 0)
@@ -107,7 +107,11 @@ def test_stock_group_survives_the_loss_of_its_store(start_job: StartJob) -> None
 
 
 def test_stock_script_that_raises_fails_the_job_in_its_own_words(start_job: StartJob) -> None:
-    job = start_job("stock-c10d", args=[*SCRIPT, "--steps", "30", "--fail-at", "5"], failurePolicy={"maxFailures": 1})
+    job = start_job(
+        "stock-c10d",
+        args=[*SCRIPT, "--steps", "30", "--fail-at", "5", "--checkpoint-every", "100"],
+        failurePolicy={"maxFailures": 1},
+    )
     job.until(lambda status: status.get("state") == "Failed", "the job's failure")
     assert "ValueError: told to fail at step 5" in job.condition("Failed")["message"]
     assert job.condition("Failed")["reason"] == "TooManyFailures"
