@@ -26,6 +26,7 @@ COPY --from=dependencies /opt/venv /opt/venv
 FROM base AS assembly
 COPY LICENSE /out/opt/elastic-pytorch/
 # The agent, for images that have only torch in them: the operator's own image carries it into their pods.
+COPY worker_image/pyproject.toml worker_image/__main__.py /out/opt/elastic-pytorch/
 COPY worker_image/elastic_pytorch /out/opt/elastic-pytorch/elastic_pytorch
 COPY operator/elastic_pytorch_operator /out/opt/venv/lib/python3.11/site-packages/elastic_pytorch_operator
 # The root file system may be read-only at run time, so bytecode is compiled here, once.

@@ -21,7 +21,7 @@ main() {
     fi
     rm -rf "$STATE" "$SHARED"
     if [[ -z ${KEEP_CACHE:-} ]]; then
-        rm -rf "$CACHE" .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+        rm -rf "$CACHE" .venv .mypy_cache hack/*/.mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
     fi
 }
 

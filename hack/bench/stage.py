@@ -23,6 +23,7 @@ class Stage:
         self.nodes = Nodes(api, commands)
         self._manifest = manifest
         self._job = str(manifest["metadata"]["name"])
+        self._moved: set[str] = set()
 
     async def make(self) -> None:
         """Make the job, in place of an older one."""
@@ -70,6 +71,7 @@ class Stage:
                 return victims[0]
             if (moved := crowded(node_of, ranked)) is None:
                 break
+            self._moved.add(moved)
             await self.api.ask("DELETE", f"/api/v1/namespaces/{self.namespace}/pods/{moved}")
             await asyncio.sleep(1)
             await self.whole(len(ranked))
@@ -95,9 +97,9 @@ class Stage:
         await asyncio.sleep(seconds)
 
     def restarts_since(self, before: dict[str, int], victims: tuple[str, ...]) -> int:
-        """How often members that were no victims have restarted, or have gone, since a snapshot."""
+        """How often members that were no victims have restarted, or have gone, since a snapshot; those moved on purpose aside."""
         now = {pod: self._restarts(pod) for pod in self.watcher.pods}
-        return sum(now.get(pod, count + 1) - count for pod, count in before.items() if pod not in victims)
+        return sum(now.get(pod, count + 1) - count for pod, count in before.items() if pod not in {*victims, *self._moved})
 
     def restart_counts(self) -> dict[str, int]:
         """A snapshot: the container restarts of each member."""

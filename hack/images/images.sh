@@ -13,7 +13,7 @@ INPUTS_LABEL=dev.elasticpytorch.inputs
 main() {
     local operator_inputs worker_inputs
     operator_inputs=$(fingerprint .dockerignore Dockerfile LICENSE requirements.lock operator/elastic_pytorch_operator \
-        worker_image/elastic_pytorch)
+        worker_image)
     worker_inputs=$(fingerprint .dockerignore worker_image examples)
 
     one_at_a_time

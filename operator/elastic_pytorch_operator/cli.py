@@ -1,13 +1,22 @@
-"""The command line: `run` is the operator, `local` runs one job on this machine without a cluster."""
+"""The command line: `run` is the operator, `local` runs one job on this machine without a cluster.
+
+`copy-agent` is what the operator has its own image do in worker pods whose image has no agent.
+"""
 
 import argparse
 import asyncio
+import logging
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from elastic_pytorch_operator import __version__
+from elastic_pytorch_operator.agent_copy import CopyError, copy_agent
+from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.logs import configure_logging
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8780
 
@@ -15,6 +24,8 @@ DEFAULT_PORT = 8780
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the process's exit code."""
     options = _parser().parse_args(arguments)
+    if options.command == "copy-agent":
+        return _copy_agent(options.folder)
     configure_logging(options.log_level, options.log_format)
     if options.command == "local":
         from elastic_pytorch_operator.local import run_local  # noqa: PLC0415  the two modes need different libraries
@@ -23,13 +34,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return asyncio.run(_run(options.url, options.port))
 
 
+def _copy_agent(folder: Path) -> int:
+    try:
+        count = copy_agent(folder)
+    except CopyError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"copied the agent, {count} files, to {folder}")
+    return 0
+
+
 async def _run(url: str, port: int) -> int:
     from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415  half a second of imports
     from elastic_pytorch_operator.server import run_operator  # noqa: PLC0415
 
+    name = os.environ.get("AGENT_IMAGE", "")
+    agent_image = AgentImage(name, os.environ.get("AGENT_IMAGE_PULL_POLICY", "")) if name else None
+    if agent_image is None:
+        logger.warning("AGENT_IMAGE is not set: no agent is injected, the images of all jobs must have one")
     cluster = await KubernetesCluster.connect()
     try:
-        await run_operator(cluster, url or f"http://{os.uname().nodename}:{port}", port)
+        await run_operator(cluster, url or f"http://{os.uname().nodename}:{port}", port, agent_image)
     finally:
         await cluster.close()
     return 0
@@ -45,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     local = commands.add_parser("local", help="run a job on this machine: the same planner and agents, no cluster")
     local.add_argument("job", type=Path, help="the job's manifest")
     local.add_argument("--workdir", type=Path, default=None, help="where volumes and logs go (default: a temporary folder)")
+    copy = commands.add_parser("copy-agent", help="copy the agent of this image into a folder; run in worker pods")
+    copy.add_argument("folder", type=Path, help="an existing folder, mounted by the worker")
     for command, form in ((run, "json"), (local, "text")):
         command.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
         command.add_argument("--log-format", default=form, choices=["json", "text"])

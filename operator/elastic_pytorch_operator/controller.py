@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
 from elastic_pytorch_operator.execute import Executor
+from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job, JobKey
 from elastic_pytorch_operator.observe import observe
 from elastic_pytorch_operator.plan import Memory, Plan, plan
@@ -35,6 +36,7 @@ class Controller:
         queue: the jobs that are to be looked at.
         operator_url: where agents find the operator.
         clock: monotonic seconds.
+        agent_image: which brings the agent into the pods; None: the jobs' images do.
     """
 
     def __init__(
@@ -45,11 +47,12 @@ class Controller:
         queue: WorkQueue[JobKey],
         operator_url: str,
         clock: Callable[[], float] = time.monotonic,
+        agent_image: AgentImage | None = None,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._roster = roster
-        self._executor = Executor(cluster, store, operator_url)
+        self._executor = Executor(cluster, store, operator_url, agent_image)
         self._clock = clock
         self._queue = queue
         self._memories: dict[str, Memory] = {}

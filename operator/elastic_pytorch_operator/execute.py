@@ -21,6 +21,7 @@ from elastic_pytorch_operator.actions import (
     RecordEvent,
 )
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
 from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod
@@ -54,10 +55,11 @@ class Outcome:
 class Executor:
     """Does what plans ask for."""
 
-    def __init__(self, cluster: Cluster, store: Store, operator_url: str) -> None:
+    def __init__(self, cluster: Cluster, store: Store, operator_url: str, agent_image: AgentImage | None = None) -> None:
         self._cluster = cluster
         self._store = store
         self._operator_url = operator_url
+        self._agent_image = agent_image
         self._services: set[str] = set()
         self._recording: set[asyncio.Task[None]] = set()
 
@@ -151,7 +153,7 @@ class Executor:
         elif job.stock:
             manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous)
         else:
-            manifest = worker_pod(job, action.index, suffix, self._operator_url, action.avoid)
+            manifest = worker_pod(job, action.index, suffix, self._operator_url, action.avoid, self._agent_image)
         try:
             pod = await self._cluster.create_pod(manifest)
         except ClusterError as error:
@@ -186,16 +188,17 @@ class Executor:
 
     def _record(self, job: Job, action: RecordEvent) -> None:
         """Sends an event beside the work: the story must not hold up what it tells of."""
-        task = asyncio.ensure_future(self._send_event(job, action))
+        task = asyncio.ensure_future(self._send_event(job, action, time.time_ns()))
         self._recording.add(task)
         task.add_done_callback(self._recording.discard)
 
-    async def _send_event(self, job: Job, action: RecordEvent) -> None:
-        now = datetime.now(UTC)
+    async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int) -> None:
+        now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{job.key.name}.{secrets.token_hex(8)}", "namespace": job.key.namespace},
+            # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
+            "metadata": {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace},
             "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": f"{names.GROUP}/operator",
             "reportingInstance": names.OPERATOR,

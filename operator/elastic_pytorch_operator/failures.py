@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elastic_pytorch_operator.observed import AgentState, Failure, Observed
-from elastic_pytorch_operator.standing import describe_end
+from elastic_pytorch_operator.observed import AgentState, Failure, Observed, PodView
 
 OUT_OF_MEMORY = "OutOfMemory"  # as the agent tells of a worker that the kernel has killed for it
 
@@ -122,3 +121,13 @@ def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
 def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
     """The earliest failure that is not a symptom of another; None if all are symptoms."""
     return min((f for f in failures if not f.symptom), key=lambda f: f.failed_at, default=None)
+
+
+def describe_end(pod: PodView) -> str:
+    """How a pod's container ended, to follow the pod's name in a sentence."""
+    reason = pod.exit_reason or pod.phase
+    if reason == "OOMKilled":
+        return "ran out of memory (OOMKilled); raise its memory limit or make it use less"
+    if pod.exit_code is None:
+        return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
+    return f"has ended with exit code {pod.exit_code} ({reason})"

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.template_check import find_problem
+from elastic_pytorch_operator.torchrun_options import InvalidOption, torchrun_variables
 
 Manifest = Mapping[str, Any]
 
@@ -73,6 +75,8 @@ class Job:
     store_port: int = 29500
     endpoint: str = ""
     clean_pod_policy: str = "Running"
+    inject_agent: bool = True
+    torchrun: Mapping[str, str] = field(default_factory=dict)  # by PET_ variable
     template: Manifest = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)
     deleting: bool = False
@@ -153,7 +157,10 @@ def parse_job(manifest: Manifest) -> Job:
     template = spec.get("template")
     if not isinstance(template, Mapping):
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
+    if (problem := find_problem(template)) is not None:
+        raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
     training_container(template)
+    suspend = _boolean(spec, "suspend", default=False)
     backend, endpoint = _rendezvous(spec)
     if backend != names.BACKEND_OPERATOR and spec.get("maxReplicas") is None:
         bound = MOST_WORKERS  # what stock torchrun is told cannot be changed when the job is scaled
@@ -161,12 +168,12 @@ def parse_job(manifest: Manifest) -> Job:
         key=key,
         uid=metadata.get("uid", ""),
         generation=int(metadata.get("generation", 1)),
-        wanted=0 if spec.get("suspend") is True else size,
+        wanted=0 if suspend else size,
         minimum=allowed[0] if allowed else minimum,
         maximum=bound,
         requested=wanted,
         allowed=allowed,
-        suspend=spec.get("suspend") is True,
+        suspend=suspend,
         managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=str(spec.get("nprocPerNode", 1)),
         max_failures=_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
@@ -179,6 +186,8 @@ def parse_job(manifest: Manifest) -> Job:
         store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
         endpoint=endpoint,
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
+        inject_agent=_boolean(spec, "injectAgent", default=True),
+        torchrun=_torchrun(spec.get("torchrun") or {}),
         template=template,
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
@@ -200,6 +209,22 @@ def _allowed_sizes(spec: Manifest, minimum: int, maximum: int) -> tuple[int, ...
         if not minimum <= size <= maximum:
             raise InvalidJob(path, f"holds {size}, which is not within minReplicas..maxReplicas ({minimum}..{maximum})")
     return tuple(sorted(set(sizes)))
+
+
+def _boolean(fields: Manifest, name: str, *, default: bool) -> bool:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise InvalidJob(f"spec.{name}", f"must be true or false, not {value!r}")
+    return value
+
+
+def _torchrun(fields: object) -> Mapping[str, str]:
+    try:
+        return torchrun_variables(fields)
+    except InvalidOption as error:
+        raise InvalidJob(f"spec.torchrun{'.' if error.name else ''}{error.name}", error.problem) from error
 
 
 def _rendezvous(spec: Manifest) -> tuple[str, str]:

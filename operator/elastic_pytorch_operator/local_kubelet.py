@@ -113,6 +113,7 @@ class LocalKubelet:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
+                cwd=self._map_path(pod, container, container["workingDir"]) if container.get("workingDir") else None,
                 limit=READ_BYTES,
             )
         except OSError as error:
@@ -181,6 +182,8 @@ class LocalKubelet:
         environment[POD_VARIABLE] = name
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [self._pythonpath, environment.get("PYTHONPATH")]))
         environment["PYTHONUNBUFFERED"] = "1"
+        # `torchrun`, and the `python3` of a script that is no Python, are those beside this interpreter.
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
         return environment
 
     def _map_host(self, word: str) -> str:

@@ -1,10 +1,11 @@
 """The objects that a job owns: its headless Service and its worker pods. Pure builders from a Job to a manifest."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.job import Job, training_container
 
 Manifest = dict[str, Any]
@@ -15,7 +16,6 @@ TOKEN_SECONDS = 3600
 # How long a pod stays bound to a node that is gone, unless the template says otherwise: Kubernetes' own default is 300.
 NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NODE_LOSS_SECONDS = 10
-AGENT_COMMAND = ["python", "-m", "elastic_pytorch.agent"]
 
 
 def owner_reference(job: Job) -> Manifest:
@@ -60,7 +60,14 @@ def headless_service(job: Job) -> Manifest:
     }
 
 
-def worker_pod(job: Job, index: int, suffix: str, operator_url: str, avoid: Sequence[str] = ()) -> Manifest:
+def worker_pod(
+    job: Job,
+    index: int,
+    suffix: str,
+    operator_url: str,
+    avoid: Sequence[str] = (),
+    agent_image: AgentImage | None = None,
+) -> Manifest:
     """A worker pod.
 
     Args:
@@ -69,18 +76,25 @@ def worker_pod(job: Job, index: int, suffix: str, operator_url: str, avoid: Sequ
         suffix: makes the name unique to this incarnation of the worker.
         operator_url: where its agent finds the operator.
         avoid: nodes that it shall not be put on.
+        agent_image: which brings the agent, for a job that wants that; None: the job's image must.
     """
     pod, container = pod_from_template(job, index, suffix)
     spec = pod["spec"]
-    joining = _torchrun_environment(job) if container.get("command") else []
-    if not container.get("command"):
-        container["command"] = list(AGENT_COMMAND)
-    provide(container, [*_agent_environment(job, index, operator_url), *joining])
+    image = agent_image if job.inject_agent else None
+    own_command = bool(container.get("command"))
+    if not own_command:
+        container["command"] = agent_command(injected=image is not None)
+    joining = _torchrun_environment(job) if own_command else []
+    given = {v["name"] for v in joining}
+    options = [{"name": name, "value": value} for name, value in torchrun_options(job).items() if name not in given]
+    provide(container, [*_agent_environment(job, index, operator_url), *options, *joining])
     container["volumeMounts"] = [
         *(container.get("volumeMounts") or []),
         {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
     ]
     spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
+    if image is not None:
+        inject_agent(spec, container, image, own_command=own_command)
     if avoid:
         spec["affinity"] = _keep_away(spec.get("affinity") or {}, avoid)
         pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_AVOIDS] = ",".join(avoid)
@@ -150,6 +164,11 @@ def _agent_environment(job: Job, index: int, operator_url: str) -> list[Manifest
         {"name": "ELASTIC_PYTORCH_STORE_PORT", "value": str(job.store_port)},
         {"name": "PET_NPROC_PER_NODE", "value": job.nproc_per_node},
     ]
+
+
+def torchrun_options(job: Job) -> Mapping[str, str]:
+    """The options of torchrun that the job sets. What scripts read as the most restarts is the job's own budget if it sets none."""
+    return {"PET_MAX_RESTARTS": str(job.max_failures), **job.torchrun}
 
 
 def _torchrun_environment(job: Job) -> list[Manifest]:

@@ -179,6 +179,9 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
     if leaving:
         scaled = all("no longer wanted" in why for why in leaving)
         return (names.SCALED_DOWN if scaled else names.WORKER_LEAVING), "; ".join(leaving)
+    told = sorted((c for c in failed if c.failure), key=lambda c: c.failed_since)
+    if told:
+        return names.WORKER_FAILED, f"{told[0].worker} has failed: {told[0].failure}"
     return names.WORKER_FAILED, f"the workers of {_list(failed)} have failed"
 
 

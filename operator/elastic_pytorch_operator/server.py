@@ -8,6 +8,7 @@ from elastic_pytorch_operator.agent_api import AgentApi, listening
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
 from elastic_pytorch_operator.controller import Controller
 from elastic_pytorch_operator.identity import TokenReviewer
+from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import JobKey
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
@@ -18,13 +19,14 @@ logger = logging.getLogger(__name__)
 PRIME_RETRY_SECONDS = 1.0
 
 
-async def run_operator(cluster: Cluster, operator_url: str, port: int) -> None:
+async def run_operator(cluster: Cluster, operator_url: str, port: int, agent_image: AgentImage | None) -> None:
     """Runs until SIGTERM or SIGINT.
 
     Args:
         cluster: where it runs.
         operator_url: where agents find it.
         port: where it serves agents and probes.
+        agent_image: which brings the agent into the pods; None: the jobs' images do.
 
     Raises:
         Exception: a part has failed; everything is to be started anew.
@@ -33,7 +35,7 @@ async def run_operator(cluster: Cluster, operator_url: str, port: int) -> None:
 
     store, roster = Store(), Roster()
     queue: WorkQueue[JobKey] = WorkQueue()
-    controller = Controller(cluster, store, roster, queue, operator_url)
+    controller = Controller(cluster, store, roster, queue, operator_url, agent_image=agent_image)
     api = AgentApi(store, roster, TokenReviewer(cluster), queue.add)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from elastic_pytorch_operator.failures import describe_end, is_symptom
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 
 SILENCE_SECONDS = 3.0  # of heartbeats that come every second
@@ -38,6 +39,7 @@ class Candidate:
         why: what made it leave or be gone, for people: follows the worker's name in a sentence.
         ready_since: since when it has been waiting for a round; only for READY ones outside the current round.
         failed: its workers have failed in the current round.
+        failure: the last line of why, unless that is only the echo of another failure.
         recheck_at: when its standing may change without any further event; None: never.
     """
 
@@ -50,6 +52,7 @@ class Candidate:
     heard_at: float = 0.0
     ready_since: float = 0.0
     failed: bool = False
+    failure: str = ""
     failed_since: float = 0.0
     container_runs: bool = False
     created_at: float = 0.0
@@ -100,6 +103,7 @@ def weigh(
                 heard_at=agent.heard_at if agent else 0.0,
                 ready_since=agent.state_since if agent else 0.0,
                 failed=failed,
+                failure=_last_line(agent) if failed and agent else "",
                 failed_since=agent.state_since if failed and agent else 0.0,
                 container_runs=bool(pod and pod.started),
                 created_at=pod.created_at if pod else 0.0,
@@ -107,6 +111,14 @@ def weigh(
             )
         )
     return tuple(candidates)
+
+
+def _last_line(agent: AgentView) -> str:
+    failure = agent.failure
+    if failure is None or is_symptom(failure):
+        return ""
+    lines = (failure.message or failure.traceback).strip().splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def _patience(observed: Observed, last_heard: float) -> float:
@@ -183,13 +195,3 @@ def _judge(
     if now > lost_at:
         return Standing.GONE, f"has been silent for {silent_for:.1f} s", None
     return Standing.READY, "", None if math.isinf(lost_at) else lost_at
-
-
-def describe_end(pod: PodView) -> str:
-    """How a pod's container ended, to follow the pod's name in a sentence."""
-    reason = pod.exit_reason or pod.phase
-    if reason == "OOMKilled":
-        return "ran out of memory (OOMKilled); raise its memory limit or make it use less"
-    if pod.exit_code is None:
-        return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
-    return f"has ended with exit code {pod.exit_code} ({reason})"

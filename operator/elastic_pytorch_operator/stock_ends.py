@@ -8,9 +8,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastic_pytorch_operator.failures import SYMPTOM, FailureRecord
+from elastic_pytorch_operator.failures import SYMPTOM, FailureRecord, describe_end
 from elastic_pytorch_operator.observed import PodView
-from elastic_pytorch_operator.standing import describe_end
 
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
 SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without a word to anybody

@@ -4,11 +4,18 @@ from typing import Any
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.job import Job, training_container
-from elastic_pytorch_operator.manifests import labels, owner_reference, pod_from_template, provide, tolerations
+from elastic_pytorch_operator.manifests import (
+    labels,
+    owner_reference,
+    pod_from_template,
+    provide,
+    tolerations,
+    torchrun_options,
+)
 
 Manifest = dict[str, Any]
 
-STOCK_COMMAND = ["python", "-m", "torch.distributed.run"]
+STOCK_COMMAND = ["python3", "-m", "torch.distributed.run"]
 # Torch builds without libuv exist (Debian's): a server that asks for it there fails. Signals are blocked before torch starts
 # threads, so that the main thread alone gets them; the first process of a container has no default action for SIGTERM.
 STORE_PROGRAM = """\
@@ -85,7 +92,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> Manifest:
     container: Manifest = {
         "name": names.TRAINING_CONTAINER,
         "image": trains.get("image", ""),
-        "command": ["python", "-c", STORE_PROGRAM, str(job.store_port)],
+        "command": ["python3", "-c", STORE_PROGRAM, str(job.store_port)],
         "ports": [{"name": "c10d", "containerPort": job.store_port, "protocol": "TCP"}],
         "resources": {"requests": dict(STORE_REQUESTS)},
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -144,7 +151,7 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[Manifest]:
         "ELASTIC_PYTORCH_WORKER_INDEX": str(index),
         "PET_NNODES": f"{job.minimum}:{job.maximum}",
         "PET_NPROC_PER_NODE": job.nproc_per_node,
-        "PET_MAX_RESTARTS": str(job.max_failures),
+        **torchrun_options(job),
         "PET_RDZV_BACKEND": job.backend,
         "PET_RDZV_ENDPOINT": f"{store_host(job, rendezvous)}:{job.store_port}" if c10d else job.endpoint,
         "PET_RDZV_ID": run_id(job, rendezvous),
@@ -155,5 +162,6 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[Manifest]:
         "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
     }
     # Peers reach each other by address: nobody waits for a name to be published, or is sent to the address of a predecessor.
-    address = {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    return [*({"name": name, "value": value} for name, value in values.items()), address]
+    address: Manifest = {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    own = [address] if address["name"] not in values else []
+    return [*({"name": name, "value": value} for name, value in values.items()), *own]

@@ -50,7 +50,9 @@ def tell_story(
         events.append(RecordEvent(declared.reason, note, declared.reason in BAD_NEWS))
     if recovered is not None:
         size = observed.round.size if observed.round else 0
-        lost = f", {recovered.steps_lost} steps are done again" if recovered.steps_lost else ""
+        lost = ""
+        if recovered.steps_lost:
+            lost = f", {recovered.steps_lost} {'step is' if recovered.steps_lost == 1 else 'steps are'} done again"
         note = f"Trains again with {size} workers {recovered.seconds:.1f} s after {recovered.reason}{lost}"
         events.append(RecordEvent(names.TRAINING_RESUMED, note))
     if ending is not None:

@@ -37,7 +37,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     """
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     state = _training_state(spec, status)
-    terminated = state.get("terminated") or {}
+    terminated = state.get("terminated") or _failed_init(status)
     phase = status.get("phase", "Pending")
     reason = terminated.get("reason") or status.get("reason") or ""
     labels = metadata.get("labels") or {}
@@ -83,6 +83,16 @@ def _training_state(spec: Manifest, status: Manifest) -> Manifest:
     for container in status.get("containerStatuses") or ():
         if container.get("name") == name:
             return container.get("state") or {}
+    return {}
+
+
+def _failed_init(status: Manifest) -> Manifest:
+    """How an init container has failed, if one has: the training container has never run then."""
+    for container in status.get("initContainerStatuses") or ():
+        terminated = (container.get("state") or {}).get("terminated") or {}
+        if terminated.get("exitCode") and status.get("phase") == "Failed":
+            text = f"init container {container['name']}: {terminated.get('message') or terminated.get('reason') or 'failed'}"
+            return {**terminated, "message": text}
     return {}
 
 

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from elastic_pytorch.stacks import children
+
 SCRIPTS = Path(__file__).parent / "scripts"
 WAIT_SECONDS = 60.0
 
@@ -68,9 +70,13 @@ class Agent:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends the agent as a lost node would: nothing is said any more."""
+        """Ends the agent as a lost node would: nothing is said any more, and nobody is left, whatever session it is in."""
+        family = _descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def wait(self, seconds: float = WAIT_SECONDS) -> int:
         """Waits for its end and returns the exit code."""
@@ -78,6 +84,10 @@ class Agent:
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")
+
+
+def _descendants(pid: int) -> list[int]:
+    return [descendant for child in children(pid) for descendant in (child, *_descendants(child))]
 
 
 class Events:

@@ -42,6 +42,7 @@ class ScriptedOperator:
         self.heartbeat_seconds = 0.3
         self.round: dict[str, Any] = {"round": 0, "members": [], "store": None, "cause": ""}
         self.nudge = 0
+        self.dump = 0
         self.verdict: str | None = None
         self.requests = 0
         self._changed = threading.Condition()
@@ -81,6 +82,13 @@ class ScriptedOperator:
     def ask_all(self) -> None:
         """Nudges."""
         with self._changed:
+            self.nudge += 1
+            self._changed.notify_all()
+
+    def ask_for_stacks(self) -> None:
+        """Wants to see the workers' stacks."""
+        with self._changed:
+            self.dump += 1
             self.nudge += 1
             self._changed.notify_all()
 
@@ -137,7 +145,7 @@ class ScriptedOperator:
                 and self._changed.wait(min(0.2, max(0.0, deadline - time.monotonic()))) is not None
             ):
                 pass
-            return {**self.round, "nudge": self.nudge, "worker": worker, "verdict": self.verdict}
+            return {**self.round, "nudge": self.nudge, "dump": self.dump, "worker": worker, "verdict": self.verdict}
 
 
 def address(worker: str) -> str:

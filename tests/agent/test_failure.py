@@ -84,3 +84,15 @@ def test_the_termination_message_begins_with_the_message(tmp_path: Path) -> None
 def test_no_termination_log_is_made(tmp_path: Path) -> None:
     write_termination_message(str(tmp_path / "nothing"), "message")
     assert not (tmp_path / "nothing").exists()
+
+
+def test_last_words_say_what_the_exit_code_does_not() -> None:
+    raised = '[rank1]: Traceback (most recent call last):\n[rank1]:   File "t.py", line 3\n[rank1]: ValueError: boom\nbye\n'
+    assert failed(1, stderr=raised).message == "ValueError: boom"
+    assert failed(1, stderr=raised).exception == "ValueError"
+    assert "[rank1]" not in failed(1, stderr=raised).traceback
+    assert failed(3, stderr=raised).message == "exited with code 3; its last line on stderr: bye"
+    assert failed(3, stderr="\n\n").message == "exited with code 3"
+    crashed = 'Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n  File "t.py", line 3 in step\n'
+    assert failed(-11, stderr=crashed).message == "killed by SIGSEGV in step (t.py, line 3)"
+    assert failed(-9, stderr="anything").message == "killed by SIGKILL"

@@ -135,8 +135,13 @@ def test_progress_is_told(group: Group) -> None:
 
     progress = group.operator.wait(told)
     assert progress["step"] >= progress["checkpointStep"] >= 10
+    assert progress["step"] >= progress["firstStep"] >= 1
     assert progress["total"] == 10**6
     assert 0 < progress["loss"] <= 1
+    number, _ = group.declare("w0", "w1")
+    first = next(h for h in group.operator.heard if h.worker == "w1" and h.round == number)
+    assert first.progress["firstStep"] is None, "the steps of the last round are none of this one's"
+    assert first.progress["step"] is None
 
 
 def test_a_nudge_is_answered_at_once(group: Group) -> None:

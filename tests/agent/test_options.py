@@ -2,7 +2,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_pytorch.options import DECIDED, OptionsError, parse_options, worker_arguments
+from elastic_pytorch.options import DECIDED, OptionsError, parse_options, unknown_variables, worker_arguments
+from elastic_pytorch_operator.torchrun_options import OPTIONS, torchrun_variables
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +39,59 @@ def test_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (options.nproc_per_node, options.monitor_interval, options.warm) == ("4", 0.5, False)
 
 
+def test_variables_of_all_options_that_a_job_may_set_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = {
+        "maxRestarts": 7,
+        "monitorInterval": "0.5",
+        "startMethod": "spawn",
+        "role": "trainer",
+        "redirects": "0:3",
+        "tee": 2,
+        "logDir": "/logs",
+        "localRanksFilter": [0, 2],
+        "logLinePrefixTemplate": "${rank}: ",
+        "duplicateStdoutFilters": ["loss", "a,b"],
+        "duplicateStderrFilters": ["error"],
+        "eventLogHandler": "console",
+        "signalsToHandle": ["SIGTERM", "SIGUSR1"],
+        "shutdownTimeout": 20,
+        "virtualLocalRank": True,
+    }
+    assert set(everything) == OPTIONS
+    for variable, value in torchrun_variables(everything).items():
+        monkeypatch.setenv(variable, value)
+    options = parse_options(["train.py"])
+    assert (options.max_restarts, options.monitor_interval, options.start_method) == (7, 0.5, "spawn")
+    assert (options.role, options.redirects, options.tee, options.log_dir) == ("trainer", "0:3", "2", "/logs")
+    assert options.local_ranks_filter == "0,2"
+    assert (options.duplicate_stdout_filters, options.duplicate_stderr_filters) == (["loss", "a,b"], ["error"])
+    assert (options.event_log_handler, options.signals_to_handle) == ("console", "SIGTERM,SIGUSR1")
+    assert (options.shutdown_timeout, options.virtual_local_rank) == (20, True)
+
+
+def test_option_that_an_older_torch_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_VIRTUAL_LOCAL_RANK", "1")
+    monkeypatch.setenv("PET_SHUTDOWN_TIMEOUT", "5")  # which the agent carries out itself
+    [problem] = unknown_variables({"nnodes", "role"})
+    assert problem.startswith("PET_VIRTUAL_LOCAL_RANK is set, but torch ")
+    assert "remove spec.torchrun.virtualLocalRank from the job" in problem
+    assert unknown_variables({"virtual_local_rank"}) == []
+
+
+def test_flag_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_VIRTUAL_LOCAL_RANK", "yes")
+    with pytest.raises(OptionsError, match="must be 0 or 1"):
+        parse_options(["train.py"])
+
+
+def test_run_path_runs_the_script_by_its_path_warm_or_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = parse_options(["--run-path", "--no-python", "/train.py"])
+    assert (options.warm, options.run_path, options.no_python) == (True, False, False)
+    assert not parse_options(["--run-path", "--start-method=spawn", "/train.py"]).warm
+    monkeypatch.setenv("PYTHON_EXEC", "/opt/other/python")  # which torchrun does not ask, either
+    assert parse_options(["--run-path", "/train.py"]).warm
+
+
 @pytest.mark.parametrize("name", DECIDED)
 def test_what_the_operator_decides_is_refused_by_name(name: str) -> None:
     option = "--" + name.replace("_", "-")
@@ -54,6 +108,7 @@ def test_what_the_operator_decides_is_refused_by_name(name: str) -> None:
         ["--no-python", "-m", "train"],
         ["--monitor-interval=0", "train.py"],
         ["--max-restarts=x", "t.py"],
+        ["--max-restarts=-1", "t.py"],
     ],
 )
 def test_wrong_command_lines_are_refused(argv: list[str]) -> None:

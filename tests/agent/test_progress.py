@@ -28,8 +28,8 @@ def wait(what: Callable[[], Any]) -> None:
 def test_the_largest_step_and_the_newest_of_the_rest_count(receiver: ProgressReceiver) -> None:
     report(step=7, total=100, loss=0.5, checkpoint_step=5)
     report(step=6, loss=0.25)
-    wait(lambda: receiver.current() == Progress(7, 100, 0.25, 5))
-    assert receiver.current().to_json() == {"step": 7, "total": 100, "loss": 0.25, "checkpointStep": 5}
+    wait(lambda: receiver.current() == Progress(7, 7, 100, 0.25, 5))
+    assert receiver.current().to_json() == {"step": 7, "firstStep": 7, "total": 100, "loss": 0.25, "checkpointStep": 5}
 
 
 def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) -> None:
@@ -39,6 +39,18 @@ def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) 
     assert receiver.current() == Progress(checkpoint_step=5)
     report(step=6)
     wait(lambda: receiver.current().step == 6)
+
+
+def test_the_first_step_of_each_round_is_news(receiver: ProgressReceiver) -> None:
+    news: list[int | None] = []
+    receiver.on_first_step = lambda: news.append(receiver.current().first_step)
+    for first in (7, 5):
+        receiver.start_round()
+        report(loss=1.0)
+        report(step=first)
+        report(step=first + 1)
+        wait(lambda first=first: receiver.current().step == first + 1)  # type: ignore[misc]
+    assert news == [7, 5]
 
 
 def test_a_burst_blocks_nobody(receiver: ProgressReceiver) -> None:
@@ -60,7 +72,7 @@ def test_nothing_is_reported_without_an_agent(monkeypatch: pytest.MonkeyPatch) -
 def test_nonsense_does_not_raise(receiver: ProgressReceiver) -> None:
     report(step="seven", loss=object())  # type: ignore[arg-type]
     report(step=3, loss=float("nan"))
-    wait(lambda: receiver.current() == Progress(step=3))
+    wait(lambda: receiver.current() == Progress(step=3, first_step=3))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from agent.agents import SCRIPTS, Agent, Events
 from agent.scripted_operator import ScriptedOperator
+from elastic_pytorch.warm_start import DEFER_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -117,3 +119,21 @@ def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Start, ev
     operator.wait_for("succeeded", "w0", "w1")
     operator.end("complete")
     assert [agent.wait() for agent in both] == [0, 0]
+
+
+def test_first_worker_is_not_kept_waiting_for_what_later_ones_will_have(
+    operator: ScriptedOperator, agents: Start, tmp_path: Path
+) -> None:
+    script = tmp_path / "imported.py"
+    script.write_text("import sys, time\nprint('IMPORTED', 'torch._dynamo' in sys.modules, file=sys.stderr)\ntime.sleep(60)\n")
+    agent = agents("w0", script)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait(lambda: "IMPORTED False" in agent.text())
+    time.sleep(DEFER_SECONDS + 1)
+    operator.declare("w0")
+    operator.wait(lambda: "IMPORTED True" in agent.text())
+    late = agents("w1", script)
+    operator.wait_for("ready", "w1")
+    operator.declare("w0", "w1")
+    operator.wait(lambda: "IMPORTED True" in late.text())

@@ -243,6 +243,15 @@ def test_agents_are_given_the_address_of_the_service() -> None:
 
 
 @needs_helm
+def test_operator_knows_its_own_image_for_it_brings_the_agent_into_worker_pods() -> None:
+    container = container_of(render('image.repository="example.com/operator"', 'image.pullPolicy="Always"'))
+    assert container["env"] == [
+        {"name": "AGENT_IMAGE", "value": container["image"]},
+        {"name": "AGENT_IMAGE_PULL_POLICY", "value": "Always"},
+    ]
+
+
+@needs_helm
 def test_probes_ask_the_port_that_agents_use() -> None:
     container = container_of(render())
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):

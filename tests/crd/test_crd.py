@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from elastic_pytorch_operator.torchrun_options import DECIDED, OPTIONS
 
 ROOT = Path(__file__).parents[2]
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
@@ -87,6 +88,8 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         "failurePolicy",
         "resizePolicy",
         "rendezvous",
+        "injectAgent",
+        "torchrun",
         "cleanPodPolicy",
         "template",
     }
@@ -121,12 +124,12 @@ def test_words_have_the_defaults_of_the_contract() -> None:
     assert PROPERTIES["spec.nprocPerNode"]["default"] == 1
 
 
-@pytest.mark.parametrize("path", ["spec.failurePolicy", "spec.resizePolicy", "spec.rendezvous"])
+@pytest.mark.parametrize("path", ["spec.failurePolicy", "spec.resizePolicy", "spec.rendezvous", "spec.torchrun"])
 def test_defaults_inside_an_object_apply_without_it(path: str) -> None:
     assert PROPERTIES[path]["default"] == {}
 
 
-@pytest.mark.parametrize("path", ["spec.nprocPerNode", "spec.rendezvous", "spec.template"])
+@pytest.mark.parametrize("path", ["spec.nprocPerNode", "spec.rendezvous", "spec.injectAgent", "spec.torchrun", "spec.template"])
 def test_field_that_running_pods_depend_on_cannot_be_changed(path: str) -> None:
     assert "self == oldSelf" in rules(path)
     assert "cannot be changed later" in PROPERTIES[path]["description"]
@@ -237,3 +240,15 @@ def test_column_shows_a_property_of_its_type(column: dict[str, Any]) -> None:
     if path != "metadata.creationTimestamp":
         assert PROPERTIES[path]["type"] == column["type"]
     assert column["description"]
+
+
+def test_what_the_operator_decides_is_refused_with_the_same_words_by_the_api_server_and_by_the_operator() -> None:
+    rules_of = PROPERTIES["spec.torchrun"]["x-kubernetes-validations"]
+    refused = {rule["fieldPath"].lstrip("."): rule["message"] for rule in rules_of if rule["rule"].startswith("!has")}
+    assert refused == DECIDED
+    for name, words in DECIDED.items():
+        assert PROPERTIES[f"spec.torchrun.{name}"]["description"] == f"Refused: {words}."
+
+
+def test_options_of_torchrun_are_those_that_the_operator_passes_on() -> None:
+    assert set(PROPERTIES["spec.torchrun"]["properties"]) - set(DECIDED) == OPTIONS

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.e2e
 MANIFESTS = Path(__file__).parents[1] / "manifests"
 BAD = sorted((MANIFESTS / "bad").glob("*.yaml"))
 GOOD = sorted((MANIFESTS / "good").glob("*.yaml"))
+FAILING = sorted((MANIFESTS / "failing").glob("*.yaml"))
 
 # No pod of this job ever runs: no node has the label that they ask for.
 JOB: dict[str, Any] = {
@@ -66,6 +68,24 @@ def test_bad_manifest_is_refused_with_the_right_words(kubectl: Kubectl, path: Pa
     assert kubectl("get", "epj", name, "--ignore-not-found", "-o", "name").stdout == ""
 
 
+@pytest.mark.parametrize("path", FAILING, ids=lambda path: path.stem)
+def test_manifest_that_only_shows_when_it_runs_fails_with_the_right_words(kubectl: Kubectl, path: Path) -> None:
+    text = path.read_text()
+    expected = text.partition("\n")[0].removeprefix("# expect: ")
+    name = yaml.safe_load(text)["metadata"]["name"]
+    kubectl("apply", "-f", "-", input=text)
+    kubectl("wait", "--for=condition=Failed", f"epj/{name}", "--timeout=60s")
+    status = json.loads(kubectl("get", "epj", name, "-o", "json").stdout)["status"]
+    [message] = [condition["message"] for condition in status["conditions"] if condition["type"] == "Failed"]
+    assert expected in message
+    until = time.monotonic() + 30
+    while running := kubectl(
+        "get", "pods", "--field-selector=status.phase!=Failed,status.phase!=Succeeded", "-o", "name"
+    ).stdout:
+        assert time.monotonic() < until, running
+        time.sleep(0.5)
+
+
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_manifest_is_kept_as_it_is_written(kubectl: Kubectl, path: Path) -> None:
     written = yaml.safe_load(path.read_text())["spec"]
@@ -81,9 +101,13 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
     assert stored == {
         "minReplicas": 1,
         "nprocPerNode": 1,
-        "failurePolicy": {"maxFailures": 3},
+        "suspend": False,
+        "managedBy": "",
+        "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
         "resizePolicy": {"settleSeconds": 1},
         "rendezvous": {"backend": "operator", "port": 29500},
+        "injectAgent": True,
+        "torchrun": {},
         "cleanPodPolicy": "Running",
     }
 
@@ -113,6 +137,8 @@ def test_scaling_within_bounds_is_taken(kubectl: Kubectl, job: str) -> None:
     [
         ("spec.rendezvous", {"rendezvous": {"port": 29501}}),
         ("spec.nprocPerNode", {"nprocPerNode": "auto"}),
+        ("spec.injectAgent", {"injectAgent": False}),
+        ("spec.torchrun", {"torchrun": {"role": "trainer"}}),
         ("spec.template", {"template": {"metadata": {"labels": {"team": "language"}}}}),
         ("spec.template", {"template": {"spec": {"terminationGracePeriodSeconds": 60}}}),
         ("spec.template", {"template": {"spec": {"nodeSelector": None}}}),
@@ -132,7 +158,9 @@ def test_the_rest_can_be_changed(kubectl: Kubectl, job: str) -> None:
         "replicas": 5,
         "minReplicas": 1,
         "maxReplicas": 6,
-        "failurePolicy": {"maxFailures": 0},
+        "failurePolicy": {"maxFailures": 0, "onPodLoss": "FailJob"},
+        "suspend": True,
+        "activeDeadlineSeconds": 60,
         "resizePolicy": {"settleSeconds": 5},
         "cleanPodPolicy": "All",
     }

@@ -159,6 +159,8 @@ def test_hung_step_is_found_and_the_group_restarted(start_job: StartJob) -> None
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 90)
     assert status["state"] == "Complete"
     assert status["restarts"] == 1
+    stacks = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"]) if "stuck_here" in line]
+    assert len(stacks) == 1, "the log says where it hung"
     assert any(event.startswith("ProgressStalled") and "rank 1" in event for event in events(job))
 
 

@@ -30,7 +30,7 @@ def test_name_host_and_owner() -> None:
 
 
 def test_agent_is_the_command_unless_the_user_has_one() -> None:
-    assert build()["spec"]["containers"][0]["command"] == ["python", "-m", "elastic_pytorch.agent"]
+    assert build()["spec"]["containers"][0]["command"] == ["python3", "-m", "elastic_pytorch.agent"]
     own = build(with_container(command=["torchrun", "train.py"]))
     assert own["spec"]["containers"][0]["command"] == ["torchrun", "train.py"]
     assert env(own)["PET_RDZV_BACKEND"] == "elastic-pytorch"
@@ -44,6 +44,20 @@ def test_environment_of_the_agent() -> None:
     assert variables["ELASTIC_PYTORCH_GRACE_SECONDS"] == "30"
     assert variables["PET_NPROC_PER_NODE"] == "2"
     assert variables["ELASTIC_PYTORCH_STORE_PORT"] == "30000"
+
+
+def test_options_of_torchrun_become_variables() -> None:
+    job = a_job(torchrun={"role": "trainer", "maxRestarts": 7}, failurePolicy={"maxFailures": 2})
+    assert (env(build(job))["PET_ROLE"], env(build(job))["PET_MAX_RESTARTS"]) == ("trainer", "7")
+    assert env(build(a_job(failurePolicy={"maxFailures": 2})))["PET_MAX_RESTARTS"] == "2"
+
+
+def test_torchrun_of_the_users_never_ends_by_its_own_count() -> None:
+    container = {**TEMPLATE["spec"]["containers"][0], "command": ["torchrun", "train.py"]}
+    job = a_job(template={"spec": {"containers": [container]}}, torchrun={"maxRestarts": 7, "role": "trainer"})
+    variables = [v["name"] for v in build(job)["spec"]["containers"][0]["env"]]
+    assert variables.count("PET_MAX_RESTARTS") == 1
+    assert (env(build(job))["PET_MAX_RESTARTS"], env(build(job))["PET_ROLE"]) == ("1000000", "trainer")
 
 
 def test_users_own_environment_wins() -> None:

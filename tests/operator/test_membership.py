@@ -184,3 +184,11 @@ def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
 )
 def test_survivors_keep_their_ranks(members: list[str], group: list[int], expected: list[int]) -> None:
     assert [c.index for c in assign_ranks(members, ready(*group))] == expected
+
+
+def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
+    failed = {"failed": True, "failed_since": NOW}
+    group = [candidate(0, **failed), candidate(1, **failed, failure="ValueError: boom"), candidate(2, heard_at=NOW + 1)]
+    decision = decide(a_round(0, 1, 2), group)
+    assert decision.round is not None
+    assert (decision.round.reason, decision.round.cause) == ("WorkerFailed", "w1 has failed: ValueError: boom")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.observed import AgentView, NodeView, PodView
 from elastic_pytorch_operator.standing import Standing, weigh
-from operator_builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+from operator_builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
 
 GROUP = a_round(0, 1, 2)
 SILENT = {"heard_at": NOW - 3.5}
@@ -88,3 +88,14 @@ def test_a_whole_group_is_lost_after_half_a_minute_if_other_jobs_are_heard() -> 
 
     assert whole(9) == "ready"
     assert whole(31) == "gone"
+
+
+def test_last_words_of_a_failure_are_kept_unless_they_only_echo_another() -> None:
+    def failure_of(message: str) -> str:
+        agent = an_agent("w0", "failed", failure=a_failure(message))
+        [found] = weigh(observed([a_pod(0)], [agent], round=a_round(0)))
+        assert found.failed
+        return found.failure
+
+    assert failure_of("Traceback:\n  File\nValueError: boom\n") == "ValueError: boom"
+    assert failure_of("RuntimeError: gloo: Connection closed by peer") == ""

@@ -43,7 +43,7 @@ def environment(pod: dict[str, Any], container: int = 0) -> dict[str, str]:
 def test_worker_without_a_command_runs_stock_torchrun() -> None:
     pod = stock_worker_pod(stock_job(), 0, "x", 1)
     container = pod["spec"]["containers"][0]
-    assert container["command"] == ["python", "-m", "torch.distributed.run"]
+    assert container["command"] == ["python3", "-m", "torch.distributed.run"]
     assert container["args"] == ["train.py"]
     assert "volumeMounts" not in container, "no token: nothing of ours runs there"
     assert pod["spec"]["restartPolicy"] == "Never"
@@ -108,7 +108,7 @@ def test_store_runs_in_the_jobs_image_and_takes_no_more_than_it_needs() -> None:
     pod = store_pod(stock_job(template=TEMPLATE), "x", 2)
     [container] = pod["spec"]["containers"]
     assert (pod["metadata"]["name"], container["image"]) == ("lm-store-x", "torch:1")
-    assert container["command"][:2] == ["python", "-c"]
+    assert container["command"][:2] == ["python3", "-c"]
     assert container["command"][-1] == "29600"
     assert "limits" not in container["resources"], "no GPU"
     assert container["securityContext"] == {"readOnlyRootFilesystem": True}

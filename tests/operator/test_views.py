@@ -41,6 +41,17 @@ def test_ended_pod() -> None:
     assert (view.ended, view.exit_code, view.exit_reason, view.seen_dead_at_start) == (True, 137, "OOMKilled", True)
 
 
+def test_pod_whose_init_container_has_failed_says_which_and_why() -> None:
+    ended = {"exitCode": 1, "reason": "Error", "message": "cannot copy the agent: no space left"}
+    init = {"initContainerStatuses": [{"name": "elastic-pytorch-agent", "state": {"terminated": ended}}]}
+    status = {"phase": "Failed", **init, **container(waiting={"reason": "PodInitializing"})}
+    view = view_pod(a_pod_object(status), seen_at=5.0)
+    assert (view.ended, view.exit_code) == (True, 1)
+    assert view.exit_message == "init container elastic-pytorch-agent: cannot copy the agent: no space left"
+    done = {"initContainerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]}
+    assert view_pod(a_pod_object({"phase": "Pending", **done}), seen_at=5.0).exit_code is None
+
+
 def test_evicted_pod() -> None:
     view = view_pod(a_pod_object({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}), seen_at=5.0)
     assert (view.ended, view.exit_reason, view.exit_message) == (True, "Evicted", "low on memory")

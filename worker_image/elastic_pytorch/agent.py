@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elastic_pytorch.failure import write_termination_message
+from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
 from elastic_pytorch.settings import SettingsError, read_settings
@@ -45,9 +46,10 @@ def main(argv: Sequence[str]) -> int:
         os.environ[REPORT_SOCKET] = progress.path
     try:
         settings = read_settings()
+        first_look = FirstLook(settings)
         from elastic_pytorch.launch import launch  # noqa: PLC0415 - imports torch, which takes seconds
 
-        return launch(argv, settings, progress, began)
+        return launch(argv, settings, progress, first_look, began)
     except SettingsError as error:  # the options' errors are of this class too
         logger.error("%s", error)
         write_termination_message(termination_log, str(error))

@@ -19,9 +19,10 @@ from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_client import OperatorClient
 from elastic_pytorch.orphans import reap_orphans
 from elastic_pytorch.out_of_memory import OutOfMemoryKills
-from elastic_pytorch.progress import ProgressReceiver
 from elastic_pytorch.rendezvous import OperatorRendezvous
 from elastic_pytorch.signals import Signals
+from elastic_pytorch.stacks import dump_stacks
+from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_processes import WorkerProcesses
 
@@ -41,7 +42,7 @@ class ElasticAgent(LocalElasticAgent):
         client: the talk with the operator.
         signals: what asks this agent to leave.
         wakeup: rung on news and on signals.
-        progress: what the workers report.
+        tails: what the workers say on stderr.
         monitor_interval: seconds between looks at the workers if nothing rings.
         stop_seconds: seconds that workers have from SIGTERM to SIGKILL.
         more: what else torch's agent takes.
@@ -59,7 +60,7 @@ class ElasticAgent(LocalElasticAgent):
         client: OperatorClient,
         signals: Signals,
         wakeup: Wakeup,
-        progress: ProgressReceiver,
+        tails: StderrTails,
         monitor_interval: float,
         stop_seconds: float,
         **more: Any,
@@ -70,13 +71,19 @@ class ElasticAgent(LocalElasticAgent):
         self._client = client
         self._signals = signals
         self._wakeup = wakeup
-        self._progress = progress
+        self._tails = tails
+        self._stacks_wanted = False
         self._monitor_seconds = monitor_interval
         self._stop_seconds = stop_seconds
         self._processes: WorkerProcesses | None = None
         self._start_error: OSError | None = None
         self._failures = 0
         self._out_of_memory_kills = OutOfMemoryKills()
+
+    def ask_for_stacks(self) -> None:
+        """Has the workers write their stacks to stderr. May be called from any thread."""
+        self._stacks_wanted = True
+        self._wakeup.ring()
 
     def _assign_worker_ranks(
         self, _store: Any, group_rank: int, group_world_size: int, spec: WorkerSpec, *_: Any
@@ -96,7 +103,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> dict[int, Any]:
         since = time.monotonic()
-        self._progress.start_round()
+        self._tails.start_round()
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
@@ -119,6 +126,9 @@ class ElasticAgent(LocalElasticAgent):
         the membership. Torch's own way for failures has a budget, which here is the operator's.
         """
         self._wait_for_news()
+        if self._stacks_wanted:
+            self._stacks_wanted = False
+            self._dump_stacks(worker_group)
         if self._client.verdict is not None:
             return self._result_of_verdict(worker_group)
         if self._signals.received is not None and self._may_leave():
@@ -127,6 +137,13 @@ class ElasticAgent(LocalElasticAgent):
         if not self._rendezvous_handler.newer_round_known() and not self._rendezvous_handler.broken:
             self._look_at_exits(worker_group)
         return RunResult(WorkerState.HEALTHY)
+
+    def _dump_stacks(self, worker_group: WorkerGroup) -> None:
+        if self._processes is not None:
+            exited = self._processes.exit_codes()
+            running = {pid: local_rank for local_rank, pid in self._processes.pids.items() if local_rank not in exited}
+            ranks = {worker.local_rank: worker.global_rank for worker in worker_group.workers}
+            dump_stacks({pid: f"rank {ranks[local_rank]} (local rank {local_rank})" for pid, local_rank in running.items()})
 
     def _look_at_exits(self, worker_group: WorkerGroup) -> None:
         if self._start_error is not None:
@@ -153,6 +170,7 @@ class ElasticAgent(LocalElasticAgent):
             exit_code=exit_code,
             error_file=str(context.error_files.get(local_rank, "")) if context else "",
             stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
+            stderr=self._tails.text(local_rank),
             out_of_memory=self._out_of_memory_kills.happened(),
         )
 

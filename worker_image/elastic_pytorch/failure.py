@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ MAX_ERROR_FILE_BYTES = 1 << 20
 OUT_OF_MEMORY = "OutOfMemory"  # told as the exception of a worker that the kernel has killed for it
 
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?::|$)")
+_RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?")  # torch puts it in front of each line of an exception
+_CRASHED = re.compile(r'Fatal Python error: .*?File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ def describe(
     exit_code: int,
     error_file: str = "",
     stderr_file: str = "",
+    stderr: str = "",
     out_of_memory: bool = False,
 ) -> Failure:
     """Gathers what can be known of a worker that has just failed.
@@ -95,6 +99,7 @@ def describe(
         exit_code: the process's exit code, not 0.
         error_file: what `@record` writes, if it was written.
         stderr_file: where its stderr went, if it went to a file.
+        stderr: the end of its stderr, if that is known.
         out_of_memory: the kernel has just killed a process of this container for lack of memory.
     """
     if exit_code == -signal.SIGKILL and out_of_memory:
@@ -102,8 +107,8 @@ def describe(
         return Failure(local_rank, rank, pid, exit_code, time.monotonic(), OUT_OF_MEMORY, text)
     message, traceback = _read_error_file(error_file)
     if not message:
-        message = _describe_exit(exit_code)
-        traceback = _tail_of_file(stderr_file)
+        traceback = _last_words(stderr or _tail_of_file(stderr_file))
+        message = _describe_exit(exit_code, traceback)
     exception = _EXCEPTION.match(message) if traceback else None
     return Failure(
         local_rank=local_rank,
@@ -128,10 +133,18 @@ def write_termination_message(path: str, message: str, traceback: str = "") -> N
         file.write(text)
 
 
-def _describe_exit(exit_code: int) -> str:
+def _describe_exit(exit_code: int, last_words: str) -> str:
+    """What an exit code means, with what stderr says of it."""
     if exit_code < 0:
-        return f"killed by {signal_name(-exit_code)}"
-    return f"exited with code {exit_code}"
+        crash = _CRASHED.search(last_words)
+        where = f" in {crash['function']} ({crash['file']}, line {crash['line']})" if crash else ""
+        return f"killed by {signal_name(-exit_code)}{where}"
+    lines = [line.rstrip() for line in last_words.splitlines() if line.strip()]
+    if exit_code == 1:  # an exception, most likely; its line is the one after the indented ones
+        for before, line in reversed(list(pairwise(lines))):
+            if before.startswith("  ") and _EXCEPTION.match(line):
+                return line
+    return f"exited with code {exit_code}" + (f"; its last line on stderr: {lines[-1]}" if lines else "")
 
 
 def _read_error_file(path: str) -> tuple[str, str]:
@@ -156,9 +169,14 @@ def _tail_of_file(path: str) -> str:
         with Path(path).open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 8 * MAX_TRACEBACK_BYTES))
-            lines = file.read().decode(errors="replace").splitlines(keepends=True)
+            return file.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def _last_words(stderr: str) -> str:
+    """What the end of stderr says of the worker's own."""
+    lines = [_RANK_PREFIX.sub("", line) for line in stderr.splitlines(keepends=True)]
     # After a crash faulthandler ends with kilobytes of module names, which say nothing, and has the crash's own frames first.
     text = "".join(line for line in lines if not line.startswith("Extension modules: "))
     crash = text.rfind("Fatal Python error: ")

@@ -16,6 +16,7 @@ from torch.distributed.run import config_from_args
 from elastic_pytorch import prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
+from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.http_connection import OperatorConnection
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_client import OperatorClient
@@ -26,19 +27,22 @@ from elastic_pytorch.rendezvous import OperatorRendezvous
 from elastic_pytorch.script import run_script
 from elastic_pytorch.settings import Settings
 from elastic_pytorch.signals import HANDLED, Signals
+from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
+from elastic_pytorch.worker_logs import WorkerLogs
 
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 
 
-def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, began: float) -> int:
+def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, first_look: FirstLook, began: float) -> int:
     """Runs the agent to its end.
 
     Args:
         argv: torchrun's options, the script, and its arguments.
         settings: the operator's.
         progress: what the workers will report to.
+        first_look: whether this is a job's first group.
         began: when this process began, by `time.monotonic()`.
 
     Returns:
@@ -47,24 +51,32 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     Raises:
         OptionsError: the command line cannot be run.
     """
-    options, config, command, command_arguments = _prepare(argv, settings)
+    options, config, command, command_arguments = _prepare(argv, settings, first_look)
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
+    tails = StderrTails()
     store_port = StorePort(settings.store_port)
+
+    def ask_for_stacks() -> None:
+        agent.ask_for_stacks()
+
     client = OperatorClient(
         partial(OperatorConnection, settings.operator_host, settings.operator_port, settings.token_file),
         local_world_size=config.nproc_per_node,
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(),
         on_news=wakeup.ring,
+        on_dump=ask_for_stacks,
     )
+
+    progress.on_first_step = client.speak
 
     def leave() -> None:
         client.leave()
         wakeup.ring()
 
-    signals = Signals(getattr(config, "signals_to_handle", HANDLED), leave)
+    signals = Signals(options.signals_to_handle or HANDLED, leave)
 
     def wait_for_round(seconds: float) -> None:
         if client.verdict is not None:
@@ -75,7 +87,12 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         wakeup.wait(seconds)
 
     rendezvous = OperatorRendezvous(
-        client, worker=settings.worker, run_id=settings.run_id, store_port=store_port, wait=wait_for_round
+        client,
+        worker=settings.worker,
+        run_id=settings.run_id,
+        store_port=store_port,
+        progress=progress,
+        wait=wait_for_round,
     )
     spec = WorkerSpec(
         role=config.role,
@@ -89,12 +106,12 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     )
     agent = ElasticAgent(
         spec,
-        config.logs_specs or DefaultLogsSpecs(),
+        WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
+        tails=tails,
         rendezvous=rendezvous,
         client=client,
         signals=signals,
         wakeup=wakeup,
-        progress=progress,
         monitor_interval=config.monitor_interval,
         stop_seconds=_stop_seconds(settings, options),
         start_method="forkserver",
@@ -109,7 +126,9 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         logger.info("end: left because of %s", error.sigval.name)
         return 128 + error.sigval
     finally:
+        client.stop()
         store_port.close()
+        tails.close()
     logger.info("end: the job is %s", client.verdict)
     if client.verdict == "complete":
         return 0
@@ -118,20 +137,23 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     return 1
 
 
-def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
+def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> tuple[Any, Any, Any, Any]:
     """Reads the options and gets ready to start workers; returns the options and what torchrun makes of them."""
     options = parse_options(argv)
     if options.warm:
-        warm_start.import_modules(settings.preload)
+        warm_start.import_modules((*warm_start.MODULES, *settings.preload))
+        trains = first_look.group_trains()
+        if trains:
+            warm_start.import_modules(warm_start.DEFERRABLE)
         prompt_store.install()
         quiet_destroy.install()
         sys.stdout.flush()
         sys.stderr.flush()
-        warm_start.start_forkserver()
+        warm_start.start_forkserver(() if trains else warm_start.DEFERRABLE)
     try:
         # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
         return options, *config_from_args(options)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise OptionsError(str(error)) from error
 
 

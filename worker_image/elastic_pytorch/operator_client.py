@@ -50,6 +50,7 @@ class OperatorClient:
         port: the port that is kept for the next store.
         progress: how far the training is, as JSON.
         on_news: called from a thread of the client when there is a newer round or a verdict.
+        on_dump: called from a thread of the client when the operator wants the workers' stacks.
 
     Attributes:
         newest: the newest round that is known; its number is 0 before the first.
@@ -65,10 +66,12 @@ class OperatorClient:
         port: Callable[[], int],
         progress: Callable[[], Any],
         on_news: Callable[[], None],
+        on_dump: Callable[[], None],
     ) -> None:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
         self.leaving = False
+        self._stopped = False
         self._worker = ""
         self._nudge = 0
         self._heartbeat_seconds = 1.0
@@ -80,6 +83,8 @@ class OperatorClient:
         self._port = port
         self._progress = progress
         self._on_news = on_news
+        self._on_dump = on_dump
+        self._dump: int | None = None
         self._lock = threading.Lock()
         self._heartbeats: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() is safe in a signal handler
         self._heartbeat_connection = connection(HEARTBEAT_TIMEOUT_SECONDS)
@@ -106,6 +111,14 @@ class OperatorClient:
         self._told += 1
         self._heartbeats.put(None)
 
+    def stop(self) -> None:
+        """Says no more of troubles with the operator: this process ends."""
+        self._stopped = True
+
+    def speak(self) -> None:
+        """Sends a heartbeat at once. From any thread."""
+        self._heartbeats.put(None)
+
     def leave(self) -> None:
         """Says `leaving` from now on. May be called from a signal handler."""
         self.leaving = True
@@ -119,7 +132,7 @@ class OperatorClient:
             time.sleep(0.005)
 
     def _send_heartbeats(self) -> None:
-        retry = _Retry("a heartbeat")
+        retry = _Retry("a heartbeat", lambda: self._stopped)
         while True:
             told = self._told
             pause = retry.run(self._heartbeat, self._heartbeat_connection)
@@ -134,7 +147,7 @@ class OperatorClient:
                     self._heartbeats.get_nowait()
 
     def _poll_rounds(self) -> None:
-        retry = _Retry("the poll for a round")
+        retry = _Retry("the poll for a round", lambda: self._stopped)
         while self.verdict is None:
             before = time.monotonic()
             number, nudge = self.newest.number, self._nudge
@@ -175,6 +188,9 @@ class OperatorClient:
             nudged = answer.nudge != self._nudge
             newer = answer.number > self.newest.number
             ended = answer.verdict is not None and self.verdict is None
+            # What was asked before this agent was there, or of an operator before this one, is not asked of it.
+            dump = self._dump is not None and answer.dump > self._dump
+            self._dump = answer.dump
             self._nudge = answer.nudge
             self._worker = answer.worker or self._worker
             if newer:
@@ -185,6 +201,8 @@ class OperatorClient:
             self._heartbeats.put(None)
         if newer or ended:
             self._on_news()
+        if dump:
+            self._on_dump()
 
     def _body(self) -> dict[str, Any]:
         standing = self._standing
@@ -209,16 +227,18 @@ class _Retry:
 
     Args:
         what: what is tried, for the log.
+        quiet: whether to say nothing.
 
     Attributes:
         failing: the last try failed.
         asked: the operator itself asked for the pause.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, quiet: Callable[[], bool]) -> None:
         self.failing = False
         self.asked = False
         self._what = what
+        self._quiet = quiet
         self._failures = 0
         self._logged = ""
 
@@ -231,7 +251,7 @@ class _Retry:
             self.failing = True
             self._failures += 1
             problem = f"{self._what} failed: {type(error).__name__}: {error}"
-            if problem != self._logged:
+            if problem != self._logged and not self._quiet():
                 self._logged = problem
                 logger.warning("%s; training goes on, trying again", problem)
             if isinstance(error, RefusedError) and error.retry_after is not None:

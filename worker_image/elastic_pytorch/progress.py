@@ -8,6 +8,7 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,7 @@ class Progress:
     """How far training is, as far as its ranks have said; None: nobody has."""
 
     step: int | None = None
+    first_step: int | None = None  # the first one of the round
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
@@ -79,6 +81,7 @@ class Progress:
         loss = _number(fields.get("loss"))
         return Progress(
             step=self.step if step is None else max(step, self.step or 0),
+            first_step=step if self.first_step is None else self.first_step,
             total=self.total if total is None else total,
             loss=self.loss if loss is None else loss,
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
@@ -88,7 +91,8 @@ class Progress:
         """As the protocol's heartbeat has it."""
         if self == Progress():
             return None
-        return {"step": self.step, "total": self.total, "loss": self.loss, "checkpointStep": self.checkpoint_step}
+        steps = {"step": self.step, "firstStep": self.first_step}
+        return {**steps, "total": self.total, "loss": self.loss, "checkpointStep": self.checkpoint_step}
 
 
 def _number(value: object) -> float | None:
@@ -112,6 +116,7 @@ class ProgressReceiver:
 
     Attributes:
         path: the socket's path, for the workers' environment; empty if no socket could be made.
+        on_first_step: called from a thread when the first step of a round is reported.
     """
 
     def __init__(self) -> None:
@@ -121,6 +126,7 @@ class ProgressReceiver:
             self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
             Path(self._directory).chmod(0o711)  # a script may have given up its privileges
             self.path = str(Path(self._directory, "report"))
+        self.on_first_step: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()
         self._lock = threading.Lock()
@@ -166,5 +172,9 @@ class ProgressReceiver:
                 with self._lock:
                     if receiver is not self._socket:
                         return
+                    before = self._progress
                     with contextlib.suppress(ValueError):
-                        self._progress = self._progress.with_report(datagram)
+                        self._progress = before.with_report(datagram)
+                    first = before.first_step is None and self._progress.first_step is not None
+                if first:
+                    self.on_first_step()

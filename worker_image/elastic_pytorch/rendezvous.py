@@ -8,6 +8,7 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousIn
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_client import OperatorClient
+from elastic_pytorch.progress import ProgressReceiver
 from elastic_pytorch.rounds import Round
 from elastic_pytorch.store_port import StorePort
 
@@ -23,6 +24,7 @@ class OperatorRendezvous(RendezvousHandler):
         worker: this pod's name, for as long as the operator has not said who it takes us for.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads the round.
+        progress: what the workers report; belongs to one round each.
         wait: waits for news, but not longer than so many seconds; raises what ends the wait for good.
 
     Attributes:
@@ -37,6 +39,7 @@ class OperatorRendezvous(RendezvousHandler):
         worker: str,
         run_id: str,
         store_port: StorePort,
+        progress: ProgressReceiver,
         wait: Callable[[float], None],
     ) -> None:
         self.taken = Round(0)
@@ -45,6 +48,7 @@ class OperatorRendezvous(RendezvousHandler):
         self._worker = worker
         self._run_id = run_id
         self._store_port = store_port
+        self._progress = progress
         self._wait = wait
 
     def newer_round_known(self) -> bool:
@@ -68,6 +72,7 @@ class OperatorRendezvous(RendezvousHandler):
         self.taken, self.broken = declared, False
         if rank == 0:
             self._store_port.lend(declared.store_port)
+        self._progress.start_round()  # before it is told: the steps of the last round are none of this one's
         self._client.tell(
             state="running",
             round=declared.number,

@@ -49,6 +49,7 @@ class Round:
         nudge: changes when the operator wants a heartbeat at once.
         worker: who the operator takes this agent for; empty if it does not say.
         verdict: how the job has ended, None while it goes on.
+        dump: grows when the operator wants to see the workers' stacks.
     """
 
     number: int
@@ -59,6 +60,7 @@ class Round:
     nudge: int = 0
     worker: str = ""
     verdict: Verdict | None = None
+    dump: int = 0
 
     @property
     def size(self) -> int:
@@ -104,6 +106,7 @@ def parse_round(answer: object) -> Round:
         nudge=integer(fields.get("nudge", 0), "nudge", 0),
         worker=_text(worker, "worker", _NAME) if worker else "",
         verdict=verdict,
+        dump=integer(fields.get("dump", 0), "dump", 0),
     )
 
 

@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elastic_pytorch.parent_death import die_with_parent
+from elastic_pytorch.stacks import answer_dumps
+from elastic_pytorch.stderr_tail import attach
 
 SCRIPT = "script"
 MODULE = "module"
@@ -87,9 +89,12 @@ def _run(mode: str, target: str) -> None:
 def _reset_process() -> None:
     """Takes back what being a child of the forkserver has brought."""
     die_with_parent(os.getppid())
+    attach()
+    answer_dumps()
     with contextlib.suppress(OSError):
         os.setsid()  # as torchrun does: a group of its own, to be killed with all its children
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     multiprocessing.set_start_method(None, force=True)
     multiprocessing.process.current_process().name = "MainProcess"

@@ -4,8 +4,11 @@ Torch finds `handler_creator` through the entry point group `torchrun.handlers`.
 worker failed, and not SIGTERM. Workers start cold, and torchrun's own `--max-restarts` counts.
 """
 
+import contextlib
 import os
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch._C._distributed_c10d import HashStore
@@ -18,6 +21,7 @@ from elastic_pytorch.operator_client import OperatorClient
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
 from elastic_pytorch.rendezvous import LOOK_SECONDS, OperatorRendezvous
 from elastic_pytorch.settings import read_settings
+from elastic_pytorch.stacks import COLD_START, children, dump_stacks
 from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
 
@@ -40,6 +44,8 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     settings = read_settings()
     # All pods run equally many workers: without this, torchrun exchanges their numbers through a store that we do not have.
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
+    _warn_of_unknown_options()
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
     wakeup = Wakeup()
     progress = ProgressReceiver()
     if progress.path:
@@ -51,12 +57,24 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(),
         on_news=wakeup.ring,
+        on_dump=_dump_stacks,
     )
+    progress.on_first_step = client.speak
     handler = TorchrunRendezvous(
         client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
     )
     client.start()
     return handler
+
+
+def _warn_of_unknown_options() -> None:
+    # Torch imports this module while it imports its own: what these need is not there before.
+    from torch.distributed.run import get_args_parser  # noqa: PLC0415
+
+    from elastic_pytorch.options import unknown_variables  # noqa: PLC0415
+
+    for problem in unknown_variables([action.dest for action in get_args_parser()._actions]):
+        logger.warning("%s", problem)
 
 
 class TorchrunRendezvous(OperatorRendezvous):
@@ -81,17 +99,14 @@ class TorchrunRendezvous(OperatorRendezvous):
         run_id: str,
         store_port: StorePort,
     ) -> None:
-        super().__init__(client, worker=worker, run_id=run_id, store_port=store_port, wait=self._wait_or_end)
+        super().__init__(client, worker=worker, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
         self._wakeup = wakeup
-        self._progress = progress
 
     def next_rendezvous(self) -> Any:
         """Waits for a round; asked again while the last round stands, the workers must have failed."""
         if self.taken.number and not self.newer_round_known():
             self._client.tell(state="failed")
-        info = super().next_rendezvous()
-        self._progress.start_round()
-        return info
+        return super().next_rendezvous()
 
     def make_store(self, rank: int, size: int) -> HashStore:
         """A store in which an agent that reaches torchrun's exit barrier has succeeded."""
@@ -127,7 +142,30 @@ class _BarrierStore(HashStore):
         return int(super().add(key, amount))
 
 
+def _dump_stacks() -> None:
+    """All children of torchrun are workers, as far as it is known here."""
+    dump_stacks({pid: f"rank {_rank(pid)}" for pid in children(os.getpid())})
+
+
+def _rank(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        for variable in Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0"):
+            name, _, value = variable.partition("=")
+            if name == "RANK":
+                return value
+    return "unknown"
+
+
 def _local_world_size() -> int:
-    """What torchrun will most likely make of its options: the operator sets the variable."""
+    """What torchrun makes of its options, which are this process's; of another launcher's, the operator's variable."""
+    # Torch imports this module while it imports its own: what this needs is not there before.
+    from torch.distributed.run import determine_local_world_size, get_args_parser  # noqa: PLC0415
+
     workers = os.environ.get("PET_NPROC_PER_NODE", "1")
-    return int(workers) if workers.isdecimal() else 1
+    with contextlib.suppress(SystemExit, ValueError):
+        parser = get_args_parser()
+        parser.error = sys.exit  # type: ignore[assignment] # without a word: they are not torchrun's
+        workers = parser.parse_args(sys.argv[1:]).nproc_per_node
+    with contextlib.suppress(ValueError):
+        return int(determine_local_world_size(workers))
+    return 1

@@ -26,6 +26,7 @@ def save(number: int, _frame: object) -> None:
 
 if arguments.save:
     signal.signal(signal.SIGTERM, save)
+    signal.signal(signal.SIGUSR1, save)
 event("start", argv=sys.argv[1:])
 
 import torch  # noqa: E402

@@ -1,0 +1,93 @@
+"""The examples that no other test runs, each to its end, and the agent in an image that has only torch."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from job_under_test import ROOT, JobUnderTest, StartJob, run_kubectl
+
+pytestmark = pytest.mark.e2e
+
+FOLDER = ROOT / "examples" / "torchrun"
+PROCESSES = {"single-node": 2, "fixed-size": 2, "elastic": 3, "command": 2, "module": 2, "program": 2}
+
+# Where the worker's image has the agent installed: with an empty folder in its place, the image has only torch.
+INSTALLED = "/usr/local/lib/python3.13/dist-packages"
+
+
+def logs(job: JobUnderTest) -> str:
+    return "\n".join("\n".join(job.logs(pod["metadata"]["name"])) for pod in job.pods())
+
+
+def apply(namespace: str, manifest: dict[str, Any]) -> JobUnderTest:
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
+    return JobUnderTest(manifest["metadata"]["name"], namespace)
+
+
+def until_complete(job: JobUnderTest) -> None:
+    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
+    assert status["state"] == "Complete", f"{status.get('conditions')}\n{logs(job)[-3000:]}"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_job_for_each_way_to_run_torchrun(namespace: str, path: Path) -> None:
+    job = apply(namespace, yaml.safe_load(path.read_text()))
+    until_complete(job)
+    text, world = logs(job), PROCESSES[path.stem]
+    assert {int(rank) for rank in re.findall(rf"rank (\d+) of {world}, local rank", text)} == set(range(world))
+    assert "epoch 20 of 20" in text
+
+
+def without_agent(manifest: dict[str, Any], **security: Any) -> dict[str, Any]:
+    pod = manifest["spec"]["template"]["spec"]
+    pod["securityContext"] |= security
+    pod["containers"][0]["volumeMounts"].append({"name": "nothing", "mountPath": INSTALLED})
+    pod["volumes"].append({"name": "nothing", "emptyDir": {}})
+    return manifest
+
+
+@pytest.mark.parametrize("name", ["elastic", "command"])
+def test_the_agent_comes_into_an_image_that_has_only_torch_for_any_user(namespace: str, name: str) -> None:
+    run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/warn=restricted")
+    manifest = without_agent(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), runAsUser=4321, runAsGroup=4321)
+    manifest["spec"]["template"]["spec"]["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
+    manifest["spec"]["maxReplicas"] = 1
+    job = apply(namespace, manifest)
+    until_complete(job)
+    [pod] = job.pods()
+    [init] = pod["status"]["initContainerStatuses"]
+    terminated = init["state"]["terminated"]
+    assert terminated["exitCode"] == 0
+    print("init container:", terminated["startedAt"], terminated["finishedAt"])
+
+
+def test_restricted_pod_security_lets_the_pods_in(namespace: str) -> None:
+    run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    manifest = yaml.safe_load((FOLDER / "single-node.yaml").read_text())
+    manifest["spec"]["template"]["spec"]["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
+    until_complete(apply(namespace, manifest))
+
+
+def test_without_injection_an_image_without_the_agent_fails_and_says_so(namespace: str) -> None:
+    manifest = without_agent(yaml.safe_load((FOLDER / "single-node.yaml").read_text()))
+    manifest["spec"] |= {"injectAgent": False, "failurePolicy": {"maxFailures": 0}}
+    job = apply(namespace, manifest)
+    job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
+    assert "elastic_pytorch" in job.condition("Failed")["message"]
+
+
+def test_option_that_the_images_torch_lacks_fails_the_job_with_its_name(start_job: StartJob) -> None:
+    job = start_job(replicas=1, torchrun={"virtualLocalRank": True}, failurePolicy={"maxFailures": 0})
+    job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
+    assert "spec.torchrun.virtualLocalRank" in job.condition("Failed")["message"]
+
+
+def test_template_in_the_way_of_the_agents_volume_is_named(namespace: str) -> None:
+    manifest = yaml.safe_load((FOLDER / "single-node.yaml").read_text())
+    manifest["spec"]["template"]["spec"]["volumes"].append({"name": "elastic-pytorch-agent", "emptyDir": {}})
+    job = apply(namespace, manifest)
+    job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
+    assert "elastic-pytorch-agent" in job.condition("Failed")["message"]

@@ -1,0 +1,76 @@
+"""One job lives through all of it, and `kubectl describe` tells it afterwards."""
+
+import time
+
+import pytest
+from job_under_test import REPORTS, StartJob, run_kubectl
+from kind_nodes import killed, worker_node_without_the_operator
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = """
+import os, pathlib, time
+import torch.distributed as dist
+from elastic_pytorch import report
+from torch.distributed.elastic.multiprocessing.errors import record
+
+STEPS = 400
+
+@record
+def main():
+    dist.init_process_group("gloo")
+    folder = pathlib.Path("/checkpoints")
+    checkpoint = folder / (os.environ["TORCHELASTIC_RUN_ID"] + ".step")
+    failed = folder / (os.environ["TORCHELASTIC_RUN_ID"] + ".failed")
+    step = int(checkpoint.read_text()) if checkpoint.exists() else 0
+    while step < STEPS:
+        dist.barrier()
+        step += 1
+        if step == 300 and dist.get_rank() == 1 and not failed.exists():
+            failed.write_text("once")
+            raise ValueError("the data of step 300 is malformed")
+        if dist.get_rank() == 0 and step % 10 == 0:
+            checkpoint.write_text(str(step))
+        report(step=step, total=STEPS, loss=4 / step ** 0.5, checkpoint_step=step // 10 * 10)
+        time.sleep(0.1)
+    dist.destroy_process_group()
+
+main()
+"""
+
+# In this order; others may come between them.
+STORY = [
+    "FirstRound",
+    "WorkerJoined",
+    "TrainingResumed",
+    "WorkerLost",
+    "TrainingResumed",
+    "WorkerJoined",
+    "WorkerFailed",
+    "TrainingResumed",
+    "JobCompleted",
+]
+
+
+def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> None:
+    job = start_job(script=SCRIPT, replicas=3, maxReplicas=4)
+    job.until_world(3)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=4")
+    job.until_world(4)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
+    job.until_world(3)
+    time.sleep(2)
+    node, lost = worker_node_without_the_operator(job)
+    with killed(node):
+        job.until(lambda status: status["worldSize"] == 3 and lost not in job.members(), "a worker in its place", 60)
+        status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
+    description = run_kubectl("-n", job.namespace, "describe", "epj", job.name).stdout
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    (REPORTS / "story.txt").write_text(description)
+    assert status["state"] == "Complete"
+    assert "malformed" in status["rootCause"]["message"]
+    assert status["progress"]["step"] == 400
+    told = [line.split()[1] for line in description.partition("Events:")[2].splitlines()[3:] if line.strip()]
+    rest = iter(told)
+    for reason in STORY:
+        assert reason in rest, f"{reason} is not told in its place: {told}"

@@ -1,0 +1,52 @@
+"""The jobs of examples/torchrun, each run to its end in local mode: the operator's planner and real agents, without a cluster."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "torchrun"
+JOBS = sorted(EXAMPLE.glob("*.yaml"))
+CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
+
+PROCESSES = {"single-node": 2, "fixed-size": 2, "elastic": 3, "command": 2, "module": 2, "program": 2}
+
+
+def name_of(path: Path) -> str:
+    return path.stem
+
+
+def test_the_readme_shows_every_job() -> None:
+    assert {path.stem for path in JOBS} == set(PROCESSES)
+    readme = (EXAMPLE / "README.md").read_text()
+    assert all(f"[{path.name}]({path.name})" in readme for path in JOBS)
+
+
+@pytest.mark.parametrize("path", JOBS, ids=name_of)
+def test_a_job_is_as_the_api_wants_it(path: Path) -> None:
+    manifest = yaml.safe_load(path.read_text())
+    jsonschema.validate(manifest, CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    assert manifest["metadata"]["name"] == path.stem
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("path", JOBS, ids=name_of)
+def test_a_job_runs_to_its_end(path: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "elastic_pytorch_operator", "local", str(path), "--workdir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    world = PROCESSES[path.stem]
+    assert {int(rank) for rank in re.findall(rf"rank (\d+) of {world}, local rank", done.stdout)} == set(range(world))
+    losses = [float(loss) for loss in re.findall(r"epoch \d+ of 20, workers \d, loss ([\d.]+)", done.stdout)]
+    assert losses[-1] < 0.1 < losses[0]

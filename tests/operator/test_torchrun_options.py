@@ -1,0 +1,73 @@
+"""torchrun's options as variables, and which are refused, with which words."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.torchrun_options import DECIDED, OPTIONS, InvalidOption, torchrun_variables
+
+GOOD: list[tuple[str, Any, str, str]] = [
+    ("maxRestarts", 7, "PET_MAX_RESTARTS", "7"),
+    ("monitorInterval", "0.5", "PET_MONITOR_INTERVAL", "0.5"),
+    ("monitorInterval", 2, "PET_MONITOR_INTERVAL", "2"),
+    ("startMethod", "spawn", "PET_START_METHOD", "spawn"),
+    ("role", "trainer", "PET_ROLE", "trainer"),
+    ("redirects", 3, "PET_REDIRECTS", "3"),
+    ("tee", "0:3,1:1", "PET_TEE", "0:3,1:1"),
+    ("logDir", "/logs", "PET_LOG_DIR", "/logs"),
+    ("localRanksFilter", [0, 2], "PET_LOCAL_RANKS_FILTER", "0,2"),
+    ("logLinePrefixTemplate", "${rank}: ", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "${rank}: "),
+    ("duplicateStdoutFilters", ["loss", "a,b"], "PET_DUPLICATE_STDOUT_FILTERS", "loss,a,,b"),
+    ("duplicateStderrFilters", ["error"], "PET_DUPLICATE_STDERR_FILTERS", "error"),
+    ("eventLogHandler", "console", "PET_EVENT_LOG_HANDLER", "console"),
+    ("signalsToHandle", ["SIGTERM", "SIGUSR1"], "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1"),
+    ("shutdownTimeout", 0, "PET_SHUTDOWN_TIMEOUT", "0"),
+    ("virtualLocalRank", True, "PET_VIRTUAL_LOCAL_RANK", "1"),
+    ("virtualLocalRank", False, "PET_VIRTUAL_LOCAL_RANK", "0"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "variable", "text"), GOOD)
+def test_option_becomes_a_variable(name: str, value: Any, variable: str, text: str) -> None:
+    assert torchrun_variables({name: value}) == {variable: text}
+
+
+def test_every_option_is_tried_here() -> None:
+    assert {name for name, *_ in GOOD} == OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxRestarts", -1),
+        ("maxRestarts", True),
+        ("monitorInterval", 0),
+        ("monitorInterval", "soon"),
+        ("monitorInterval", 3601),
+        ("startMethod", "thread"),
+        ("role", ""),
+        ("redirects", 4),
+        ("tee", "0:3,"),
+        ("localRanksFilter", []),
+        ("localRanksFilter", "0"),
+        ("localRanksFilter", [0, -1]),
+        ("duplicateStdoutFilters", [""]),
+        ("signalsToHandle", ["SIGINT"]),
+        ("signalsToHandle", ["SIGTERM", "15"]),
+        ("virtualLocalRank", 1),
+    ],
+)
+def test_malformed_value_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"{name} must not be"):
+        torchrun_variables({name: value})
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_is_decided_elsewhere_says_where(name: str) -> None:
+    with pytest.raises(InvalidOption, match=r"is decided by|belongs in") as refusal:
+        torchrun_variables({name: "x"})
+    assert refusal.value.name == name
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(InvalidOption, match="noSuchOption is no option"):
+        torchrun_variables({"noSuchOption": 1})
