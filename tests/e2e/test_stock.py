@@ -12,6 +12,8 @@ pytestmark = pytest.mark.e2e
 
 SCRIPT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--checkpoint-every", "1"]
 ENDLESS = [*SCRIPT, "--steps", "100000"]
+# Without a checkpoint before it: a script that is started again would be past that step.
+FAILING = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "30", "--fail-at", "5"]
 RENDEZVOUS = "elasticpytorch.dev/rendezvous"
 
 
@@ -107,11 +109,7 @@ def test_stock_group_survives_the_loss_of_its_store(start_job: StartJob) -> None
 
 
 def test_stock_script_that_raises_fails_the_job_in_its_own_words(start_job: StartJob) -> None:
-    job = start_job(
-        "stock-c10d",
-        args=[*SCRIPT, "--steps", "30", "--fail-at", "5", "--checkpoint-every", "100"],
-        failurePolicy={"maxFailures": 1},
-    )
+    job = start_job("stock-c10d", args=FAILING, failurePolicy={"maxFailures": 1})
     job.until(lambda status: status.get("state") == "Failed", "the job's failure")
     assert "ValueError: told to fail at step 5" in job.condition("Failed")["message"]
     assert job.condition("Failed")["reason"] == "TooManyFailures"
