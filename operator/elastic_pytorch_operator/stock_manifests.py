@@ -1,5 +1,6 @@
 """The pods of a job whose group stock torchrun forms: workers that need nothing of ours, and the pod of their c10d store."""
 
+import copy
 from typing import Any
 
 from elastic_pytorch_operator import names
@@ -36,7 +37,8 @@ print("serving the c10d store on port", store.port, flush=True)
 signal.sigwait(stops)
 """
 STORE_GRACE_SECONDS = 2
-STORE_REQUESTS = {"cpu": "50m", "memory": "256Mi"}
+# What torch with CUDA needs to be imported; a limit, because some namespaces take no pod without.
+STORE_RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
 # What a store's pod takes over from the template: where it may run, from which registry, as whom.
 STORE_TAKES = (
     "imagePullSecrets",
@@ -94,7 +96,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> Manifest:
         "image": trains.get("image", ""),
         "command": ["python3", "-c", STORE_PROGRAM, str(job.store_port)],
         "ports": [{"name": "c10d", "containerPort": job.store_port, "protocol": "TCP"}],
-        "resources": {"requests": dict(STORE_REQUESTS)},
+        "resources": copy.deepcopy(STORE_RESOURCES),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     container |= {field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains}
