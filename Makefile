@@ -4,7 +4,7 @@
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench test test-fast test-e2e check venv etcd cluster images install lock clean
+.PHONY: help demo bench test test-fast test-e2e check venv helm etcd cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ test: ## All checks and tests: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast
 	@$(MAKE) --no-print-directory test-e2e
 
-test-fast: check etcd ## Format, lint, types, layers, and every test that needs no cluster (ARGS: for pytest)
+test-fast: check helm etcd ## Format, lint, types, layers, and every test that needs no cluster (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m "not e2e" $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
@@ -30,6 +30,9 @@ check: venv ## Format, lint, types and layers only
 
 venv: ## The virtual environment .venv of requirements-dev.lock, with this project in it
 	@hack/venv.sh
+
+helm: ## Helm, for the tests of the chart, where it can be had
+	@hack/helm.sh
 
 etcd: ## An etcd for the tests of the etcd-v2 rendezvous, where Debian's packages can be had
 	@hack/etcd.sh

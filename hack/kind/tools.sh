@@ -7,11 +7,15 @@ GO_HINT="No suitable %s on PATH and no Go to build it with. Install %s, or Go 1.
 ensure_tools() {
     place_tool kind "kind v0\.(3[1-9]|[4-9][0-9])\." --version ||
         build_tool kind "sigs.k8s.io/kind@$KIND_VERSION"
-    place_tool helm "^v3\.(1[4-9]|[2-9][0-9])\." version --short ||
-        build_tool helm "helm.sh/helm/v3/cmd/helm@$HELM_VERSION"
+    ensure_helm
     # Within one minor release of the cluster's, as Kubernetes asks for. Without one it comes from the from-source build.
     place_tool kubectl 'gitVersion: v1\.3[345]\.' version --client --output yaml ||
         ensure_kubernetes_binary
+}
+
+ensure_helm() {
+    place_tool helm "^v3\.(1[4-9]|[2-9][0-9])\." version --short ||
+        build_tool helm "helm.sh/helm/v3/cmd/helm@$HELM_VERSION"
 }
 
 # place_tool NAME PATTERN ARGS...: links NAME from PATH into .cluster/bin if what it prints for ARGS matches PATTERN.
