@@ -18,6 +18,15 @@ def rounds_told(lines: list[str]) -> list[tuple[int, int, int]]:
     return [(int(m[1]), int(m[2]), int(m[3])) for m in found if m]
 
 
+def until_rounds_told(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int, int]]:
+    """An agent's rounds once it has told of so many: the status may know of a round before its members log it."""
+    until = time.monotonic() + 30
+    while len(told := rounds_told(job.logs(pod))) < count:
+        assert time.monotonic() < until, f"{pod} has told of {told}"
+        time.sleep(0.2)
+    return told
+
+
 def test_apply_to_complete(start_job: StartJob) -> None:
     job = start_job(args=SHORT)
     status = job.until_world(3)
@@ -87,7 +96,7 @@ def test_killed_pod_is_replaced_and_survivors_go_on(start_job: StartJob) -> None
     status = job.until(lambda status: status.get("worldSize") == 3 and status["round"] > 1, "the old size")
     assert others[1] not in job.members()
     assert status["failures"] == 0, "a lost pod is not the job's failure"
-    rounds = rounds_told(job.logs(leader))
+    rounds = until_rounds_told(job, leader, 3)
     assert [size for _, _, size in rounds] == [3, 2, 3], "one round for the loss, one for the replacement"
     assert {rank for _, rank, _ in rounds} == {0}, "a survivor keeps its rank"
 

@@ -64,6 +64,15 @@ def events(job: JobUnderTest) -> list[str]:
     return [f"{event['reason']}: {event['message']}" for event in found["items"]]
 
 
+def until_event(job: JobUnderTest, start: str) -> str:
+    """Waits for the event whose reason and message start so: events are sent beside the status, not before it."""
+    until = time.monotonic() + 20
+    while not (found := [event for event in events(job) if event.startswith(start)]):
+        assert time.monotonic() < until, f"no event {start!r}: {events(job)}"
+        time.sleep(0.2)
+    return found[0]
+
+
 def until_gone(job: JobUnderTest, what: str, seconds: float = 40.0) -> None:
     until = time.monotonic() + seconds
     while left := job.kubectl("get", what, "-o", "name").strip():
@@ -89,9 +98,8 @@ def test_suspend_and_resume(start_job: StartJob) -> None:
     job.until_stepping(leader, 3)
     first = next(line for line in job.logs(leader) if line.startswith("STEP"))
     assert int(first.split()[1]) > 1, "it goes on from its checkpoint"
-    story = "\n".join(events(job))
-    assert "JobSuspended" in story
-    assert "JobResumed" in story
+    until_event(job, "JobSuspended")
+    until_event(job, "JobResumed")
 
 
 def test_job_that_hangs_meets_its_active_deadline(start_job: StartJob) -> None:
@@ -114,7 +122,7 @@ def test_allowed_sizes_round_down_and_say_so(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, replicas=3, resizePolicy={"allowedReplicas": [2, 4]})
     status = job.until_world(2)
     assert status["replicas"] == 2
-    assert any(event.startswith("ScaleRefused: 3 workers are not one of") for event in events(job))
+    until_event(job, "ScaleRefused: 3 workers are not one of")
     refused = run_kubectl("-n", job.namespace, "scale", f"epj/{job.name}", "--replicas=1", check=False)
     assert "allowedReplicas" in refused.stderr
 
@@ -161,7 +169,7 @@ def test_hung_step_is_found_and_the_group_restarted(start_job: StartJob) -> None
     assert status["restarts"] == 1
     stacks = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"]) if "stuck_here" in line]
     assert len(stacks) == 1, "the log says where it hung"
-    assert any(event.startswith("ProgressStalled") and "rank 1" in event for event in events(job))
+    assert "rank 1" in until_event(job, "ProgressStalled")
 
 
 def test_rank_that_returns_early_is_named(start_job: StartJob) -> None:

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from job_under_test import REPORTS, StartJob, run_kubectl
+from job_under_test import REPORTS, JobUnderTest, StartJob, run_kubectl
 from kind_nodes import killed, worker_node_without_the_operator
 
 pytestmark = pytest.mark.e2e
@@ -52,6 +52,16 @@ STORY = [
 ]
 
 
+def described_to_the_end(job: JobUnderTest) -> str:
+    """What `kubectl describe` says once the last event is there: events are sent beside the status, not before it."""
+    until = time.monotonic() + 20
+    while "JobCompleted" not in (text := run_kubectl("-n", job.namespace, "describe", "epj", job.name).stdout):
+        if time.monotonic() > until:
+            break
+        time.sleep(0.3)
+    return text
+
+
 def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> None:
     job = start_job(script=SCRIPT, replicas=3, maxReplicas=4)
     job.until_world(3)
@@ -64,7 +74,7 @@ def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> Non
     with killed(node):
         job.until(lambda status: status["worldSize"] == 3 and lost not in job.members(), "a worker in its place", 60)
         status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
-    description = run_kubectl("-n", job.namespace, "describe", "epj", job.name).stdout
+    description = described_to_the_end(job)
     REPORTS.mkdir(parents=True, exist_ok=True)
     (REPORTS / "story.txt").write_text(description)
     assert status["state"] == "Complete"
