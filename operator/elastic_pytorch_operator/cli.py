@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from elastic_pytorch_operator.local import run_local  # noqa: PLC0415  the two modes need different libraries
 
         return asyncio.run(run_local(options.job.resolve(), options.workdir))
-    return asyncio.run(_run(options.url, options.port))
+    return asyncio.run(_run(options.url, options.port, options.namespaces))
 
 
 def _copy_agent(folder: Path) -> int:
@@ -44,7 +44,7 @@ def _copy_agent(folder: Path) -> int:
     return 0
 
 
-async def _run(url: str, port: int) -> int:
+async def _run(url: str, port: int, namespaces: Sequence[str]) -> int:
     from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415  half a second of imports
     from elastic_pytorch_operator.server import run_operator  # noqa: PLC0415
 
@@ -52,12 +52,17 @@ async def _run(url: str, port: int) -> int:
     agent_image = AgentImage(name, os.environ.get("AGENT_IMAGE_PULL_POLICY", "")) if name else None
     if agent_image is None:
         logger.warning("AGENT_IMAGE is not set: no agent is injected, the images of all jobs must have one")
-    cluster = await KubernetesCluster.connect()
+    cluster = await KubernetesCluster.connect(namespaces)
     try:
-        await run_operator(cluster, url or f"http://{os.uname().nodename}:{port}", port, agent_image)
+        await run_operator(cluster, url or f"http://{os.uname().nodename}:{port}", port, agent_image, namespaces)
     finally:
         await cluster.close()
     return 0
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """The words between commas, each once."""
+    return tuple(dict.fromkeys(word for word in map(str.strip, text.split(",")) if word))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the operator, in a pod or with a kubeconfig")
     run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
     run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
+    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
     local = commands.add_parser("local", help="run a job on this machine: the same planner and agents, no cluster")
     local.add_argument("job", type=Path, help="the job's manifest")
     local.add_argument("--workdir", type=Path, default=None, help="where volumes and logs go (default: a temporary folder)")

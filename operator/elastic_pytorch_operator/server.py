@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+from collections.abc import Sequence
 
 from elastic_pytorch_operator.agent_api import AgentApi, listening
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
@@ -19,7 +20,9 @@ logger = logging.getLogger(__name__)
 PRIME_RETRY_SECONDS = 1.0
 
 
-async def run_operator(cluster: Cluster, operator_url: str, port: int, agent_image: AgentImage | None) -> None:
+async def run_operator(
+    cluster: Cluster, operator_url: str, port: int, agent_image: AgentImage | None, namespaces: Sequence[str] = ()
+) -> None:
     """Runs until SIGTERM or SIGINT.
 
     Args:
@@ -27,6 +30,7 @@ async def run_operator(cluster: Cluster, operator_url: str, port: int, agent_ima
         operator_url: where agents find it.
         port: where it serves agents and probes.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
+        namespaces: whose jobs are looked after; none: those of all. The cluster is to list the same.
 
     Raises:
         Exception: a part has failed; everything is to be started anew.
@@ -45,7 +49,7 @@ async def run_operator(cluster: Cluster, operator_url: str, port: int, agent_ima
         logger.info("ready", extra={"jobs": len(store.keys), "nodes": len(store.nodes)})
         parts = [
             asyncio.create_task(controller.run(), name="controller"),
-            asyncio.create_task(watch_cluster(store, queue.add), name="watches"),
+            asyncio.create_task(watch_cluster(store, queue.add, namespaces), name="watches"),
             asyncio.create_task(stop.wait(), name="stop"),
         ]
         done, rest = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
