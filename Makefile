@@ -4,7 +4,7 @@
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo bench test test-fast test-e2e check venv helm etcd cluster images install lock clean
+.PHONY: help demo bench docs test test-fast test-e2e check venv helm etcd cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ demo: venv install ## Train a small model on a kind cluster, and disturb it: kil
 
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@$(PYTHON) hack/bench $(ARGS)
+
+docs: venv ## Write the pages anew that are made from the sources: the references of the API and of the chart, pictures
+	@$(PYTHON) hack/reference
 
 test: ## All checks and tests: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast

@@ -26,7 +26,10 @@ is_installed() {
 
 # The image's tag stays the same when its content changes: the annotation makes that a change of the pod.
 install_release() {
-    helm upgrade --install "$RELEASE" "$CHART" --namespace "$NAMESPACE" --create-namespace --description "$2" \
+    # Nothing of the chart's may need more than the strictest of the Pod Security Standards allows.
+    kubectl get namespace "$NAMESPACE" >/dev/null 2>&1 || kubectl create namespace "$NAMESPACE"
+    kubectl label --overwrite namespace "$NAMESPACE" pod-security.kubernetes.io/enforce=restricted
+    helm upgrade --install "$RELEASE" "$CHART" --namespace "$NAMESPACE" --description "$2" \
         --set image.repository="${OPERATOR_IMAGE%:*}" --set image.tag="${OPERATOR_IMAGE#*:}" --set image.pullPolicy=Never \
         --set-string "podAnnotations.elasticpytorch\.dev/image-id=$1" --wait --timeout 3m || {
         kubectl --namespace "$NAMESPACE" get pods --output wide

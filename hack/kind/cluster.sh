@@ -7,6 +7,7 @@ source "$ROOT/hack/step.sh"
 source "$ROOT/hack/kind/docker-engine.sh"
 source "$ROOT/hack/kind/tools.sh"
 source "$ROOT/hack/kind/health.sh"
+source "$ROOT/hack/kind/audit.sh"
 source "$ROOT/hack/kind/from-source/binaries.sh"
 source "$ROOT/hack/kind/from-source/base-image.sh"
 source "$ROOT/hack/kind/from-source/node-image.sh"
@@ -27,6 +28,7 @@ main() {
         if [[ $(cat "$FINGERPRINT" 2>/dev/null) != "$(cluster_fingerprint)" ]]; then
             say "What the cluster is made from has changed: making it anew."
         elif heal; then
+            ensure_audit
             say "Cluster $CLUSTER is ready."
             return
         else
@@ -35,6 +37,7 @@ main() {
         step delete-cluster "Delete the old cluster" delete_cluster
     fi
     create
+    ensure_audit
     say "Cluster $CLUSTER is ready. KUBECONFIG=.cluster/kubeconfig .cluster/bin/kubectl get nodes"
 }
 

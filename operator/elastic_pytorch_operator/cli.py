@@ -64,7 +64,12 @@ async def _run(options: argparse.Namespace) -> int:
         namespace=namespace if pod else "",
         pod=pod,
     )
-    return await run_operator(place, agent_image)
+    return await run_operator(place, agent_image, options.namespaces)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """The words between commas, each once."""
+    return tuple(dict.fromkeys(word for word in map(str.strip, text.split(",")) if word))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
     )
+    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
     local = commands.add_parser("local", help="run a job on this machine: the same planner and agents, no cluster")
     local.add_argument("job", type=Path, help="the job's manifest")
     local.add_argument("--workdir", type=Path, default=None, help="where volumes and logs go (default: a temporary folder)")

@@ -42,11 +42,11 @@ class Cluster(Protocol):
     """What the operator asks of a cluster. All methods raise ClusterError."""
 
     async def list_jobs(self) -> list[Manifest]:
-        """All ElasticPyTorchJobs."""
+        """All ElasticPyTorchJobs, of the namespaces that the operator looks after."""
         ...
 
     async def list_pods(self) -> list[Manifest]:
-        """All pods with the operator's managed-by label."""
+        """All pods there with the operator's managed-by label."""
         ...
 
     async def list_nodes(self) -> list[Manifest]:

@@ -7,7 +7,7 @@ operator gone.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import kopf
@@ -24,12 +24,13 @@ REQUEST_TIMEOUT_SECONDS = 30
 PAGE_SIZE = 500
 
 
-async def watch_cluster(store: Store, request_work: Callable[[JobKey, float], None]) -> None:
+async def watch_cluster(store: Store, request_work: Callable[[JobKey, float], None], namespaces: Sequence[str] = ()) -> None:
     """Keeps the store up to date until it is cancelled.
 
     Args:
         store: takes what is told.
         request_work: called for each job that a change may matter to.
+        namespaces: whose jobs and pods are watched; none: those of all. Nodes belong to no namespace.
 
     Raises:
         Exception: kopf has given up, for instance because the resource is not there; the process should end and be started anew.
@@ -41,7 +42,8 @@ async def watch_cluster(store: Store, request_work: Callable[[JobKey, float], No
     await kopf.operator(
         registry=registry,
         settings=_settings(),
-        clusterwide=True,
+        clusterwide=not namespaces,
+        namespaces=namespaces,
         standalone=True,
         stop_flag=asyncio.Event(),
         # The default is made of the user's name, which a numeric user has not.

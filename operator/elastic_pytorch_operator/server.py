@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import signal
+from collections.abc import Sequence
+from functools import partial
 
 from elastic_pytorch_operator.handlers import watch_cluster
 from elastic_pytorch_operator.injection import AgentImage
@@ -13,25 +15,26 @@ from elastic_pytorch_operator.replica import LeadershipLostError, Place, Replica
 logger = logging.getLogger(__name__)
 
 
-async def run_operator(place: Place, agent_image: AgentImage | None) -> int:
+async def run_operator(place: Place, agent_image: AgentImage | None, namespaces: Sequence[str] = ()) -> int:
     """Runs until SIGTERM or SIGINT; returns the process's exit code.
 
     Args:
         place: where it runs.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
+        namespaces: whose jobs are looked after; none: those of all.
 
     Raises:
         Exception: a part has failed; everything is to be started anew.
     """
     metrics = Metrics()
-    cluster = await KubernetesCluster.connect(metrics)
+    cluster = await KubernetesCluster.connect(namespaces, metrics)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     replica = Replica(
         cluster,
         place,
-        watch_cluster,
+        partial(watch_cluster, namespaces=namespaces),
         agent_image=agent_image,
         metrics=metrics,
         answering_since=lambda: cluster.answering_since,

@@ -1,11 +1,8 @@
 """The Helm chart, linted and rendered by the real helm."""
 
-import functools
 import json
-import os
 import re
 import shutil
-import subprocess
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -13,51 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from chart_rendering import CHART, ROOT, container_of, helm, needs_helm, only, pod_of, render, template
+from elastic_pytorch_operator.names import LABEL_LEADER
 
-ROOT = Path(__file__).parents[2]
-CHART = ROOT / "charts" / "elastic-pytorch-operator"
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
 CRD_COPY = CHART / "files" / CRD_FILE.name
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
-
-HELM = shutil.which("helm", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
-needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm, on the PATH or in .cluster/bin")
-
-Object = dict[str, Any]
-
-
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    assert HELM is not None
-    return subprocess.run([HELM, *arguments], capture_output=True, text=True, check=False, timeout=60)
-
-
-@functools.cache
-def template(*settings: str, kubernetes: str = "1.34.0") -> subprocess.CompletedProcess[str]:
-    options = [option for setting in settings for option in ("--set-json", setting)]
-    return helm("template", "release", str(CHART), "--namespace=the-namespace", f"--kube-version={kubernetes}", *options)
-
-
-def render(*settings: str) -> list[Object]:
-    result = template(*settings)
-    assert result.returncode == 0, result.stderr
-    return [found for found in yaml.safe_load_all(result.stdout) if found]
-
-
-def only(objects: list[Object], kind: str, name: str = "elastic-pytorch-operator") -> Object:
-    (found,) = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
-    return found
-
-
-def pod_of(objects: list[Object]) -> Object:
-    pod: Object = only(objects, "Deployment")["spec"]["template"]
-    return pod
-
-
-def container_of(objects: list[Object]) -> Object:
-    container: Object
-    (container,) = pod_of(objects)["spec"]["containers"]
-    return container
 
 
 def test_crd_of_the_chart_is_a_copy_of_the_one_source() -> None:
@@ -76,24 +35,6 @@ def test_values_satisfy_their_schema() -> None:
     jsonschema.validate(VALUES, SCHEMA)
 
 
-def test_schema_and_values_know_the_same_names() -> None:
-    assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
-    for name in ("image", "serviceAccount", "crds"):
-        assert set(SCHEMA["properties"][name]["properties"]) == set(VALUES[name])
-
-
-def test_every_value_has_a_comment() -> None:
-    lines = (CHART / "values.yaml").read_text().splitlines()
-    documented = {*VALUES, *(key for name in ("image", "serviceAccount", "crds") for key in VALUES[name])}
-    bare = []
-    for before, line in zip(["", *lines], lines, strict=False):
-        key = line.strip().partition(":")[0]
-        is_value = key in documented and len(line) - len(line.lstrip()) <= 2
-        if is_value and not before.lstrip().startswith("#") and key not in ("image", "serviceAccount", "crds"):
-            bare.append(key)
-    assert not bare
-
-
 @needs_helm
 def test_chart_lints() -> None:
     result = helm("lint", "--strict", str(CHART))
@@ -109,6 +50,9 @@ def test_default_values_render_these_objects() -> None:
         ("ClusterRoleBinding", "elastic-pytorch-operator"),
         ("CustomResourceDefinition", "elasticpytorchjobs.elasticpytorch.dev"),
         ("Deployment", "elastic-pytorch-operator"),
+        ("Pod", "elastic-pytorch-operator-test"),
+        ("Role", "elastic-pytorch-operator-election"),
+        ("RoleBinding", "elastic-pytorch-operator-election"),
         ("Service", "elastic-pytorch-operator"),
         ("ServiceAccount", "elastic-pytorch-operator"),
     ]
@@ -140,71 +84,6 @@ def test_crd_can_be_left_out() -> None:
 
 
 @needs_helm
-def test_operator_may_do_exactly_what_it_does() -> None:
-    granted = {
-        (group, resource): sorted(rule["verbs"])
-        for rule in only(render(), "ClusterRole")["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
-    assert granted == {
-        ("elasticpytorch.dev", "elasticpytorchjobs"): ["delete", "get", "list", "watch"],
-        ("elasticpytorch.dev", "elasticpytorchjobs/status"): ["patch"],
-        ("elasticpytorch.dev", "elasticpytorchjobs/finalizers"): ["update"],
-        ("", "pods"): ["create", "delete", "get", "list", "watch"],
-        ("", "services"): ["create", "get"],
-        ("", "nodes"): ["get", "list", "watch"],
-        ("events.k8s.io", "events"): ["create", "patch"],
-        ("authentication.k8s.io", "tokenreviews"): ["create"],
-    }
-
-
-@needs_helm
-def test_no_role_has_a_wildcard_or_reads_secrets() -> None:
-    for role in (o for o in render() if o["kind"].endswith("Role")):
-        for rule in role["rules"]:
-            words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
-            assert not words & {"*", "secrets"}
-
-
-@needs_helm
-def test_role_is_bound_to_the_account_that_the_operator_runs_as() -> None:
-    for settings, account in (
-        ((), "elastic-pytorch-operator"),
-        (('serviceAccount.name="other"',), "other"),
-        (('serviceAccount={"create":false,"name":"mine"}',), "mine"),
-    ):
-        objects = render(*settings)
-        (subject,) = only(objects, "ClusterRoleBinding")["subjects"]
-        assert subject == {"kind": "ServiceAccount", "name": account, "namespace": "the-namespace"}
-        assert pod_of(objects)["spec"]["serviceAccountName"] == account
-
-
-@needs_helm
-def test_account_that_is_not_made_must_be_named() -> None:
-    result = template("serviceAccount.create=false")
-    assert result.returncode != 0
-    assert "say in serviceAccount.name which ServiceAccount to use" in result.stderr
-
-
-@needs_helm
-@pytest.mark.parametrize(
-    ("role", "aggregated", "verbs"),
-    [
-        ("view", {"view", "edit", "admin"}, {"get", "list", "watch"}),
-        ("edit", {"edit", "admin"}, {"create", "update", "patch", "delete", "deletecollection"}),
-    ],
-)
-def test_users_of_a_namespace_may_use_jobs(role: str, aggregated: set[str], verbs: set[str]) -> None:
-    found = only(render(), "ClusterRole", f"elastic-pytorch-operator-{role}")
-    prefix = "rbac.authorization.k8s.io/aggregate-to-"
-    labels = found["metadata"]["labels"]
-    assert {label.removeprefix(prefix) for label in labels if label.startswith(prefix)} == aggregated
-    assert set(found["rules"][0]["verbs"]) == verbs
-    assert not [r for rule in found["rules"] for r in rule["resources"] if "status" in r and "patch" in rule["verbs"]]
-
-
-@needs_helm
 def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
     objects = render()
     pod, container = pod_of(objects)["spec"], container_of(objects)
@@ -223,10 +102,11 @@ def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
 
 
 @needs_helm
-def test_there_is_never_more_than_one_operator() -> None:
-    spec = only(render(), "Deployment")["spec"]
-    assert spec["replicas"] == 1
-    assert spec["strategy"] == {"type": "Recreate"}
+def test_a_second_operator_stands_by() -> None:
+    assert only(render(), "Deployment")["spec"]["replicas"] == 2
+    assert only(render("replicaCount=3"), "Deployment")["spec"]["replicas"] == 3
+    fields = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in container_of(render())["env"] if "valueFrom" in e}
+    assert fields == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
 
 
 @needs_helm
@@ -237,25 +117,25 @@ def test_agents_are_given_the_address_of_the_service() -> None:
     url = f"http://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
     assert container["args"] == ["run", f"--url={url}", "--log-level=INFO", "--log-format=json"]
     assert url == "http://elastic-pytorch-operator.the-namespace.svc:8780"
-    (container_port,) = container["ports"]
-    assert container_port == {"name": port["targetPort"], "containerPort": 8780}
-    assert service["spec"]["selector"].items() <= pod_of(objects)["metadata"]["labels"].items()
+    assert {"name": port["targetPort"], "containerPort": 8780} in container["ports"]
+    selector = service["spec"]["selector"]
+    assert selector.pop(LABEL_LEADER) == "true", "which the one that leads gives its pod"
+    assert selector.items() <= pod_of(objects)["metadata"]["labels"].items()
 
 
 @needs_helm
 def test_operator_knows_its_own_image_for_it_brings_the_agent_into_worker_pods() -> None:
     container = container_of(render('image.repository="example.com/operator"', 'image.pullPolicy="Always"'))
-    assert container["env"] == [
-        {"name": "AGENT_IMAGE", "value": container["image"]},
-        {"name": "AGENT_IMAGE_PULL_POLICY", "value": "Always"},
-    ]
+    values = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+    assert values == {"AGENT_IMAGE": container["image"], "AGENT_IMAGE_PULL_POLICY": "Always"}
 
 
 @needs_helm
-def test_probes_ask_the_port_that_agents_use() -> None:
+def test_probes_ask_the_port_that_serves_metrics() -> None:
     container = container_of(render())
+    assert {"name": "metrics", "containerPort": 8781} in container["ports"]
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-        assert container[probe]["httpGet"] == {"path": path, "port": "agents"}
+        assert container[probe]["httpGet"] == {"path": path, "port": "metrics"}
 
 
 @needs_helm
@@ -287,7 +167,7 @@ def test_values_arrive_in_the_pod() -> None:
         'resources={"requests":{"cpu":"2"},"limits":null}',
         'nodeSelector={"pool":"system"}',
         'tolerations=[{"operator":"Exists"}]',
-        'affinity={"podAffinity":{"a":"b"}}',
+        'affinity={"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[]}}',
         'podAnnotations={"note":"1"}',
         'podLabels={"team":"ml","app.kubernetes.io/name":"mine"}',
         'priorityClassName="system-cluster-critical"',
@@ -300,7 +180,7 @@ def test_values_arrive_in_the_pod() -> None:
     assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
     assert pod["spec"]["nodeSelector"] == {"pool": "system"}
     assert pod["spec"]["tolerations"] == [{"operator": "Exists"}]
-    assert pod["spec"]["affinity"] == {"podAffinity": {"a": "b"}}
+    assert pod["spec"]["affinity"] == {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
     assert pod["metadata"]["annotations"] == {"note": "1"}
     assert only(objects, "ServiceAccount")["metadata"]["annotations"] == {"role": "r"}
@@ -313,7 +193,8 @@ def test_values_arrive_in_the_pod() -> None:
 @pytest.mark.parametrize(
     "setting",
     [
-        "replicaCount=2",
+        "replicaCount=0",
+        "replicas=2",
         'image.tags="dev"',
         'image.tag="a tag"',
         'image.pullPolicy="Sometimes"',
@@ -325,6 +206,15 @@ def test_values_arrive_in_the_pod() -> None:
         'imagePullSecrets=["registry"]',
         'resources={"cpu":"1"}',
         "serviceAccount.annotation={}",
+        'watchNamespaces="a,b"',
+        'watchNamespaces=["a","a"]',
+        'watchNamespaces=["A"]',
+        'resources={"limits":{"memory":"lots"}}',
+        'affinity={"nodes":{}}',
+        'networkPolicy={"ingress":[]}',
+        'networkPolicy.metricsFrom=[{"podSelector":{"app":"prometheus"}}]',
+        'metrics.serviceMonitor.interval="often"',
+        "metrics.dashboards=true",
     ],
 )
 def test_value_that_the_chart_does_not_know_is_refused(setting: str) -> None:

@@ -30,3 +30,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
 {{ .Values.image.repository }}{{ hasPrefix "sha256:" $tag | ternary "@" ":" }}{{ $tag }}
 {{- end }}
+
+{{/* Of the pod of `helm test`: none of the labels by which the Service finds the operator. */}}
+{{- define "operator.testLabels" -}}
+app.kubernetes.io/name: {{ include "operator.name" . }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Where agents find the operator. */}}
+{{- define "operator.url" -}}
+http://{{ include "operator.name" . }}.{{ .Release.Namespace }}.svc:8780
+{{- end }}

@@ -1,0 +1,45 @@
+"""Asks the operator what an agent would ask. Run by `helm test` with the operator's address and the file of a token for it.
+
+The last answer proves the most: it takes DNS, the Service, the network policies, a ready operator, and its leave to ask the API server
+whose token this is, to learn that this pod is no worker of any job.
+"""
+
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+PATIENCE_SECONDS = 60.0
+
+
+def status_of(url: str, token: str = "") -> int:
+    """The HTTP status of an answer."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
+
+
+def check(what: str, expected: int, url: str, token: str = "") -> None:
+    """Asks until the answer is the expected one; ends the program if it does not come."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            found: int | str = status_of(url, token)
+        except OSError as error:
+            found = f"no answer: {error}"
+        if found == expected:
+            print(f"ok: {what}: {found}")
+            return
+        if time.monotonic() > until:
+            sys.exit(f"FAILED: {what}: {found}, and {expected} was expected")
+        time.sleep(0.5)
+
+
+url, token_file = sys.argv[1:]
+check("nobody is heard without a token", 401, f"{url}/v1/round")
+check("nor with one that the API server does not know", 401, f"{url}/v1/round", "forged")
+check("this pod is recognized, and is no worker", 403, f"{url}/v1/round", Path(token_file).read_text())

@@ -1,0 +1,36 @@
+# shellcheck shell=bash
+# Has the API server log what the operator asks of it. Sourced.
+#
+# Done to the cluster that is there, and no part of what it is made from: nobody has to make it anew for that. The log is the
+# container's own, which the kubelet keeps within 50 MB.
+
+AUDIT_POLICY=$ROOT/hack/kind/audit-policy.yaml
+API_SERVER_MANIFEST=/etc/kubernetes/manifests/kube-apiserver.yaml
+AUDIT_SECONDS=150
+
+ensure_audit() {
+    local file
+    # Named by its content, so that another policy is another command, for which the kubelet starts the API server anew.
+    file=/etc/kubernetes/pki/audit-policy-$(fingerprint "$AUDIT_POLICY").yaml
+    docker exec "$CONTROL_PLANE" grep -q "audit-policy-file=$file$" "$API_SERVER_MANIFEST" 2>/dev/null && return
+    step audit "Have the API server log what the operator asks for" enable_audit "$file"
+}
+
+enable_audit() {
+    local file=$1 deadline=$((SECONDS + AUDIT_SECONDS))
+    docker exec -i "$CONTROL_PLANE" sh -c "cat >$file" <"$AUDIT_POLICY"
+    # In one move: the kubelet must never read half a manifest.
+    docker exec "$CONTROL_PLANE" sh -c "sed -e '/- --audit-/d' \
+        -e 's|^\( *\)- kube-apiserver\$|&\n\1- --audit-log-path=-\n\1- --audit-policy-file=$file|' \
+        $API_SERVER_MANIFEST >/etc/kubernetes/kube-apiserver.new && mv /etc/kubernetes/kube-apiserver.new $API_SERVER_MANIFEST"
+    until api_server_logs_by "$file"; do
+        ((SECONDS < deadline)) || return 1
+        sleep 1
+    done
+}
+
+# The process itself, not the pod's object: that one changes before the old API server has ended.
+api_server_logs_by() {
+    docker exec "$CONTROL_PLANE" sh -c "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n'" | grep -q "^--audit-policy-file=$1$" &&
+        kubectl get --raw /readyz --request-timeout=5s >/dev/null 2>&1
+}

@@ -1,0 +1,60 @@
+"""The chart as the real helm renders it."""
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "elastic-pytorch-operator"
+HELM = shutil.which("helm", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
+needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm, on the PATH or in .cluster/bin")
+
+Object = dict[str, Any]
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs helm, which may fail."""
+    assert HELM is not None
+    return subprocess.run([HELM, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+@functools.cache
+def template(*settings: str, kubernetes: str = "1.34.0", values: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """`helm template` with values in JSON, as `crds.keep=false`, or with a file of them."""
+    options = [option for setting in settings for option in ("--set-json", setting)]
+    files = [f"--values={values}"] if values else []
+    return helm(
+        "template", "release", str(CHART), "--namespace=the-namespace", f"--kube-version={kubernetes}", *files, *options
+    )
+
+
+def render(*settings: str, values: Path | None = None) -> list[Object]:
+    """The objects that `helm template` makes."""
+    result = template(*settings, values=values)
+    assert result.returncode == 0, result.stderr
+    return [found for found in yaml.safe_load_all(result.stdout) if found]
+
+
+def only(objects: list[Object], kind: str, name: str = "elastic-pytorch-operator") -> Object:
+    """The one object of a kind and name."""
+    (found,) = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def pod_of(objects: list[Object]) -> Object:
+    """The operator's pod template."""
+    pod: Object = only(objects, "Deployment")["spec"]["template"]
+    return pod
+
+
+def container_of(objects: list[Object]) -> Object:
+    """The operator's container."""
+    container: Object
+    (container,) = pod_of(objects)["spec"]["containers"]
+    return container

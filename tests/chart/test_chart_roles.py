@@ -1,0 +1,108 @@
+"""What the chart lets the operator and the users of jobs do."""
+
+import pytest
+from chart_rendering import Object, needs_helm, only, pod_of, render, template
+
+JOBS = {
+    ("elasticpytorch.dev", "elasticpytorchjobs"): ["delete", "list", "watch"],
+    ("elasticpytorch.dev", "elasticpytorchjobs/status"): ["patch"],
+    ("elasticpytorch.dev", "elasticpytorchjobs/finalizers"): ["update"],
+    ("", "pods"): ["create", "delete", "list", "watch"],
+    ("", "services"): ["create", "get"],
+    ("events.k8s.io", "events"): ["create"],
+}
+AT_HOME = {
+    ("coordination.k8s.io", "leases"): ["create", "get", "update"],
+    ("", "pods"): ["list", "patch"],
+}
+EVERYWHERE = {
+    ("", "nodes"): ["list", "watch"],
+    ("authentication.k8s.io", "tokenreviews"): ["create"],
+}
+
+
+def granted(role: Object) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found[group, resource] = sorted([*found.get((group, resource), ()), *rule["verbs"]])
+    return found
+
+
+@needs_helm
+def test_operator_of_all_namespaces_may_do_exactly_what_it_does() -> None:
+    objects = render()
+    assert granted(only(objects, "ClusterRole")) == JOBS | EVERYWHERE
+    assert not [o for o in objects if o["kind"] == "Role" and "elasticpytorchjobs" in str(o)]
+
+
+@needs_helm
+def test_replicas_may_elect_a_leader_among_themselves() -> None:
+    role = only(render('watchNamespaces=["a"]'), "Role", "elastic-pytorch-operator-election")
+    assert role["metadata"]["namespace"] == "the-namespace"
+    assert granted(role) == AT_HOME
+    (named,) = [rule for rule in role["rules"] if "update" in rule["verbs"]]
+    assert named["resourceNames"] == ["elastic-pytorch-operator"]
+
+
+@needs_helm
+def test_operator_of_some_namespaces_may_do_nothing_in_others() -> None:
+    objects = render('watchNamespaces=["a","b"]')
+    assert granted(only(objects, "ClusterRole")) == EVERYWHERE
+    roles = {o["metadata"]["namespace"]: granted(o) for o in objects if o["kind"] == "Role" and "elasticpytorchjobs" in str(o)}
+    assert roles == {"a": JOBS, "b": JOBS}
+    bindings = [o for o in objects if o["kind"] == "RoleBinding" and o["metadata"]["namespace"] in ("a", "b")]
+    assert [binding["roleRef"]["name"] for binding in bindings] == ["elastic-pytorch-operator"] * 2
+    for binding in bindings:
+        account = {"kind": "ServiceAccount", "name": "elastic-pytorch-operator", "namespace": "the-namespace"}
+        assert binding["subjects"] == [account]
+
+
+@needs_helm
+def test_no_role_has_a_wildcard_or_reads_all_secrets() -> None:
+    for role in (o for settings in ((), ('watchNamespaces=["a"]',)) for o in render(*settings) if o["kind"].endswith("Role")):
+        for rule in role["rules"]:
+            assert not {*rule["apiGroups"], *rule["resources"], *rule["verbs"]} & {"*"}
+            if "secrets" in rule["resources"]:
+                assert role["kind"] == "Role", "of its own namespace only"
+                assert rule.get("resourceNames") or set(rule["verbs"]) == {"create"}, "and only its own"
+
+
+@needs_helm
+@pytest.mark.parametrize("namespaces", ["[]", '["a"]'])
+def test_roles_are_bound_to_the_account_that_the_operator_runs_as(namespaces: str) -> None:
+    for settings, account in (
+        ((), "elastic-pytorch-operator"),
+        (('serviceAccount.name="other"',), "other"),
+        (('serviceAccount={"create":false,"name":"mine"}',), "mine"),
+    ):
+        objects = render(f"watchNamespaces={namespaces}", *settings)
+        for binding in (o for o in objects if o["kind"].endswith("RoleBinding")):
+            (subject,) = binding["subjects"]
+            assert subject == {"kind": "ServiceAccount", "name": account, "namespace": "the-namespace"}
+        assert pod_of(objects)["spec"]["serviceAccountName"] == account
+
+
+@needs_helm
+def test_account_that_is_not_made_must_be_named() -> None:
+    result = template("serviceAccount.create=false")
+    assert result.returncode != 0
+    assert "say in serviceAccount.name which ServiceAccount to use" in result.stderr
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("role", "aggregated", "verbs"),
+    [
+        ("view", {"view", "edit", "admin"}, {"get", "list", "watch"}),
+        ("edit", {"edit", "admin"}, {"create", "update", "patch", "delete", "deletecollection"}),
+    ],
+)
+def test_users_of_a_namespace_may_use_jobs(role: str, aggregated: set[str], verbs: set[str]) -> None:
+    found = only(render(), "ClusterRole", f"elastic-pytorch-operator-{role}")
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    labels = found["metadata"]["labels"]
+    assert {label.removeprefix(prefix) for label in labels if label.startswith(prefix)} == aggregated
+    assert set(found["rules"][0]["verbs"]) == verbs
+    assert not [r for rule in found["rules"] for r in rule["resources"] if "status" in r and "patch" in rule["verbs"]]

@@ -1,0 +1,71 @@
+"""values.yaml and its schema say the same, and say it of every value."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from chart_rendering import CHART
+
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+TEXT = (CHART / "values.yaml").read_text()
+VALUES: dict[str, Any] = yaml.safe_load(TEXT)
+
+# What these hold is the user's own: labels, quantities, tolerations.
+FREE = {"resources", "metrics.dashboard.labels"}
+
+
+def paths_of_values(values: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value and f"{path}{name}" not in FREE:
+            yield from paths_of_values(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
+
+
+def paths_of_schema(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, child in schema["properties"].items():
+        if "properties" in child and f"{path}{name}" not in {*FREE, "affinity"}:
+            yield from paths_of_schema(child, f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
+
+
+def objects_of_schema(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(schema, dict):
+        if "properties" in schema and "type" in schema:
+            yield path, schema
+        for name, child in schema.items():
+            yield from objects_of_schema(child, f"{path}/{name}")
+
+
+def test_schema_and_values_know_the_same_names() -> None:
+    assert set(paths_of_schema(SCHEMA)) - {"global"} == set(paths_of_values(VALUES))
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"), list(objects_of_schema(SCHEMA)), ids=lambda found: found if isinstance(found, str) else ""
+)
+def test_every_object_of_the_schema_refuses_what_it_does_not_know(path: str, schema: dict[str, Any]) -> None:
+    assert schema.get("additionalProperties") is False, path
+
+
+def test_every_value_has_a_comment() -> None:
+    documented = {path.rpartition(".")[2] for path in paths_of_values(VALUES)}
+    lines = TEXT.splitlines()
+    bare = [
+        line
+        for before, line in zip(["", *lines], lines, strict=False)
+        if line.strip().partition(":")[0] in documented
+        and not line.lstrip().startswith(("#", "-"))
+        and not before.lstrip().startswith("#")
+        and before.strip() != "labels:"
+    ]
+    assert not bare
+
+
+def test_defaults_satisfy_the_schema() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.validate(VALUES, SCHEMA)

@@ -1,0 +1,48 @@
+"""What the operator has asked of the API server, from the API server's audit log (hack/kind/audit.sh)."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kind_nodes import CONTROL_PLANE
+
+LOGS = "/var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of the operator's.
+
+    Attributes:
+        group: of the resource; empty for the core group.
+        resource: with its subresource, as roles write it.
+        verb: as roles write it.
+        allowed: whether the API server let it.
+    """
+
+    group: str
+    resource: str
+    verb: str
+    allowed: bool
+
+
+def requests_since(moment: datetime) -> set[Request]:
+    """The kinds of requests for resources since a moment, none of them twice."""
+    command = ["docker", "exec", CONTROL_PLANE, "sh", "-c", f'grep -h \'"kind":"Event"\' {LOGS}']
+    text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    found = set()
+    for line in text.splitlines():
+        # Each line of a container's log begins with a time, the stream, and F for a full line.
+        event = json.loads(line[line.index("{") :])
+        if "objectRef" in event and datetime.fromisoformat(event["requestReceivedTimestamp"]) >= moment:
+            found.add(_request(event))
+    return found
+
+
+def _request(event: dict[str, Any]) -> Request:
+    about = event["objectRef"]
+    resource = "/".join(filter(None, [about.get("resource", ""), about.get("subresource", "")]))
+    allowed = event.get("annotations", {}).get("authorization.k8s.io/decision") == "allow"
+    return Request(about.get("apiGroup", ""), resource, event["verb"], allowed)

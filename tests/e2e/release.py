@@ -1,0 +1,55 @@
+"""The installed release of the chart, and what tests do to it; `restore` undoes all of that."""
+
+import json
+import os
+import subprocess
+from typing import Any
+
+from job_under_test import KUBECONFIG, OPERATOR_NAMESPACE, ROOT, run_kubectl
+
+NAME = "elastic-pytorch-operator"
+CHART = ROOT / "charts" / NAME
+ACCOUNT = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{NAME}"
+
+
+def helm(*arguments: str) -> str:
+    """Runs helm in the operator's namespace; its words are in the error if it fails."""
+    command = [
+        str(ROOT / ".cluster" / "bin" / "helm"),
+        *arguments,
+        f"--kubeconfig={KUBECONFIG}",
+        f"--namespace={OPERATOR_NAMESPACE}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, f"helm {' '.join(arguments)} failed: {done.stderr}{done.stdout}"
+    return done.stdout
+
+
+def upgrade(*values: str) -> None:
+    """Upgrades the release to this chart with further values, as `logLevel=DEBUG`, and waits until it stands."""
+    options = [option for value in values for option in ("--set-json", value)]
+    helm("upgrade", NAME, str(CHART), "--reuse-values", "--wait", "--timeout=2m", *options)
+
+
+def uninstall() -> None:
+    """Removes the release, and waits until its objects are gone."""
+    helm("uninstall", NAME, "--wait", "--timeout=2m")
+
+
+def restore() -> None:
+    """The release as `make install` leaves it."""
+    script = ROOT / "hack" / "install.sh"
+    done = subprocess.run([str(script)], capture_output=True, text=True, timeout=240, check=False, env=os.environ.copy())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def may(verb: str, resource: str, namespace: str) -> bool:
+    """Whether the operator may do something in a namespace."""
+    return run_kubectl("auth", "can-i", verb, resource, f"--as={ACCOUNT}", "-n", namespace, check=False).stdout.strip() == "yes"
+
+
+def roles_of_the_release() -> list[dict[str, Any]]:
+    """The roles that are bound to the operator, as the cluster has them."""
+    found = run_kubectl("get", "clusterroles,roles", "-A", "-l", f"app.kubernetes.io/instance={NAME}", "-o", "json").stdout
+    users = "rbac.authorization.k8s.io/aggregate-to-view", "rbac.authorization.k8s.io/aggregate-to-edit"
+    return [role for role in json.loads(found)["items"] if not any(label in role["metadata"]["labels"] for label in users)]
