@@ -40,7 +40,6 @@ def check(what: str, expected: int, url: str, token: str = "") -> None:
 
 
 url, token_file = sys.argv[1:]
-check("the operator is ready", 200, f"{url}/readyz")
 check("nobody is heard without a token", 401, f"{url}/v1/round")
 check("nor with one that the API server does not know", 401, f"{url}/v1/round", "forged")
 check("this pod is recognized, and is no worker", 403, f"{url}/v1/round", Path(token_file).read_text())
