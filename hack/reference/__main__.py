@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the sources: the chart's README from values.yaml, docs/reference-api.md from the CRD.
+"""Writes what is made from the sources: the chart's README from values.yaml, docs/reference-api.md from the CRD, the dashboard.
 
 `--check` writes nothing and says by its exit status whether they are fresh.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import chart_values
 import custom_resource
+import dashboard
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,7 @@ def pages(root: Path) -> dict[Path, str]:
     definition = yaml.safe_load((root / CRD).read_text())
     return {
         CHART / "README.md": chart_values.page(intro, about, values),
+        CHART / "files" / "dashboard.json": dashboard.page(),
         Path("docs/reference-api.md"): custom_resource.page(definition),
     }
 

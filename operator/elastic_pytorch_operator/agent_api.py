@@ -1,28 +1,36 @@
-"""The HTTP API that agents speak to, and the probes. docs/protocol.md is its contract."""
+"""The HTTP API that agents speak to. docs/protocol.md is its contract."""
 
 import asyncio
 import json
 import logging
+import math
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from elastic_pytorch_operator.cluster import ClusterError
 from elastic_pytorch_operator.heartbeat import MalformedHeartbeat, parse_heartbeat
-from elastic_pytorch_operator.identity import TokenReviewer
+from elastic_pytorch_operator.identity import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.job import JobKey
+from elastic_pytorch_operator.listener import serving
+from elastic_pytorch_operator.metrics import Metrics
+from elastic_pytorch_operator.rate_limit import RateLimit
 from elastic_pytorch_operator.roster import JobRoster, Roster
 from elastic_pytorch_operator.store import Store
 
 logger = logging.getLogger(__name__)
 
 HOLD_SECONDS = 20.0
-MOST_BODY_BYTES = 64 * 1024
 AGENTS_PER_SECOND = 1000  # heartbeats that one operator is asked to bear
 PROGRESS_LATENCY_SECONDS = 1.0
+REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
+BURST_SECONDS = 3.0  # of such requests may come at once
+MOST_POLLS = 4  # of one pod at once; an agent has one, and perhaps one more that has not been found dead yet
+KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
 
 Speaker = tuple[JobKey, str, str]  # job, its UID, worker
 
@@ -35,32 +43,47 @@ class AgentApi:
         roster: where what is heard is kept, and what is to be answered.
         reviewer: tells who speaks.
         request_work: called with a job and a delay in seconds when something has been heard that may matter.
+        leading: whether this replica may answer; else agents are sent away, to find the one that leads.
+        metrics: counts the answers.
+        requests_per_second: of one pod, that are admitted.
     """
 
     def __init__(
-        self, store: Store, roster: Roster, reviewer: TokenReviewer, request_work: Callable[[JobKey, float], None]
+        self,
+        store: Store,
+        roster: Roster,
+        reviewer: TokenReviewer,
+        request_work: Callable[[JobKey, float], None],
+        leading: Callable[[], bool] = lambda: True,
+        metrics: Metrics | None = None,
+        requests_per_second: float = REQUESTS_PER_SECOND,
     ) -> None:
         self._store = store
         self._roster = roster
         self._reviewer = reviewer
         self._request_work = request_work
+        self._leading = leading
+        self.metrics = metrics or Metrics()
+        self._limit: RateLimit[str] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of an aiohttp application."""
         return [
             web.post("/v1/heartbeat", self._heartbeat),
             web.get("/v1/round", self._round),
-            web.get("/healthz", self._healthy),
-            web.get("/readyz", self._ready),
         ]
 
-    async def _healthy(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    async def _ready(self, _: web.Request) -> web.Response:
-        if not self._store.primed:
-            return web.Response(status=503, text="jobs, pods and nodes have not been listed yet")
-        return web.Response(text="ok")
+    @web.middleware
+    async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A middleware: counts what is answered."""
+        kind = KINDS.get(request.path, "other")
+        try:
+            answer = await handler(request)
+        except web.HTTPException as refusal:
+            self.metrics.answered(kind, refusal.status)
+            raise
+        self.metrics.answered(kind, answer.status)
+        return answer
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         key, job_uid, worker = await self._speaker(request)
@@ -91,6 +114,8 @@ class AgentApi:
         job = self._roster.job(job_uid)
         if hold <= 0:
             return web.json_response(_describe_round(job, worker))
+        if job.polls.get(worker, 0) >= MOST_POLLS:
+            raise _failure(web.HTTPTooManyRequests, f"{MOST_POLLS} polls of this pod are open", 1.0)
         self._roster.open_poll(job_uid, worker)
         until = time.monotonic() + min(hold, HOLD_SECONDS)
         dropped = True
@@ -116,36 +141,31 @@ class AgentApi:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or not token:
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
-        if not self._store.primed:
-            raise _failure(web.HTTPServiceUnavailable, "the operator is starting")
+        if not self._store.primed or not self._leading():
+            refusal = _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
+            refusal.force_close()  # the next connection may find the one that leads
+            raise refusal
         try:
-            identity = await self._reviewer.identify(token)
+            identity = await self._reviewer.identify(token, request.remote or "")
         except ClusterError as error:
             logger.warning("cannot review a token: %s", error)
-            raise _failure(web.HTTPServiceUnavailable, "tokens cannot be reviewed now") from error
+            raise _failure(web.HTTPServiceUnavailable, "tokens cannot be reviewed now", 1.0) from error
+        except TooManyTokensError as error:
+            raise _failure(web.HTTPTooManyRequests, str(error), error.retry_seconds) from error
         if identity is None:
             raise _failure(web.HTTPUnauthorized, "the token is not valid")
         worker = self._store.worker(identity.namespace, identity.name, identity.uid)
         if worker is None:
             raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
+        if wait := self._limit.admit(identity.uid, time.monotonic()):
+            raise _failure(web.HTTPTooManyRequests, "too many requests", wait)
         key, job_uid = worker
         return key, job_uid, identity.name
 
 
-@asynccontextmanager
-async def listening(api: AgentApi, host: str, port: int) -> AsyncIterator[int]:
+def listening(api: AgentApi, host: str, port: int) -> AbstractAsyncContextManager[int]:
     """Serves agents for as long as the context lasts; yields the port, which may have been 0."""
-    app = web.Application(client_max_size=MOST_BODY_BYTES)
-    app.add_routes(api.routes())
-    # Cancelling a handler whose client has gone is how a closed long poll is noticed at once.
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port, reuse_address=True)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    return serving(api.routes(), host, port, middlewares=[api.count], on_refusal=api.metrics.refused_connection)
 
 
 def _has_news(job: JobRoster, after: int, nudge: int) -> bool:
@@ -176,6 +196,6 @@ def _refuse(code: int, error: str) -> web.Response:
     return web.json_response({"error": error[:500]}, status=code)
 
 
-def _failure(kind: type[web.HTTPException], error: str) -> web.HTTPException:
-    headers = {"Retry-After": "1"} if kind is web.HTTPServiceUnavailable else None
+def _failure(kind: type[web.HTTPException], error: str, retry_seconds: float | None = None) -> web.HTTPException:
+    headers = None if retry_seconds is None else {"Retry-After": str(math.ceil(retry_seconds))}
     return kind(text=json.dumps({"error": error}), headers=headers, content_type="application/json")

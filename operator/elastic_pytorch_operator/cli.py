@@ -19,6 +19,7 @@ from elastic_pytorch_operator.logs import configure_logging
 logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8780
+DEFAULT_PROBE_PORT = 8781
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from elastic_pytorch_operator.local import run_local  # noqa: PLC0415  the two modes need different libraries
 
         return asyncio.run(run_local(options.job.resolve(), options.workdir))
-    return asyncio.run(_run(options.url, options.port, options.namespaces))
+    return asyncio.run(_run(options))
 
 
 def _copy_agent(folder: Path) -> int:
@@ -44,20 +45,27 @@ def _copy_agent(folder: Path) -> int:
     return 0
 
 
-async def _run(url: str, port: int, namespaces: Sequence[str]) -> int:
-    from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415  half a second of imports
-    from elastic_pytorch_operator.server import run_operator  # noqa: PLC0415
+async def _run(options: argparse.Namespace) -> int:
+    from elastic_pytorch_operator.replica import Place  # noqa: PLC0415
+    from elastic_pytorch_operator.server import run_operator  # noqa: PLC0415  half a second of imports
 
     name = os.environ.get("AGENT_IMAGE", "")
     agent_image = AgentImage(name, os.environ.get("AGENT_IMAGE_PULL_POLICY", "")) if name else None
     if agent_image is None:
         logger.warning("AGENT_IMAGE is not set: no agent is injected, the images of all jobs must have one")
-    cluster = await KubernetesCluster.connect(namespaces)
-    try:
-        await run_operator(cluster, url or f"http://{os.uname().nodename}:{port}", port, agent_image, namespaces)
-    finally:
-        await cluster.close()
-    return 0
+    pod, namespace = os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")
+    if not (pod and namespace):
+        logger.warning("POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica")
+    place = Place(
+        operator_url=options.url or f"http://{os.uname().nodename}:{options.port}",
+        host="0.0.0.0",  # a pod's own address is not known in advance
+        port=options.port,
+        probe_port=options.probe_port,
+        namespace=namespace if pod else "",
+        pod=pod,
+        watched=options.namespaces,
+    )
+    return await run_operator(place, agent_image)
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -73,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
     run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
     run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
+    run.add_argument(
+        "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
+    )
     local = commands.add_parser("local", help="run a job on this machine: the same planner and agents, no cluster")
     local.add_argument("job", type=Path, help="the job's manifest")
     local.add_argument("--workdir", type=Path, default=None, help="where volumes and logs go (default: a temporary folder)")

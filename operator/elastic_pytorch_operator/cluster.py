@@ -80,8 +80,15 @@ class Cluster(Protocol):
         """Deletes a job if it is the one with that UID; one that is gone already is nothing to complain about."""
         ...
 
-    async def patch_job_status(self, namespace: str, name: str, status: Manifest) -> Manifest:
-        """Merges fields into a job's status (null removes one); returns the job."""
+    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
+        """Merges fields into a job's status (null removes one); returns the job.
+
+        Args:
+            namespace: of the job.
+            name: of the job.
+            status: the fields.
+            version: the resource version that they are based on; if the job has another one by now, that is a ClusterError 409.
+        """
         ...
 
     async def create_event(self, manifest: Manifest) -> None:
@@ -90,4 +97,20 @@ class Cluster(Protocol):
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         """The pod that a ServiceAccount token for this audience was issued to, None if it is not valid."""
+        ...
+
+    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+        """A coordination.k8s.io Lease, None if there is none."""
+        ...
+
+    async def put_lease(self, manifest: Manifest) -> Manifest:
+        """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if somebody else was quicker."""
+        ...
+
+    async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
+        """The pods of a namespace whose labels match."""
+        ...
+
+    async def label_pod(self, namespace: str, name: str, label: str, value: str | None) -> None:
+        """Gives a pod a label, or takes it from it; a pod that has gone has none."""
         ...

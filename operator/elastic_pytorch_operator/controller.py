@@ -12,6 +12,7 @@ from elastic_pytorch_operator.cluster import Cluster, ClusterError
 from elastic_pytorch_operator.execute import Executor
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job, JobKey
+from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.observe import observe
 from elastic_pytorch_operator.plan import Memory, Plan, plan
 from elastic_pytorch_operator.roster import Roster
@@ -37,6 +38,8 @@ class Controller:
         operator_url: where agents find the operator.
         clock: monotonic seconds.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
+        metrics: what is told of the work.
+        leading: whether this replica may act.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class Controller:
         operator_url: str,
         clock: Callable[[], float] = time.monotonic,
         agent_image: AgentImage | None = None,
+        metrics: Metrics | None = None,
+        leading: Callable[[], bool] = lambda: True,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -55,6 +60,8 @@ class Controller:
         self._executor = Executor(cluster, store, operator_url, agent_image)
         self._clock = clock
         self._queue = queue
+        self._metrics = metrics or Metrics()
+        self._leading = leading
         self._memories: dict[str, Memory] = {}
         self._listening_since = clock()
 
@@ -70,7 +77,12 @@ class Controller:
     async def run(self) -> None:
         """Works until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._resync())
+            tasks.create_task(self.resync())
+            tasks.create_task(self.work())
+
+    async def work(self) -> None:
+        """Reconciles jobs until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
             for _ in range(WORKERS):
                 tasks.create_task(self._work())
 
@@ -82,7 +94,8 @@ class Controller:
         for key in self._store.replace_all(jobs, pods, nodes, began) | set(self._store.keys):
             self._queue.add(key)
 
-    async def _resync(self) -> None:
+    async def resync(self) -> None:
+        """Puts right what the watches have missed, until it is cancelled."""
         while True:
             await asyncio.sleep(RESYNC_SECONDS)
             try:
@@ -94,33 +107,39 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
+            began = time.monotonic()
+            result = "error"
             try:
-                await self.reconcile(key)
+                result = "requeue_after" if await self.reconcile(key) else "success"
                 self._queue.forgive(key)
             except ClusterError as error:
                 delay = self._queue.add_after_failure(key)
-                logger.warning("the API server: %s", error, extra={"job": str(key), "retry_seconds": delay})
+                if self._leading():  # else it is no matter of this replica's any more
+                    logger.warning("the API server: %s", error, extra={"job": str(key), "retry_seconds": delay})
             except Exception:
                 delay = self._queue.add_after_failure(key)
                 logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": delay})
             finally:
                 self._queue.done(key)
+                self._metrics.reconciled(result, time.monotonic() - began)
 
-    async def reconcile(self, key: JobKey) -> None:
-        """Makes and carries out the plan of one job.
+    async def reconcile(self, key: JobKey) -> bool:
+        """Makes and carries out the plan of one job; whether it is to be looked at again at a known time.
 
         Raises:
             ClusterError: the API server could not be asked, or failed.
         """
+        if not self._leading():
+            return False  # also if this process was held up for longer than its lease, and nothing has told it yet
         job = self._store.job(key)
         if job is None:
             known = {j.uid for k in self._store.keys if isinstance(j := self._store.job(k), Job)}
             self._roster.forget_others(known)
             self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
-            return
+            return False
         if isinstance(job, InvalidJob):
             await self._executor.report_invalid(self._store.job_manifest(key), job)
-            return
+            return False
         observed = observe(
             job,
             self._store,
@@ -131,7 +150,10 @@ class Controller:
             service_exists=self._executor.has_service(job.uid),
         )
         memory = self._memories.get(job.uid) or _recall(job)
-        await self._carry_out(job, plan_stock(job, observed, memory) if job.stock else plan(job, observed, memory))
+        todo = plan_stock(job, observed, memory) if job.stock else plan(job, observed, memory)
+        self._metrics.decided(memory, todo)
+        await self._carry_out(job, todo)
+        return todo.recheck_at is not None
 
     async def _carry_out(self, job: Job, todo: Plan) -> None:
         """Rounds first: they need no API server, and somebody waits for them."""

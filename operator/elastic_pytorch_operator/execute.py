@@ -111,7 +111,7 @@ class Executor:
         if known[0].get("message") == condition["message"]:
             return
         status = {"state": names.FAILED, "conditions": [condition], "observedGeneration": metadata.get("generation", 1)}
-        await self._write_status(metadata["namespace"], metadata["name"], status)
+        await self._write_status(metadata["namespace"], metadata["name"], status, metadata.get("resourceVersion", ""))
 
     async def _create_service(self, job: Job) -> bool:
         try:
@@ -161,6 +161,7 @@ class Executor:
                 return error
             raise
         self._store.apply_pod(pod, time.monotonic())
+        self._store.hearing.expect("pods", pod, time.monotonic())
         logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
         return None
 
@@ -174,16 +175,17 @@ class Executor:
         logger.info("deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why})
 
     async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> bool:
-        return await self._write_status(job.key.namespace, job.key.name, merge_patch(job.status, status))
+        return await self._write_status(job.key.namespace, job.key.name, merge_patch(job.status, status), job.version)
 
-    async def _write_status(self, namespace: str, name: str, status: Mapping[str, Any]) -> bool:
+    async def _write_status(self, namespace: str, name: str, status: Mapping[str, Any], version: str) -> bool:
         try:
-            manifest = await self._cluster.patch_job_status(namespace, name, status)
+            manifest = await self._cluster.patch_job_status(namespace, name, status, version)
         except ClusterError as error:
             if error.code == 404:  # deleted meanwhile
                 return False
             raise
         self._store.apply_job(manifest, time.monotonic())
+        self._store.hearing.expect("jobs", manifest, time.monotonic())
         return True
 
     def _record(self, job: Job, action: RecordEvent) -> None:

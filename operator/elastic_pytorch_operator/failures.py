@@ -44,6 +44,19 @@ class FailureRecord:
     in_round: bool = False  # a worker process of the current round, rather than a whole pod
     foreign: bool = False  # killed by somebody else: a cause, but no failure of the job's own
 
+    @property
+    def kind(self) -> str:
+        """What sort of failure it is, one word of a few."""
+        if self.foreign:
+            return "Killed"
+        if self.signal == "SIGKILL" or "OOMKilled" in self.message:
+            return "OutOfMemory"  # who else kills is foreign
+        if self.id.startswith("pod/"):
+            return "Pod"
+        if self.signal:
+            return "Signal"
+        return "Hang" if self.exit_code is None else "Exit"
+
     def as_status(self) -> dict[str, object]:
         """As `status.rootCause` has it."""
         found = {

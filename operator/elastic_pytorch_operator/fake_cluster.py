@@ -185,9 +185,10 @@ class FakeCluster:
         if job is not None and job["metadata"]["uid"] == uid:
             self.remove_job(name, namespace)
 
-    async def patch_job_status(self, namespace: str, name: str, status: Manifest) -> Manifest:
+    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
         self._called("patch_job_status")
         job = self._get(names.KIND, namespace, name)
+        _check_version(job, version)
         job["status"] = _merge(job.get("status", {}), status)
         self._changed(names.KIND, "MODIFIED", job)
         return copy.deepcopy(job)
@@ -199,6 +200,35 @@ class FakeCluster:
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         self._called("review_token")
         return self._tokens.get(token) if audience == names.TOKEN_AUDIENCE else None
+
+    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+        self._called("get_lease")
+        return copy.deepcopy(self._objects.get(("Lease", namespace, name)))
+
+    async def put_lease(self, manifest: Manifest) -> Manifest:
+        self._called("put_lease")
+        metadata = manifest["metadata"]
+        if not metadata.get("resourceVersion"):
+            return copy.deepcopy(self._create("Lease", manifest))
+        lease = self._get("Lease", metadata["namespace"], metadata["name"])
+        _check_version(lease, metadata["resourceVersion"])
+        lease["spec"] = copy.deepcopy(dict(manifest["spec"]))
+        self._changed("Lease", "MODIFIED", lease)
+        return copy.deepcopy(lease)
+
+    async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
+        self._called("list_labelled_pods")
+        label, _, value = selector.partition("=")
+        return [pod for pod in self.pods(namespace) if (pod["metadata"].get("labels") or {}).get(label) == value]
+
+    async def label_pod(self, namespace: str, name: str, label: str, value: str | None) -> None:
+        self._called("label_pod")
+        pod = self._objects.get(("Pod", namespace, name))
+        if pod is None and value is None:
+            return
+        pod = self._get("Pod", namespace, name)
+        pod["metadata"]["labels"] = _merge(pod["metadata"].get("labels") or {}, {label: value})
+        self._changed("Pod", "MODIFIED", pod)
 
     def _called(self, verb: str) -> None:
         self.calls.append(verb)
@@ -262,6 +292,11 @@ class FakeCluster:
                 refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
                 pod["status"]["conditions"] = [refused]
             self._changed("Pod", "MODIFIED", pod)
+
+
+def _check_version(found: Object, version: str) -> None:
+    if version != found["metadata"]["resourceVersion"]:
+        raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
 
 
 def _merge(old: Manifest, patch: Manifest) -> Object:

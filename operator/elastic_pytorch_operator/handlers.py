@@ -78,15 +78,19 @@ def _register(registry: kopf.OperatorRegistry, store: Store, request_work: Calla
     async def on_job(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
         manifest = event["object"]
         deleted = event["type"] == "DELETED"
+        store.hearing.hear("jobs", manifest, gone=deleted)
         tell(store.remove_job(manifest) if deleted else store.apply_job(manifest, time.monotonic()))
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def on_pod(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
         manifest = event["object"]
         deleted = event["type"] == "DELETED"
+        store.hearing.hear("pods", manifest, gone=deleted)
         tell(store.remove_pod(manifest) if deleted else store.apply_pod(manifest, time.monotonic()))
 
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def on_node(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
         manifest = event["object"]
-        tell(store.remove_node(manifest) if event["type"] == "DELETED" else store.apply_node(manifest))
+        deleted = event["type"] == "DELETED"
+        store.hearing.hear("nodes", manifest, gone=deleted)
+        tell(store.remove_node(manifest) if deleted else store.apply_node(manifest))

@@ -52,6 +52,7 @@ class Job:
         allowed: the sizes that a group may have, rising; none: any.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
+        version: the resource version that all this is from.
     """
 
     key: JobKey
@@ -80,6 +81,7 @@ class Job:
     template: Manifest = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)
     deleting: bool = False
+    version: str = ""
 
     @property
     def ours(self) -> bool:
@@ -191,6 +193,7 @@ def parse_job(manifest: Manifest) -> Job:
         template=template,
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
+        version=str(metadata.get("resourceVersion", "")),
     )
 
 

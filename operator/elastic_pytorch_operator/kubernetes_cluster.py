@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -11,9 +12,11 @@ from kubernetes.aio import client, config
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.cluster import ClusterError, Manifest, PodIdentity
+from elastic_pytorch_operator.metrics import Metrics
 
 PAGE_SIZE = 500
 REQUEST_TIMEOUT_SECONDS = 15
+MERGE_PATCH = "application/merge-patch+json"
 JOBS_PATH = f"/apis/{names.API_VERSION}"
 
 
@@ -22,22 +25,30 @@ class KubernetesCluster:
 
     Args:
         api: the connection.
+        metrics: counts the requests.
         namespaces: whose jobs and pods are listed; none: those of all.
     """
 
-    def __init__(self, api: client.ApiClient, namespaces: Sequence[str] = ()) -> None:
+    def __init__(self, api: client.ApiClient, metrics: Metrics, namespaces: Sequence[str] = ()) -> None:
         self._api = api
         self._places = [f"/namespaces/{namespace}" for namespace in namespaces] or [""]
+        self._metrics = metrics
+        self._answering_since: float | None = None
+
+    @property
+    def answering_since(self) -> float | None:
+        """Since when the API server has answered every request, monotonic seconds; None: it did not answer the last one."""
+        return self._answering_since
 
     @classmethod
-    async def connect(cls, namespaces: Sequence[str] = ()) -> "KubernetesCluster":
+    async def connect(cls, metrics: Metrics, namespaces: Sequence[str] = ()) -> "KubernetesCluster":
         """Connects as the pod's ServiceAccount, or outside a pod as the kubeconfig says."""
         configuration = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except config.ConfigException:
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls(client.ApiClient(configuration), namespaces)
+        return cls(client.ApiClient(configuration), metrics, namespaces)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -80,9 +91,10 @@ class KubernetesCluster:
             if error.code not in (404, 409):
                 raise
 
-    async def patch_job_status(self, namespace: str, name: str, status: Manifest) -> Manifest:
+    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
         path = f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}/status"
-        return await self._request("PATCH", path, {"status": status}, content_type="application/merge-patch+json")
+        patch = {"metadata": {"resourceVersion": version}, "status": status}
+        return await self._request("PATCH", path, patch, content_type=MERGE_PATCH)
 
     async def create_event(self, manifest: Manifest) -> None:
         namespace = manifest["metadata"]["namespace"]
@@ -96,6 +108,31 @@ class KubernetesCluster:
         }
         answer = await self._request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
         return pod_of_review(answer.get("status") or {}, audience)
+
+    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+        try:
+            return await self._request("GET", f"{_leases(namespace)}/{name}")
+        except ClusterError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def put_lease(self, manifest: Manifest) -> Manifest:
+        metadata = manifest["metadata"]
+        if metadata.get("resourceVersion"):
+            return await self._request("PUT", f"{_leases(metadata['namespace'])}/{metadata['name']}", manifest)
+        return await self._request("POST", _leases(metadata["namespace"]), manifest)
+
+    async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
+        return await self._list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)
+
+    async def label_pod(self, namespace: str, name: str, label: str, value: str | None) -> None:
+        patch = {"metadata": {"labels": {label: value}}}
+        try:
+            await self._request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", patch, content_type=MERGE_PATCH)
+        except ClusterError as error:
+            if error.code != 404 or value is not None:
+                raise
 
     async def _list_everywhere(self, group: str, resource: str, **query: str) -> list[Manifest]:
         """What there is of a resource in the namespaces that are looked after."""
@@ -137,12 +174,21 @@ class KubernetesCluster:
             )
             text = await answer.read()  # type: ignore[no-untyped-call]
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            self._metrics.requested(method, 0)
+            self._answering_since = None
             raise ClusterError(0, f"no answer from the API server: {error or type(error).__name__}") from error
+        self._metrics.requested(method, answer.status)
+        if self._answering_since is None:
+            self._answering_since = time.monotonic()
         if not 200 <= answer.status < 300:
             raise ClusterError(answer.status, _message_of(text))
         found = json.loads(text)
         assert isinstance(found, dict)  # the API server answers with objects
         return found
+
+
+def _leases(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
 def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:

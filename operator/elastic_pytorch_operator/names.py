@@ -21,6 +21,7 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
 LABEL_WORKER_INDEX: Final = f"{GROUP}/worker-index"
 LABEL_ROLE: Final = f"{GROUP}/role"
+LABEL_LEADER: Final = f"{GROUP}/leader"  # on the operator's own pod
 LABEL_RENDEZVOUS: Final = f"{GROUP}/rendezvous"
 ROLE_WORKER: Final = "worker"
 ROLE_STORE: Final = "store"

@@ -65,6 +65,11 @@ class Roster:
         """Agents of all jobs."""
         return sum(len(job.agents) for job in self._jobs.values())
 
+    @property
+    def open_polls(self) -> int:
+        """Long polls of all jobs that wait for an answer."""
+        return sum(sum(job.polls.values()) for job in self._jobs.values())
+
     def hear(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> bool:
         """Takes note of a heartbeat; whether it says anything that a decision may depend on."""
         self.last_heard_at = now

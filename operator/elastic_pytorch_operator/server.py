@@ -1,73 +1,48 @@
-"""Runs the operator: the agents' API, the controller and the watches, all in one event loop. One of them ending ends the process."""
+"""Runs the operator in a cluster: a replica with kopf's watches, until a signal."""
 
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from functools import partial
 
-from elastic_pytorch_operator.agent_api import AgentApi, listening
-from elastic_pytorch_operator.cluster import Cluster, ClusterError
-from elastic_pytorch_operator.controller import Controller
-from elastic_pytorch_operator.identity import TokenReviewer
+from elastic_pytorch_operator.handlers import watch_cluster
 from elastic_pytorch_operator.injection import AgentImage
-from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.store import Store
-from elastic_pytorch_operator.workqueue import WorkQueue
+from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster
+from elastic_pytorch_operator.metrics import Metrics
+from elastic_pytorch_operator.replica import LeadershipLostError, Place, Replica
 
 logger = logging.getLogger(__name__)
 
-PRIME_RETRY_SECONDS = 1.0
 
-
-async def run_operator(
-    cluster: Cluster, operator_url: str, port: int, agent_image: AgentImage | None, namespaces: Sequence[str] = ()
-) -> None:
-    """Runs until SIGTERM or SIGINT.
+async def run_operator(place: Place, agent_image: AgentImage | None) -> int:
+    """Runs until SIGTERM or SIGINT; returns the process's exit code.
 
     Args:
-        cluster: where it runs.
-        operator_url: where agents find it.
-        port: where it serves agents and probes.
+        place: where it runs.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
-        namespaces: whose jobs are looked after; none: those of all. The cluster is to list the same.
 
     Raises:
         Exception: a part has failed; everything is to be started anew.
     """
-    from elastic_pytorch_operator.handlers import watch_cluster  # noqa: PLC0415  local mode must not need kopf
-
-    store, roster = Store(), Roster()
-    queue: WorkQueue[JobKey] = WorkQueue()
-    controller = Controller(cluster, store, roster, queue, operator_url, agent_image=agent_image)
-    api = AgentApi(store, roster, TokenReviewer(cluster), queue.add)
+    metrics = Metrics()
+    cluster = await KubernetesCluster.connect(metrics, place.watched)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with listening(api, "0.0.0.0", port):  # a pod's own address is not known in advance
-        await _prime(controller, stop)
-        logger.info("ready", extra={"jobs": len(store.keys), "nodes": len(store.nodes)})
-        parts = [
-            asyncio.create_task(controller.run(), name="controller"),
-            asyncio.create_task(watch_cluster(store, queue.add, namespaces), name="watches"),
-            asyncio.create_task(stop.wait(), name="stop"),
-        ]
-        done, rest = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        for task in rest:
-            task.cancel()
-        await asyncio.wait(rest, timeout=2)
-        for task in done:
-            if task.get_name() != "stop":
-                task.result()
-                raise RuntimeError(f"{task.get_name()} ended by itself")
+    replica = Replica(
+        cluster,
+        place,
+        partial(watch_cluster, namespaces=place.watched),
+        agent_image=agent_image,
+        metrics=metrics,
+        answering_since=lambda: cluster.answering_since,
+    )
+    try:
+        await replica.run(stop)
+    except LeadershipLostError as lost:
+        logger.error("leads no more: %s", lost)
+        return 1
+    finally:
+        await cluster.close()
     logger.info("stopped")
-
-
-async def _prime(controller: Controller, stop: asyncio.Event) -> None:
-    while not stop.is_set():
-        try:
-            await controller.prime()
-            return
-        except ClusterError as error:
-            logger.warning("cannot list the cluster yet: %s", error)
-            await asyncio.sleep(PRIME_RETRY_SECONDS)
+    return 0

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.hearing import Hearing, version_of
 from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_job, parse_key
 from elastic_pytorch_operator.observed import NodeView, PodView
 from elastic_pytorch_operator.views import job_of_pod, view_node, view_pod
@@ -34,11 +35,12 @@ class Store:
     """Everything last told of jobs, their pods, and nodes.
 
     Each `apply_...` returns the jobs that it may matter to. What is older than what is known is ignored, so that a watch that lags
-    behind does not undo the operator's own writes.
+    behind does not undo the operator's own writes. What a list has brought to light the watches are expected to tell, too.
     """
 
     nodes: dict[str, NodeView] = field(default_factory=dict)
     primed: bool = False
+    hearing: Hearing = field(default_factory=Hearing)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _pods: dict[tuple[str, str], _PodEntry] = field(default_factory=dict)
     _pods_of: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class Store:
     def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a job."""
         key, metadata = parse_key(manifest), manifest["metadata"]
-        known, version = self._jobs.get(key), _version(metadata)
+        known, version = self._jobs.get(key), version_of(metadata)
         if known is not None and known.uid == metadata.get("uid", "") and known.version >= version:
             return set()
         parsed: Job | InvalidJob
@@ -100,7 +102,7 @@ class Store:
         owner, metadata = job_of_pod(manifest), manifest["metadata"]
         if owner is None:
             return set()
-        place, version = (metadata["namespace"], metadata["name"]), _version(metadata)
+        place, version = (metadata["namespace"], metadata["name"]), version_of(metadata)
         known = self._pods.get(place)
         same = known is not None and known.view.uid == metadata["uid"]
         if same and known is not None and known.version >= version:
@@ -151,25 +153,34 @@ class Store:
             now: when the listing began; what has been seen since is left as it is.
         """
         touched: set[JobKey] = set()
-        node_names, pod_uids, job_uids = set(), set(), set()
+        node_names, node_uids, pod_uids, job_uids = set(), set(), set(), set()
         for node in nodes:
             node_names.add(node["metadata"]["name"])
+            node_uids.add(node["metadata"].get("uid", ""))
+            if self.nodes.get(node["metadata"]["name"]) != view_node(node):
+                self.hearing.expect("nodes", node, now)
             touched |= self.apply_node(node)
         for name in [name for name in self.nodes if name not in node_names]:
             touched |= self.remove_node({"metadata": {"name": name}})
         for pod in pods:
             pod_uids.add(pod["metadata"]["uid"])
-            touched |= self.apply_pod(pod, now)
+            if news := self.apply_pod(pod, now):
+                self.hearing.expect("pods", pod, now)
+                touched |= news
         for place, entry in list(self._pods.items()):
             if entry.view.uid not in pod_uids and entry.view.created_at < now:
                 self._forget_pod(place)
                 touched.add(entry.key)
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
-            touched |= self.apply_job(job, now)
+            if news := self.apply_job(job, now):
+                self.hearing.expect("jobs", job, now)
+                touched |= news
         for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
             del self._jobs[key]
             touched.add(key)
+        for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
+            self.hearing.forget_others(kind, uids)
         self.primed = True
         return touched
 
@@ -187,9 +198,3 @@ class Store:
 
     def _jobs_on(self, node: str) -> set[JobKey]:
         return {entry.key for entry in self._pods.values() if entry.view.node == node}
-
-
-def _version(metadata: Manifest) -> int:
-    """The resource version as a number, which grows with each write (Kubernetes guarantees the comparison since 1.35)."""
-    version = str(metadata.get("resourceVersion", "0"))
-    return int(version) if version.isdigit() else 0

@@ -5,7 +5,7 @@ import heapq
 import itertools
 import time
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -13,19 +13,45 @@ FIRST_BACKOFF_SECONDS = 0.2
 MOST_BACKOFF_SECONDS = 30.0
 
 
+class QueueObserver(Protocol):
+    """Is told what goes on in a queue."""
+
+    def queued(self) -> None:
+        """A key was added."""
+        ...
+
+    def retried(self) -> None:
+        """A key was added after a failure."""
+        ...
+
+    def taken(self, seconds: float) -> None:
+        """A key was taken out so long after it was due."""
+        ...
+
+    def worked(self, seconds: float) -> None:
+        """The work on a key took so long."""
+        ...
+
+
 class WorkQueue(Generic[Key]):
     """Keys that await work, now or later."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: QueueObserver | None = None) -> None:
+        self._observer = observer
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, int, Key]] = []
         self._order = itertools.count()
-        self._active: set[Key] = set()
+        self._active: dict[Key, float] = {}  # and when the work on each began
         self._failures: dict[Key, int] = {}
         self._wakeup = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._due)
+
+    @property
+    def longest_work_seconds(self) -> float:
+        """How long the oldest work has been going on; 0 if there is none."""
+        return time.monotonic() - min(self._active.values()) if self._active else 0.0
 
     def add(self, key: Key, delay_seconds: float = 0.0) -> None:
         """Asks for work on a key after a delay; the earliest time asked for counts."""
@@ -33,6 +59,8 @@ class WorkQueue(Generic[Key]):
         if key in self._due and self._due[key] <= due:
             return
         self._due[key] = due
+        if self._observer:
+            self._observer.queued()
         heapq.heappush(self._heap, (due, next(self._order), key))
         self._wakeup.set()
 
@@ -40,6 +68,8 @@ class WorkQueue(Generic[Key]):
         """Asks for work on a key that has failed, later each time; returns the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
+        if self._observer:
+            self._observer.retried()
         delay = float(min(FIRST_BACKOFF_SECONDS * 2**failures, MOST_BACKOFF_SECONDS))
         self.add(key, delay)
         return delay
@@ -67,8 +97,10 @@ class WorkQueue(Generic[Key]):
             for entry in postponed:
                 heapq.heappush(self._heap, entry)
             if found is not None:
-                del self._due[found]
-                self._active.add(found)
+                waited = now - self._due.pop(found)
+                self._active[found] = now
+                if self._observer:
+                    self._observer.taken(waited)
                 return found
             self._wakeup.clear()
             waiting = [due for due, _, key in self._heap if key not in self._active]
@@ -80,5 +112,7 @@ class WorkQueue(Generic[Key]):
 
     def done(self, key: Key) -> None:
         """Ends the work on a key."""
-        self._active.discard(key)
+        began = self._active.pop(key, None)
+        if self._observer and began is not None:
+            self._observer.worked(time.monotonic() - began)
         self._wakeup.set()

@@ -15,6 +15,11 @@ EVERYWHERE = {
     ("", "nodes"): ["list", "watch"],
     ("authentication.k8s.io", "tokenreviews"): ["create"],
 }
+OWN_NAMESPACE = [
+    ("leases", ["create"], None),
+    ("leases", ["get", "update"], ["elastic-pytorch-operator"]),
+    ("pods", ["list", "patch"], None),
+]
 
 
 def granted(role: Object) -> dict[tuple[str, str], list[str]]:
@@ -30,7 +35,10 @@ def granted(role: Object) -> dict[tuple[str, str], list[str]]:
 def test_operator_of_all_namespaces_may_do_exactly_what_it_does() -> None:
     objects = render()
     assert granted(only(objects, "ClusterRole")) == JOBS | EVERYWHERE
-    assert not [o for o in objects if o["kind"] == "Role" and "elasticpytorchjobs" in str(o)]
+    own = only(objects, "Role", "elastic-pytorch-operator-leader")
+    assert own["metadata"]["namespace"] == "the-namespace"
+    assert [(*rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in own["rules"]] == OWN_NAMESPACE
+    assert [o["metadata"]["name"] for o in objects if o["kind"] == "Role"] == [own["metadata"]["name"]]
 
 
 @needs_helm

@@ -141,9 +141,3 @@ async def test_closed_long_poll_is_noticed_at_once(served: Served) -> None:
     await asyncio.sleep(0.2)
     assert served.roster.agents("uid-lm", {POD})[POD].disconnected_since is not None
     assert served.work == [KEY]
-
-
-async def test_probes_need_no_token(served: Served) -> None:
-    for path in ("/healthz", "/readyz"):
-        async with served.session.get(served.url + path) as answer:
-            assert answer.status == 200

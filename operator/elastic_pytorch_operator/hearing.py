@@ -1,0 +1,60 @@
+"""Is the operator deaf? What it knows to have happened (its own writes, what a list has told) must come through the watches, too.
+
+A watch that has died without a word looks like a cluster in which nothing happens. Pure: times come in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Manifest = Mapping[str, Any]
+
+GONE = 2**63  # newer than any version
+
+
+@dataclass(slots=True)
+class _Kind:
+    heard: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has told of
+    awaited: dict[str, tuple[int, float]] = field(default_factory=dict)  # a version that it has yet to tell of, and since when
+
+
+@dataclass(slots=True)
+class Hearing:
+    """What the watches have told, and what they have yet to tell."""
+
+    _kinds: dict[str, _Kind] = field(default_factory=dict)
+
+    def expect(self, kind: str, manifest: Manifest, now: float) -> None:
+        """An object is known to be there in this version: its watch has said so, or should soon."""
+        known, uid, version = self._kinds.setdefault(kind, _Kind()), _uid(manifest), version_of(manifest["metadata"])
+        if known.heard.get(uid, -1) < version:
+            known.awaited.setdefault(uid, (version, now))
+
+    def hear(self, kind: str, manifest: Manifest, *, gone: bool) -> None:
+        """A watch has told of an object, or that it is gone."""
+        known, uid = self._kinds.setdefault(kind, _Kind()), _uid(manifest)
+        version = GONE if gone else version_of(manifest["metadata"])
+        known.heard[uid] = max(version, known.heard.get(uid, -1))
+        if uid in known.awaited and version >= known.awaited[uid][0]:
+            del known.awaited[uid]
+
+    def forget_others(self, kind: str, uids: set[str]) -> None:
+        """Drops all objects of a kind but these, which are all there are."""
+        known = self._kinds.setdefault(kind, _Kind())
+        known.heard = {uid: version for uid, version in known.heard.items() if uid in uids}
+        known.awaited = {uid: found for uid, found in known.awaited.items() if uid in uids}
+
+    def silent_since(self) -> Mapping[str, float]:
+        """By kind: since when a watch should have told of something."""
+        kinds = {kind: known.awaited.values() for kind, known in self._kinds.items() if known.awaited}
+        return {kind: min(since for _, since in awaited) for kind, awaited in kinds.items()}
+
+
+def version_of(metadata: Manifest) -> int:
+    """The resource version as a number, which grows with each write (Kubernetes guarantees the comparison since 1.35)."""
+    version = str(metadata.get("resourceVersion", "0"))
+    return int(version) if version.isdigit() else 0
+
+
+def _uid(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("uid", ""))

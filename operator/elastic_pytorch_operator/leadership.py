@@ -1,0 +1,135 @@
+"""Who leads, by client-go's rules. Pure: a Lease and a monotonic clock in, what to do out.
+
+Nobody's time of day counts. A replica that stands by measures how long the lease has not changed, by its own clock from when it saw
+the last change; the one that leads measures from before it asked for the renewal. So the leader always thinks its time is up before
+anybody else can: it stops RENEW_DEADLINE_SECONDS after its last renewal was sent, the others wait for LEASE_SECONDS.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+LEASE_SECONDS = 15  # how long a lease holds that is not renewed
+RENEW_DEADLINE_SECONDS = 10.0  # the leader that has not renewed it for so long stops: well before it ends
+RENEW_SECONDS = 2.0  # between two renewals
+LOOK_SECONDS = 1.0  # between two looks at somebody else's lease
+RELEASED_SECONDS = 1  # the API does not allow 0
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A coordination.k8s.io Lease, as far as it matters.
+
+    Attributes:
+        holder: who leads; empty: nobody.
+        seconds: how long it holds after a renewal.
+        renewed: the holder's time of day at the last renewal, which is compared to itself only.
+        acquired: the same, when it was taken.
+        transitions: how often it has changed hands.
+        version: the object's resource version.
+    """
+
+    holder: str
+    seconds: float
+    renewed: str
+    acquired: str
+    transitions: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidacy:
+    """What a replica knows about the lease.
+
+    Attributes:
+        identity: its own, another one for each process.
+        seen: the lease as last seen; None: there is none, or it has not been looked at.
+        changed_at: when it was first seen so, on this replica's clock.
+        renewed_at: when the last renewal of its own that succeeded was sent; None: it does not lead.
+    """
+
+    identity: str
+    seen: Lease | None = None
+    changed_at: float = 0.0
+    renewed_at: float | None = None
+
+
+def read_lease(manifest: Manifest) -> Lease:
+    """Reads a Lease object; what is missing in it counts as nobody's."""
+    spec = manifest.get("spec") or {}
+    return Lease(
+        holder=spec.get("holderIdentity") or "",
+        seconds=float(spec.get("leaseDurationSeconds") or LEASE_SECONDS),
+        renewed=spec.get("renewTime") or "",
+        acquired=spec.get("acquireTime") or "",
+        transitions=int(spec.get("leaseTransitions") or 0),
+        version=str((manifest.get("metadata") or {}).get("resourceVersion", "")),
+    )
+
+
+def see(candidacy: Candidacy, lease: Lease | None, now: float) -> Candidacy:
+    """What a replica knows after a look at the lease."""
+    mine = lease is not None and lease.holder == candidacy.identity
+    changed = candidacy.seen is None or lease is None or replace(lease, version="") != replace(candidacy.seen, version="")
+    return replace(
+        candidacy,
+        seen=lease,
+        changed_at=now if changed else candidacy.changed_at,
+        renewed_at=candidacy.renewed_at if mine else None,
+    )
+
+
+def leads(candidacy: Candidacy, now: float) -> bool:
+    """Whether a replica may act as the leader at this moment."""
+    return candidacy.renewed_at is not None and now < candidacy.renewed_at + RENEW_DEADLINE_SECONDS
+
+
+def may_claim(candidacy: Candidacy, now: float) -> bool:
+    """Whether a replica may write its name into the lease, to take it or to renew it."""
+    lease = candidacy.seen
+    if lease is None or not lease.holder or lease.holder == candidacy.identity:
+        return True
+    return now >= candidacy.changed_at + lease.seconds
+
+
+def claim(candidacy: Candidacy, time: str) -> dict[str, Any]:
+    """The spec to write into the lease.
+
+    Args:
+        candidacy: which may claim it.
+        time: the time of day, RFC 3339 with microseconds, for people and for others to see a change.
+    """
+    lease = candidacy.seen
+    mine = lease is not None and lease.holder == candidacy.identity
+    return {
+        "holderIdentity": candidacy.identity,
+        "leaseDurationSeconds": LEASE_SECONDS,
+        "acquireTime": lease.acquired if lease is not None and mine else time,
+        "renewTime": time,
+        "leaseTransitions": 0 if lease is None else lease.transitions + (not mine),
+    }
+
+
+def claimed(candidacy: Candidacy, lease: Lease, sent_at: float, now: float) -> Candidacy:
+    """What a replica knows once the API server has taken its claim.
+
+    Args:
+        candidacy: as it was before.
+        lease: as it was written.
+        sent_at: when the claim was sent: from then on others may count.
+        now: when the answer came.
+    """
+    return replace(see(candidacy, lease, now), renewed_at=sent_at)
+
+
+def release(lease: Lease, time: str) -> dict[str, Any]:
+    """The spec that gives a lease back, so that nobody has to wait for its end."""
+    return {
+        "holderIdentity": "",
+        "leaseDurationSeconds": RELEASED_SECONDS,
+        "acquireTime": time,
+        "renewTime": time,
+        "leaseTransitions": lease.transitions,
+    }

@@ -1,0 +1,231 @@
+"""What the operator tells Prometheus: every metric's name, labels and meaning stand here, and nowhere else.
+
+Queue, reconciles and requests have the names that controller-runtime and client-go gave them, so that dashboards for operators
+know them. No label names a job: the number of series does not grow with what runs. docs/metrics.md is made from this module.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from elastic_pytorch_operator import __version__, names
+from elastic_pytorch_operator.plan import Memory, Plan
+
+CONTROLLER = "elasticpytorchjob"
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+NO_ANSWER = "<error>"  # client-go's word in the place of a status code
+
+JOB_STATES = ("Pending", names.RUNNING, names.RESIZING, names.SUSPENDED, names.COMPLETE, names.FAILED)
+WORKER_STATES = ("Starting", "Ready", "Running", "Leaving", "Succeeded", "Lost")
+
+WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+RECOVERY_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric as the documentation has it."""
+
+    name: str
+    kind: str  # counter, gauge or histogram
+    labels: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What is counted anew for each scrape.
+
+    Attributes:
+        leading: whether this replica leads. Only then the rest is told, so that a sum over replicas counts nothing twice.
+        jobs: by state.
+        workers: of jobs that have not ended, by state.
+        agents: that have spoken.
+        polls: long polls that wait for an answer.
+        queued: jobs that await a reconcile, now or later.
+        longest_reconcile_seconds: since when the oldest reconcile goes on; 0 if none does.
+    """
+
+    leading: bool = False
+    jobs: Mapping[str, int] = field(default_factory=dict)
+    workers: Mapping[str, int] = field(default_factory=dict)
+    agents: int = 0
+    polls: int = 0
+    queued: int = 0
+    longest_reconcile_seconds: float = 0.0
+
+
+class Metrics:
+    """All metrics of one operator.
+
+    Attributes:
+        families: what there is, in the order of the documentation.
+    """
+
+    def __init__(self) -> None:
+        self.families: list[Family] = []
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._define_queue()
+        self._define_reconciles()
+        self._define_domain()
+        self._info.labels(__version__).set(1)
+        self._leader.labels(names.OPERATOR).set(0)
+
+    def _define_queue(self) -> None:
+        name = ("name",)
+        self._queue_depth = self._gauge("workqueue_depth", "Jobs that await a reconcile, now or later.", name)
+        self._queue_adds = self._counter("workqueue_adds_total", "Times that a job was put into the queue.", name)
+        self._queue_retries = self._counter("workqueue_retries_total", "Times that a job was put back after a failure.", name)
+        self._queue_wait = self._histogram(
+            "workqueue_queue_duration_seconds", "How long a job waited after it was due.", name, WORK_BUCKETS
+        )
+        self._queue_work = self._histogram(
+            "workqueue_work_duration_seconds", "How long a job was worked on.", name, WORK_BUCKETS
+        )
+        self._queue_longest = self._gauge(
+            "workqueue_longest_running_processor_seconds", "How long the oldest reconcile has been going on.", name
+        )
+
+    def _define_reconciles(self) -> None:
+        controller = ("controller",)
+        self._reconciles = self._counter(
+            "controller_runtime_reconcile_total",
+            "Reconciles by result: success, error, or requeue_after (to be looked at again at a known time).",
+            ("controller", "result"),
+        )
+        self._reconcile_errors = self._counter(
+            "controller_runtime_reconcile_errors_total", "Reconciles that failed and are tried again.", controller
+        )
+        self._reconcile_seconds = self._histogram(
+            "controller_runtime_reconcile_time_seconds", "How long a reconcile took.", controller, WORK_BUCKETS
+        )
+        self._requests = self._counter(
+            "rest_client_requests_total",
+            f"Requests to the API server by status code ({NO_ANSWER}: none came) and method. The watches are not among them.",
+            ("code", "method"),
+        )
+        self._leader = self._gauge(
+            "leader_election_master_status", "1 on the replica that leads, 0 on one that stands by.", ("name",)
+        )
+
+    def _define_domain(self) -> None:
+        self._jobs = self._gauge("elastic_pytorch_jobs", f"Jobs by state: {', '.join(JOB_STATES)}.", ("state",))
+        self._workers = self._gauge(
+            "elastic_pytorch_workers", f"Workers of jobs that go on, by state: {', '.join(WORKER_STATES)}.", ("state",)
+        )
+        self._rounds = self._counter(
+            "elastic_pytorch_rounds_declared_total", "Rounds declared, by reason (docs/rounds.md).", ("reason",)
+        )
+        self._recovery = self._histogram(
+            "elastic_pytorch_recovery_seconds",
+            "From what disturbed a group to the next step of its training, by the reason of the round.",
+            ("reason",),
+            RECOVERY_BUCKETS,
+        )
+        self._steps_lost = self._counter(
+            "elastic_pytorch_steps_lost_total", "Training steps that had to be done again after a change of the group."
+        )
+        self._failures = self._counter(
+            "elastic_pytorch_failures_total",
+            "Root causes of failures by kind: Exit (an exception, or another exit code), Signal, OutOfMemory, Pod (its container "
+            "failed), Hang, Killed (from outside; not counted against the job).",
+            ("kind",),
+        )
+        self._agent_requests = self._counter(
+            "elastic_pytorch_agent_requests_total",
+            "Requests of agents by kind (heartbeat, round, other) and status code (docs/protocol.md).",
+            ("request", "code"),
+        )
+        self._agents = self._gauge("elastic_pytorch_agents_connected", "Agents that have spoken to this operator.")
+        self._polls = self._gauge("elastic_pytorch_long_polls_open", "Agents that wait for the next round.")
+        self._token_reviews = self._counter(
+            "elastic_pytorch_token_reviews_total",
+            "Tokens that the API server was asked about, by result: valid, invalid, or error (it could not be asked).",
+            ("result",),
+        )
+        self._refused_connections = self._counter(
+            "elastic_pytorch_connections_refused_total", "Connections closed at once: their address had too many open."
+        )
+        self._info = self._gauge("elastic_pytorch_operator_info", "1, with the operator's version.", ("version",))
+
+    def render(self, census: Census) -> bytes:
+        """The text that Prometheus reads."""
+        self._leader.labels(names.OPERATOR).set(census.leading)
+        self._queue_depth.labels(CONTROLLER).set(census.queued)
+        self._queue_longest.labels(CONTROLLER).set(census.longest_reconcile_seconds)
+        self._agents.set(census.agents)
+        self._polls.set(census.polls)
+        for gauge, counts, states in (
+            (self._jobs, census.jobs, JOB_STATES),
+            (self._workers, census.workers, WORKER_STATES),
+        ):
+            gauge.clear()
+            if census.leading:
+                for state in states:
+                    gauge.labels(state).set(counts.get(state, 0))
+        return generate_latest(self._registry)
+
+    def queued(self) -> None:
+        """A job was put into the queue."""
+        self._queue_adds.labels(CONTROLLER).inc()
+
+    def retried(self) -> None:
+        """A job was put back after a failure."""
+        self._queue_retries.labels(CONTROLLER).inc()
+
+    def taken(self, seconds: float) -> None:
+        """A job was taken out of the queue, so long after it was due."""
+        self._queue_wait.labels(CONTROLLER).observe(seconds)
+
+    def worked(self, seconds: float) -> None:
+        """A job has been worked on for so long."""
+        self._queue_work.labels(CONTROLLER).observe(seconds)
+
+    def reconciled(self, result: str, seconds: float) -> None:
+        """A reconcile is over: with `success`, `error` or `requeue_after`, after so long."""
+        self._reconciles.labels(CONTROLLER, result).inc()
+        self._reconcile_seconds.labels(CONTROLLER).observe(seconds)
+        if result == "error":
+            self._reconcile_errors.labels(CONTROLLER).inc()
+
+    def requested(self, method: str, code: int) -> None:
+        """The API server was asked something, and answered with a status; 0: it did not."""
+        self._requests.labels(str(code) if code else NO_ANSWER, method).inc()
+
+    def decided(self, before: Memory, todo: Plan) -> None:
+        """A plan was made, upon what was remembered before."""
+        if todo.round is not None:
+            self._rounds.labels(todo.round.reason).inc()
+        recovery, last = todo.memory.recovery, todo.memory.budget.last
+        if recovery is not None and recovery.seconds is not None and recovery != before.recovery:
+            self._recovery.labels(recovery.reason).observe(recovery.seconds)
+            self._steps_lost.inc(recovery.steps_lost or 0)
+        if last is not None and last is not before.budget.last:
+            self._failures.labels(last.kind).inc()
+
+    def answered(self, request: str, code: int) -> None:
+        """An agent's `heartbeat`, its question for a `round`, or something `other` was answered with a status."""
+        self._agent_requests.labels(request, str(code)).inc()
+
+    def reviewed(self, result: str) -> None:
+        """The API server was asked about a token: it was `valid`, `invalid`, or there was an `error`."""
+        self._token_reviews.labels(result).inc()
+
+    def refused_connection(self) -> None:
+        """A connection was closed at once."""
+        self._refused_connections.inc()
+
+    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+        self.families.append(Family(name, "counter", tuple(labels), text))
+        return Counter(name, text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+        self.families.append(Family(name, "gauge", tuple(labels), text))
+        return Gauge(name, text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]) -> Histogram:
+        self.families.append(Family(name, "histogram", tuple(labels), text))
+        return Histogram(name, text, labels, registry=self._registry, buckets=buckets)

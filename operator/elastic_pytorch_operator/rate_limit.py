@@ -1,0 +1,36 @@
+"""Token buckets, one a key: so many requests a second, and some more at once. Pure: times come in. Bounded in memory."""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+MOST_KEYS = 20_000
+
+
+class RateLimit(Generic[Key]):
+    """Who may ask now, and who has to wait.
+
+    Args:
+        per_second: how many requests of a key are admitted each second.
+        burst: how many at once, after a pause.
+        most_keys: how many keys are remembered; the one that has been quiet for longest is forgotten first.
+    """
+
+    def __init__(self, per_second: float, burst: float, most_keys: int = MOST_KEYS) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._most_keys = most_keys
+        self._buckets: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # what is left, and when that was so
+
+    def admit(self, key: Key, now: float) -> float:
+        """Admits a request, or says how many seconds to wait: 0 means admitted."""
+        left, since = self._buckets.get(key, (self._burst, now))
+        left = min(self._burst, left + max(0.0, now - since) * self._per_second)
+        admitted = left >= 1
+        self._buckets[key] = (left - 1 if admitted else left, now)
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > self._most_keys:
+            self._buckets.popitem(last=False)
+        return 0.0 if admitted else (1 - left) / self._per_second

@@ -1,0 +1,219 @@
+"""One replica of the operator: it watches, takes part in the election, and acts while it leads.
+
+A replica that stands by knows all that the leader knows of the cluster, but writes nothing and answers no agent. One that has led and
+does so no more ends: whatever it remembers may be wrong by now, and the next process begins with nothing.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.agent_api import AgentApi, listening
+from elastic_pytorch_operator.census import take_census
+from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.controller import Controller
+from elastic_pytorch_operator.election import Elector
+from elastic_pytorch_operator.endpoint import take_endpoint
+from elastic_pytorch_operator.fence import FencedCluster
+from elastic_pytorch_operator.health import Vitals, find_ailments
+from elastic_pytorch_operator.identity import TokenReviewer
+from elastic_pytorch_operator.injection import AgentImage
+from elastic_pytorch_operator.job import JobKey
+from elastic_pytorch_operator.listener import serving
+from elastic_pytorch_operator.metrics import Metrics
+from elastic_pytorch_operator.names import OPERATOR
+from elastic_pytorch_operator.probes import Probes
+from elastic_pytorch_operator.roster import Roster
+from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.workqueue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+PRIME_RETRY_SECONDS = 1.0
+DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
+
+Watch = Callable[[Store, Callable[[JobKey, float], None]], Awaitable[None]]
+
+
+class LeadershipLostError(Exception):
+    """Another replica leads, or the API server could not be asked for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a replica runs.
+
+    Attributes:
+        operator_url: where agents find the one that leads.
+        host: the address that it listens at.
+        port: for agents.
+        probe_port: for kubelets and Prometheus.
+        namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
+        pod: its name, which is its identity: a container that is started anew goes on where the one before it was.
+        watched: the namespaces whose jobs it looks after; none: all.
+    """
+
+    operator_url: str
+    host: str
+    port: int
+    probe_port: int
+    namespace: str = ""
+    pod: str = ""
+    watched: tuple[str, ...] = ()
+
+
+class Replica:
+    """A replica.
+
+    Args:
+        cluster: where it runs.
+        place: where it is.
+        watch: keeps the store up to date until it is cancelled.
+        agent_image: which brings the agent into the pods; None: the jobs' images do.
+        metrics: what it tells Prometheus.
+        answering_since: since when the API server has answered every request; None: it does not.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        place: Place,
+        watch: Watch,
+        *,
+        agent_image: AgentImage | None = None,
+        metrics: Metrics | None = None,
+        answering_since: Callable[[], float | None] = lambda: 0.0,
+    ) -> None:
+        self._place = place
+        self._watch = watch
+        self._answering_since = answering_since
+        self._metrics = metrics or Metrics()
+        self._elector = Elector(cluster, place.namespace, OPERATOR, place.pod) if place.namespace else None
+        self._cluster = FencedCluster(cluster, self._may_act)
+        self._stopped = False
+        self._listening = False
+        self._primed = asyncio.Event()
+        self._store, self._roster = Store(), Roster()
+        self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics)
+        self._controller = Controller(
+            self._cluster,
+            self._store,
+            self._roster,
+            self._queue,
+            place.operator_url,
+            agent_image=agent_image,
+            metrics=self._metrics,
+            leading=self._may_act,
+        )
+        reviewer = TokenReviewer(self._cluster, self._metrics)
+        self._api = AgentApi(
+            self._store, self._roster, reviewer, self._queue.add, lambda: self._listening and self._may_act(), self._metrics
+        )
+        self._probes = Probes(self._find_ailments, lambda: self._store.primed, self._render)
+
+    @property
+    def leading(self) -> bool:
+        """Whether it acts, and answers agents."""
+        return self._listening and self._may_act()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Runs until it is told to stop.
+
+        Raises:
+            LeadershipLostError: it has led, and does so no more.
+            Exception: a part has failed; everything is to be started anew.
+        """
+        place = self._place
+        try:
+            # The agents' connections are closed before another replica can lead: none goes on listening to this one.
+            async with (
+                serving(self._probes.routes(), place.host, place.probe_port),
+                listening(self._api, place.host, place.port),
+            ):
+                await self._work(stop)
+        finally:
+            if self._elector is not None and self._stopped:
+                await self._elector.give_back()
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        parts = {
+            asyncio.create_task(self._watch_primed(), name="watches"),
+            asyncio.create_task(self._campaign(), name="leadership"),
+            asyncio.create_task(stop.wait(), name="stop"),
+        }
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if task.get_name() != "stop":
+                    task.result()
+                    raise RuntimeError(f"{task.get_name()} ended by itself")
+        finally:
+            self._stopped = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await self._cluster.drained()
+            for task in parts:
+                task.cancel()
+            await asyncio.wait(parts, timeout=2)
+
+    async def _watch_primed(self) -> None:
+        await self._prime()
+        self._primed.set()
+        logger.info("ready", extra={"jobs": len(self._store.keys), "nodes": len(self._store.nodes)})
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._controller.resync())
+            await self._watch(self._store, self._queue.add)
+            raise RuntimeError("the watches ended by themselves")
+
+    async def _campaign(self) -> None:
+        await self._primed.wait()
+        if self._elector is None:
+            await self._act()
+            return
+        await self._elector.acquire()
+        acting = asyncio.create_task(self._act())
+        holding = asyncio.create_task(self._elector.hold())
+        try:
+            done, _ = await asyncio.wait({acting, holding}, return_when=asyncio.FIRST_COMPLETED)
+            if acting in done:
+                acting.result()
+            raise LeadershipLostError(f"the lease is {self._elector.holder or 'nobody'}'s, or could not be renewed")
+        finally:
+            for task in (acting, holding):
+                task.cancel()
+            await asyncio.wait({acting, holding}, timeout=1)
+
+    async def _act(self) -> None:
+        """Does the leader's work. What the leader before has written last is listed first."""
+        if self._elector is not None:
+            await take_endpoint(self._cluster, self._place.namespace, self._place.pod)
+        await self._prime()
+        self._listening = True
+        await self._controller.work()
+
+    async def _prime(self) -> None:
+        while True:
+            try:
+                await self._controller.prime()
+                return
+            except ClusterError as error:
+                logger.warning("cannot list the cluster yet: %s", error)
+                await asyncio.sleep(PRIME_RETRY_SECONDS)
+
+    def _may_act(self) -> bool:
+        return not self._stopped and (self._elector is None or self._elector.leading)
+
+    def _find_ailments(self) -> tuple[str, ...]:
+        vitals = Vitals(
+            now=time.monotonic(),
+            silent_since=self._store.hearing.silent_since(),
+            answering_since=self._answering_since(),
+            longest_reconcile_seconds=self._queue.longest_work_seconds,
+        )
+        return find_ailments(vitals)
+
+    def _render(self) -> bytes:
+        return self._metrics.render(take_census(self._store, self._roster, self._queue, leading=self.leading))
