@@ -135,8 +135,8 @@ def page() -> str:
             place = _place(number % 3 * width, top + number // 3 * HEIGHT, width, HEIGHT)
             panels.append({**_panel(panel), "gridPos": place})
         top += -(-len(row) // 3) * HEIGHT
-    for number, panel in enumerate(panels, start=1):
-        panel["id"] = number
+    for number, found in enumerate(panels, start=1):
+        found["id"] = number
     dashboard = {
         "title": "Elastic PyTorch jobs",
         "uid": "elastic-pytorch",

@@ -29,6 +29,18 @@ def test_versions_are_those_of_the_project() -> None:
     assert chart["version"] == chart["appVersion"] == version
 
 
+def test_artifact_hub_is_told_of_the_resource_by_a_valid_example() -> None:
+    annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
+    crd = yaml.safe_load(CRD_FILE.read_text())
+    (told,) = yaml.safe_load(annotations["artifacthub.io/crds"])
+    version = crd["spec"]["versions"][0]
+    assert (told["name"], told["kind"]) == (crd["metadata"]["name"], crd["spec"]["names"]["kind"])
+    (example,) = yaml.safe_load(annotations["artifacthub.io/crdsExamples"])
+    jsonschema.validate(example, version["schema"]["openAPIV3Schema"])
+    assert example["apiVersion"] == f"{crd['spec']['group']}/{version['name']}"
+    assert {change["kind"] for change in yaml.safe_load(annotations["artifacthub.io/changes"])} <= {"added", "changed", "fixed"}
+
+
 def test_values_satisfy_their_schema() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     jsonschema.validate(VALUES, SCHEMA)
