@@ -17,6 +17,7 @@ bench: venv install ## Measure the promises on the kind cluster: faults, again a
 
 docs: venv ## Write the pages anew that are made from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference
+	@$(PYTHON) hack/reference/lost_node.py
 
 test: ## All checks and tests: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast

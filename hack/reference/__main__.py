@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the sources: of the chart's values, of the API's fields, of the metrics.
+"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, and the dashboard.
 
 `--check` writes nothing and says by its exit status whether they are fresh.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import chart_values
 import custom_resource
+import dashboard
 import metrics_page
 import yaml
 
@@ -25,6 +26,7 @@ def pages(root: Path) -> dict[Path, str]:
     definition = yaml.safe_load((root / CRD).read_text())
     return {
         CHART / "README.md": chart_values.page(intro, about, values),
+        CHART / "files" / "dashboard.json": dashboard.page(),
         Path("docs/reference-api.md"): custom_resource.page(definition),
         Path("docs/metrics.md"): metrics_page.page(),
     }

@@ -63,8 +63,9 @@ async def _run(options: argparse.Namespace) -> int:
         probe_port=options.probe_port,
         namespace=namespace if pod else "",
         pod=pod,
+        watched=options.namespaces,
     )
-    return await run_operator(place, agent_image, options.namespaces)
+    return await run_operator(place, agent_image)
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -79,10 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the operator, in a pod or with a kubeconfig")
     run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
     run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
+    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
     )
-    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
     local = commands.add_parser("local", help="run a job on this machine: the same planner and agents, no cluster")
     local.add_argument("job", type=Path, help="the job's manifest")
     local.add_argument("--workdir", type=Path, default=None, help="where volumes and logs go (default: a temporary folder)")

@@ -25,14 +25,14 @@ class KubernetesCluster:
 
     Args:
         api: the connection.
-        namespaces: whose jobs and pods are listed; none: those of all.
         metrics: counts the requests.
+        namespaces: whose jobs and pods are listed; none: those of all.
     """
 
-    def __init__(self, api: client.ApiClient, namespaces: Sequence[str] = (), metrics: Metrics | None = None) -> None:
+    def __init__(self, api: client.ApiClient, metrics: Metrics, namespaces: Sequence[str] = ()) -> None:
         self._api = api
         self._places = [f"/namespaces/{namespace}" for namespace in namespaces] or [""]
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics
         self._answering_since: float | None = None
 
     @property
@@ -41,14 +41,14 @@ class KubernetesCluster:
         return self._answering_since
 
     @classmethod
-    async def connect(cls, namespaces: Sequence[str] = (), metrics: Metrics | None = None) -> "KubernetesCluster":
+    async def connect(cls, metrics: Metrics, namespaces: Sequence[str] = ()) -> "KubernetesCluster":
         """Connects as the pod's ServiceAccount, or outside a pod as the kubeconfig says."""
         configuration = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except config.ConfigException:
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls(client.ApiClient(configuration), namespaces, metrics)
+        return cls(client.ApiClient(configuration), metrics, namespaces)
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -53,6 +53,7 @@ class Place:
         probe_port: for kubelets and Prometheus.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
         pod: its name, which is its identity: a container that is started anew goes on where the one before it was.
+        watched: the namespaces whose jobs it looks after; none: all.
     """
 
     operator_url: str
@@ -61,6 +62,7 @@ class Place:
     probe_port: int
     namespace: str = ""
     pod: str = ""
+    watched: tuple[str, ...] = ()
 
 
 class Replica:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
 from functools import partial
 
 from elastic_pytorch_operator.handlers import watch_cluster
@@ -15,26 +14,25 @@ from elastic_pytorch_operator.replica import LeadershipLostError, Place, Replica
 logger = logging.getLogger(__name__)
 
 
-async def run_operator(place: Place, agent_image: AgentImage | None, namespaces: Sequence[str] = ()) -> int:
+async def run_operator(place: Place, agent_image: AgentImage | None) -> int:
     """Runs until SIGTERM or SIGINT; returns the process's exit code.
 
     Args:
         place: where it runs.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
-        namespaces: whose jobs are looked after; none: those of all.
 
     Raises:
         Exception: a part has failed; everything is to be started anew.
     """
     metrics = Metrics()
-    cluster = await KubernetesCluster.connect(namespaces, metrics)
+    cluster = await KubernetesCluster.connect(metrics, place.watched)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     replica = Replica(
         cluster,
         place,
-        partial(watch_cluster, namespaces=namespaces),
+        partial(watch_cluster, namespaces=place.watched),
         agent_image=agent_image,
         metrics=metrics,
         answering_since=lambda: cluster.answering_since,

@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 import yaml
 from chart_rendering import CHART, ROOT, container_of, helm, needs_helm, only, pod_of, render, template
-from elastic_pytorch_operator.names import LABEL_LEADER
 
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
 CRD_COPY = CHART / "files" / CRD_FILE.name
@@ -28,6 +27,18 @@ def test_versions_are_those_of_the_project() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     (version,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert chart["version"] == chart["appVersion"] == version
+
+
+def test_artifact_hub_is_told_of_the_resource_by_a_valid_example() -> None:
+    annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
+    crd = yaml.safe_load(CRD_FILE.read_text())
+    (told,) = yaml.safe_load(annotations["artifacthub.io/crds"])
+    version = crd["spec"]["versions"][0]
+    assert (told["name"], told["kind"]) == (crd["metadata"]["name"], crd["spec"]["names"]["kind"])
+    (example,) = yaml.safe_load(annotations["artifacthub.io/crdsExamples"])
+    jsonschema.validate(example, version["schema"]["openAPIV3Schema"])
+    assert example["apiVersion"] == f"{crd['spec']['group']}/{version['name']}"
+    assert {change["kind"] for change in yaml.safe_load(annotations["artifacthub.io/changes"])} <= {"added", "changed", "fixed"}
 
 
 def test_values_satisfy_their_schema() -> None:
@@ -51,8 +62,9 @@ def test_default_values_render_these_objects() -> None:
         ("CustomResourceDefinition", "elasticpytorchjobs.elasticpytorch.dev"),
         ("Deployment", "elastic-pytorch-operator"),
         ("Pod", "elastic-pytorch-operator-test"),
-        ("Role", "elastic-pytorch-operator-election"),
-        ("RoleBinding", "elastic-pytorch-operator-election"),
+        ("PodDisruptionBudget", "elastic-pytorch-operator"),
+        ("Role", "elastic-pytorch-operator-leader"),
+        ("RoleBinding", "elastic-pytorch-operator-leader"),
         ("Service", "elastic-pytorch-operator"),
         ("ServiceAccount", "elastic-pytorch-operator"),
     ]
@@ -102,11 +114,20 @@ def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
 
 
 @needs_helm
-def test_a_second_operator_stands_by() -> None:
-    assert only(render(), "Deployment")["spec"]["replicas"] == 2
-    assert only(render("replicaCount=3"), "Deployment")["spec"]["replicas"] == 3
-    fields = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in container_of(render())["env"] if "valueFrom" in e}
-    assert fields == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+def test_replicas_stand_on_different_nodes_and_one_at_a_time_may_be_drained() -> None:
+    objects = render("replicaCount=3")
+    labels = pod_of(objects)["metadata"]["labels"]
+    assert only(objects, "Deployment")["spec"]["replicas"] == 3
+    (spread,) = pod_of(objects)["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
+    budget = only(objects, "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+
+
+@needs_helm
+def test_single_replica_has_no_budget_that_would_hold_up_a_drain() -> None:
+    assert not [o for o in render("replicaCount=1") if o["kind"] == "PodDisruptionBudget"]
 
 
 @needs_helm
@@ -118,22 +139,20 @@ def test_agents_are_given_the_address_of_the_service() -> None:
     assert container["args"] == ["run", f"--url={url}", "--log-level=INFO", "--log-format=json"]
     assert url == "http://elastic-pytorch-operator.the-namespace.svc:8780"
     assert {"name": port["targetPort"], "containerPort": 8780} in container["ports"]
-    selector = service["spec"]["selector"]
-    assert selector.pop(LABEL_LEADER) == "true", "which the one that leads gives its pod"
-    assert selector.items() <= pod_of(objects)["metadata"]["labels"].items()
+    labels = pod_of(objects)["metadata"]["labels"] | {"elasticpytorch.dev/leader": "true"}
+    assert service["spec"]["selector"].items() <= labels.items(), "the leader's pod has one label more"
 
 
 @needs_helm
 def test_operator_knows_its_own_image_for_it_brings_the_agent_into_worker_pods() -> None:
     container = container_of(render('image.repository="example.com/operator"', 'image.pullPolicy="Always"'))
-    values = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
-    assert values == {"AGENT_IMAGE": container["image"], "AGENT_IMAGE_PULL_POLICY": "Always"}
+    assert {"name": "AGENT_IMAGE", "value": container["image"]} in container["env"]
+    assert {"name": "AGENT_IMAGE_PULL_POLICY", "value": "Always"} in container["env"]
 
 
 @needs_helm
-def test_probes_ask_the_port_that_serves_metrics() -> None:
+def test_probes_ask_a_port_that_no_agent_needs() -> None:
     container = container_of(render())
-    assert {"name": "metrics", "containerPort": 8781} in container["ports"]
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         assert container[probe]["httpGet"] == {"path": path, "port": "metrics"}
 
@@ -194,6 +213,7 @@ def test_values_arrive_in_the_pod() -> None:
     "setting",
     [
         "replicaCount=0",
+        'replicaCount="two"',
         "replicas=2",
         'image.tags="dev"',
         'image.tag="a tag"',

@@ -11,39 +11,34 @@ JOBS = {
     ("", "services"): ["create", "get"],
     ("events.k8s.io", "events"): ["create"],
 }
-AT_HOME = {
-    ("coordination.k8s.io", "leases"): ["create", "get", "update"],
-    ("", "pods"): ["list", "patch"],
-}
 EVERYWHERE = {
     ("", "nodes"): ["list", "watch"],
     ("authentication.k8s.io", "tokenreviews"): ["create"],
 }
+OWN_NAMESPACE = [
+    ("leases", ["create"], None),
+    ("leases", ["get", "update"], ["elastic-pytorch-operator"]),
+    ("pods", ["list", "patch"], None),
+]
 
 
 def granted(role: Object) -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[str]] = {}
-    for rule in role["rules"]:
-        for group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                found[group, resource] = sorted([*found.get((group, resource), ()), *rule["verbs"]])
-    return found
+    return {
+        (group, resource): sorted(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
 
 
 @needs_helm
 def test_operator_of_all_namespaces_may_do_exactly_what_it_does() -> None:
     objects = render()
     assert granted(only(objects, "ClusterRole")) == JOBS | EVERYWHERE
-    assert not [o for o in objects if o["kind"] == "Role" and "elasticpytorchjobs" in str(o)]
-
-
-@needs_helm
-def test_replicas_may_elect_a_leader_among_themselves() -> None:
-    role = only(render('watchNamespaces=["a"]'), "Role", "elastic-pytorch-operator-election")
-    assert role["metadata"]["namespace"] == "the-namespace"
-    assert granted(role) == AT_HOME
-    (named,) = [rule for rule in role["rules"] if "update" in rule["verbs"]]
-    assert named["resourceNames"] == ["elastic-pytorch-operator"]
+    own = only(objects, "Role", "elastic-pytorch-operator-leader")
+    assert own["metadata"]["namespace"] == "the-namespace"
+    assert [(*rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in own["rules"]] == OWN_NAMESPACE
+    assert [o["metadata"]["name"] for o in objects if o["kind"] == "Role"] == [own["metadata"]["name"]]
 
 
 @needs_helm

@@ -11,6 +11,7 @@ import yaml
 from aiohttp import web
 from elastic_pytorch_operator.handlers import watch_cluster
 from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster
+from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.store import Store
 from kubernetes.aio import client
 
@@ -81,7 +82,7 @@ async def api_server() -> AsyncIterator[tuple[ApiServer, str]]:
 async def test_only_the_namespaces_that_are_looked_after_are_listed(namespaces: tuple[str, ...], places: list[str]) -> None:
     async with api_server() as (server, url):
         connection = client.ApiClient(client.Configuration(host=url))
-        cluster = KubernetesCluster(connection, namespaces)
+        cluster = KubernetesCluster(connection, Metrics(), namespaces)
         try:
             pods = await cluster.list_pods()
             await cluster.list_jobs()

@@ -1,0 +1,171 @@
+"""The Grafana dashboard: what jobs live through, and how the operator fares. Rows of panels, told in Python and written as JSON."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+WIDTH = 24  # of Grafana's grid
+HEIGHT = 8
+JOB = 'name="elasticpytorchjob"'
+CONTROLLER = 'controller="elasticpytorchjob"'
+OURS = 'job=~".*elastic-pytorch.*"'  # what other programs tell under the same names is not wanted
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel.
+
+    Attributes:
+        title: what it shows.
+        queries: PromQL, by the legend of its series.
+        about: what to read out of it.
+        unit: Grafana's name of the unit.
+        kind: Grafana's name of the panel.
+        stacked: whether the series add up to something.
+    """
+
+    title: str
+    queries: dict[str, str]
+    about: str = ""
+    unit: str = "short"
+    kind: str = "timeseries"
+    stacked: bool = False
+
+
+ROWS: dict[str, list[Panel]] = {
+    "What jobs live through": [
+        Panel("Jobs", {"{{state}}": "max by (state) (elastic_pytorch_jobs)"}, "By state; only the leader tells.", stacked=True),
+        Panel(
+            "Workers",
+            {"{{state}}": "max by (state) (elastic_pytorch_workers)"},
+            "Of jobs that go on. Lost ones are being replaced; many that are starting have no room, or images are being pulled.",
+            stacked=True,
+        ),
+        Panel(
+            "Changes of groups",
+            {"{{reason}}": "sum by (reason) (increase(elastic_pytorch_rounds_declared_total[$__rate_interval]))"},
+            "Why groups formed anew. WorkerLost is the cluster's doing, WorkerFailed the code's, WorkerJoined what follows.",
+            stacked=True,
+        ),
+        Panel(
+            "What a change costs",
+            {
+                "median": "histogram_quantile(0.5, sum by (le) (rate(elastic_pytorch_recovery_seconds_bucket[$__rate_interval])))",
+                "1 in 10": "histogram_quantile(0.9, sum by (le) (rate(elastic_pytorch_recovery_seconds_bucket[$__rate_interval])))",
+            },
+            "From the disturbance to the next training step.",
+            unit="s",
+        ),
+        Panel(
+            "Steps done again",
+            {"steps": "sum(increase(elastic_pytorch_steps_lost_total[$__rate_interval]))"},
+            "What checkpoints did not save. Save more often where this hurts.",
+        ),
+        Panel(
+            "Failures of training code",
+            {"{{kind}}": "sum by (kind) (increase(elastic_pytorch_failures_total[$__rate_interval]))"},
+            "By kind. Killed ones come from outside, and do not count against a job.",
+            stacked=True,
+        ),
+    ],
+    "Agents": [
+        Panel(
+            "Connected",
+            {"agents": "sum(elastic_pytorch_agents_connected)", "waiting for a round": "sum(elastic_pytorch_long_polls_open)"},
+            "Each agent waits for the next round nearly all the time: the two lines should lie on each other.",
+        ),
+        Panel(
+            "Requests",
+            {"{{request}} {{code}}": "sum by (request, code) (rate(elastic_pytorch_agent_requests_total[$__rate_interval]))"},
+            unit="reqps",
+        ),
+        Panel(
+            "Tokens reviewed",
+            {"{{result}}": "sum by (result) (rate(elastic_pytorch_token_reviews_total[$__rate_interval]))"},
+            unit="reqps",
+        ),
+    ],
+    "The operator": [
+        Panel(
+            "Leader",
+            {"{{pod}}": 'max by (pod) (leader_election_master_status{name="elastic-pytorch-operator"})'},
+            "1: this replica leads. For seconds there may be none.",
+        ),
+        Panel(
+            "Reconciles",
+            {"{{result}}": f"sum by (result) (rate(controller_runtime_reconcile_total{{{CONTROLLER}}}[$__rate_interval]))"},
+            unit="ops",
+        ),
+        Panel(
+            "How long work waits and takes",
+            {
+                f"{what}, 99 in 100": f"histogram_quantile(0.99, sum by (le) (rate({metric}_bucket{{{JOB}}}[$__rate_interval])))"
+                for what, metric in (
+                    ("waits", "workqueue_queue_duration_seconds"),
+                    ("takes", "workqueue_work_duration_seconds"),
+                )
+            },
+            unit="s",
+        ),
+        Panel("Queue", {"jobs": f"max(workqueue_depth{{{JOB}}})"}),
+        Panel(
+            "Requests to the API server",
+            {"{{method}} {{code}}": f"sum by (method, code) (rate(rest_client_requests_total{{{OURS}}}[$__rate_interval]))"},
+            unit="reqps",
+        ),
+        Panel(
+            "Memory",
+            {"{{pod}}": f"max by (pod) (process_resident_memory_bytes{{{OURS}}})"},
+            unit="bytes",
+        ),
+    ],
+}
+
+
+def page() -> str:
+    """The dashboard, as Grafana imports it."""
+    panels: list[dict[str, Any]] = []
+    top = 0
+    for title, row in ROWS.items():
+        panels.append({"type": "row", "title": title, "collapsed": False, "gridPos": _place(0, top, WIDTH, 1)})
+        top += 1
+        width = WIDTH // 3
+        for number, panel in enumerate(row):
+            place = _place(number % 3 * width, top + number // 3 * HEIGHT, width, HEIGHT)
+            panels.append({**_panel(panel), "gridPos": place})
+        top += -(-len(row) // 3) * HEIGHT
+    for number, found in enumerate(panels, start=1):
+        found["id"] = number
+    dashboard = {
+        "title": "Elastic PyTorch jobs",
+        "uid": "elastic-pytorch",
+        "tags": ["pytorch", "training"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "templating": {"list": [{"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source"}]},
+        "panels": panels,
+    }
+    return json.dumps(dashboard, indent=1) + "\n"
+
+
+def _place(left: int, top: int, width: int, height: int) -> dict[str, int]:
+    return {"x": left, "y": top, "w": width, "h": height}
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    stacking = {"mode": "normal"} if panel.stacked else {"mode": "none"}
+    custom = {"stacking": stacking, "fillOpacity": 30 if panel.stacked else 0, "lineWidth": 1}
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.about,
+        "datasource": SOURCE,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0, "custom": custom}, "overrides": []},
+        "targets": [
+            {"refId": chr(ord("A") + number), "datasource": SOURCE, "expr": expression, "legendFormat": legend}
+            for number, (legend, expression) in enumerate(panel.queries.items())
+        ],
+    }

@@ -1,0 +1,111 @@
+"""The documentation keeps its word: its links lead somewhere, its jobs are valid, its fields exist, its commands are run by a test."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from documentation import ROOT, blocks, indented_commands
+
+CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
+SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md"]
+
+# tests/e2e/test_docs_commands.py runs the `sh` blocks of these, in their order.
+RUN_ON_THE_CLUSTER = {"getting-started.md", "operations.md"}
+
+# Commands that pages show without a block of their own, by how they begin, and what runs the same.
+RUN_ELSEWHERE = {
+    "helm install elastic-pytorch-operator charts/elastic-pytorch-operator": "hack/install.sh",
+    "helm test elastic-pytorch-operator": "tests/e2e/test_release.py",
+    "kubectl apply -f examples/": "tests/e2e/test_examples.py",
+    "kubectl apply -f job.yaml": "tests/e2e/test_docs_commands.py",
+    "kubectl scale epj/": "tests/e2e/test_lifecycle.py",
+    "kubectl get epj": "tests/e2e/test_lifecycle.py",
+    "kubectl get pods -l elasticpytorch.dev/job-name=": "tests/e2e/job_under_test.py",
+    "kubectl logs -f -l elasticpytorch.dev/job-name=": "tests/e2e/conftest.py",
+    "kubectl epj": "tests/e2e/test_plugin.py",
+    "python -m elastic_pytorch_operator local": "tests/examples/test_torchrun.py",
+    "torchrun --standalone": "tests/examples/test_char_lm.py",
+    "make ": "the Makefile, which the tests are started by",
+}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def jobs() -> Iterator[Any]:
+    for page in PAGES:
+        for number, block in enumerate(blocks(page)):
+            if block.language == "yaml" and not block.not_run:
+                yield pytest.param(block.text, id=f"{name_of(page)}-{number}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (page.parent / file).resolve() if file else page
+        assert found.exists(), f"{target} is not there"
+        assert not anchor or anchor in anchors(found), f"{target} is not there"
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_command_is_run_by_a_test(page: Path) -> None:
+    if page.name not in RUN_ON_THE_CLUSTER:
+        unknown = [block.text for block in blocks(page) if block.language == "sh" and not block.not_run]
+        assert not unknown, "name the page in RUN_ON_THE_CLUSTER, or say above the block why it is not run"
+    for command in indented_commands(page):
+        assert any(command.startswith(known) for known in RUN_ELSEWHERE), f"what runs `{command}`?"
+
+
+@pytest.mark.parametrize("text", list(jobs()))
+def test_job_in_the_text_is_valid(text: str) -> None:
+    jsonschema.validate(yaml.safe_load(text), SCHEMA)
+
+
+def fields(schema: dict[str, Any], path: str) -> set[str]:
+    found = {path}
+    for name, child in schema.get("properties", {}).items():
+        found |= fields(child, f"{path}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_fields_in_the_text_exist(page: Path) -> None:
+    known = fields(SCHEMA["properties"]["spec"], "spec") | fields(SCHEMA["properties"]["status"], "status")
+    for field in re.findall(r"`((?:spec|status)\.[A-Za-z.]+?)[:`]", page.read_text()):
+        assert field in known or field.endswith(".py"), field
+
+
+@pytest.mark.parametrize("page", ["getting-started.md"])
+def test_python_in_the_text_compiles(page: str) -> None:
+    for block in (block for block in blocks(ROOT / "docs" / page) if block.language == "python"):
+        compile(block.text, page, "exec")
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md" and f"({page.name})" not in index]
+    assert not missing
+
+
+def test_pictures_are_drawn_by_their_program(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "hack" / "reference" / "lost_node.py"), str(tmp_path / "lost-node.png")]
+    subprocess.run(command, check=True, timeout=120)
+    assert (tmp_path / "lost-node.png").read_bytes().startswith(b"\x89PNG")
