@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import math
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -164,9 +165,9 @@ class AgentApi:
         return key, job_uid, identity.name
 
 
-def listening(api: AgentApi, host: str, port: int) -> AbstractAsyncContextManager[int]:
+def listening(api: AgentApi, host: str, port: int, tls: ssl.SSLContext | None = None) -> AbstractAsyncContextManager[int]:
     """Serves agents for as long as the context lasts; yields the port, which may have been 0."""
-    return serving(api.routes(), host, port, middlewares=[api.count], on_refusal=api.metrics.refused_connection)
+    return serving(api.routes(), host, port, middlewares=[api.count], tls=tls, on_refusal=api.metrics.refused_connection)
 
 
 def _has_news(job: JobRoster, after: int, nudge: int) -> bool:

@@ -107,6 +107,14 @@ class Cluster(Protocol):
         """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if somebody else was quicker."""
         ...
 
+    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
+        """A Secret, None if there is none."""
+        ...
+
+    async def put_secret(self, manifest: Manifest) -> Manifest:
+        """Creates a Secret, or replaces the one of the resource version in it; ClusterError 409 if somebody else was quicker."""
+        ...
+
     async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
         """The pods of a namespace whose labels match."""
         ...

@@ -65,6 +65,10 @@ class Controller:
         self._memories: dict[str, Memory] = {}
         self._listening_since = clock()
 
+    def trust(self, authorities: str) -> None:
+        """Has the agents of new pods trust these authorities, PEM."""
+        self._executor.authorities = authorities
+
     async def prime(self) -> None:
         """Fills the store before the first plan. Agents are listened to from here on.
 

@@ -53,11 +53,16 @@ class Outcome:
 
 
 class Executor:
-    """Does what plans ask for."""
+    """Does what plans ask for.
+
+    Attributes:
+        authorities: which vouch for the operator, PEM; the agents of the pods that it makes are given them.
+    """
 
     def __init__(self, cluster: Cluster, store: Store, operator_url: str, agent_image: AgentImage | None = None) -> None:
         self._cluster = cluster
         self._store = store
+        self.authorities = ""
         self._operator_url = operator_url
         self._agent_image = agent_image
         self._services: set[str] = set()
@@ -153,7 +158,9 @@ class Executor:
         elif job.stock:
             manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous)
         else:
-            manifest = worker_pod(job, action.index, suffix, self._operator_url, action.avoid, self._agent_image)
+            manifest = worker_pod(
+                job, action.index, suffix, self._operator_url, action.avoid, self._agent_image, self.authorities
+            )
         try:
             pod = await self._cluster.create_pod(manifest)
         except ClusterError as error:

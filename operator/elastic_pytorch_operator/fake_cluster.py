@@ -216,6 +216,21 @@ class FakeCluster:
         self._changed("Lease", "MODIFIED", lease)
         return copy.deepcopy(lease)
 
+    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
+        self._called("get_secret")
+        return copy.deepcopy(self._objects.get(("Secret", namespace, name)))
+
+    async def put_secret(self, manifest: Manifest) -> Manifest:
+        self._called("put_secret")
+        metadata = manifest["metadata"]
+        if not metadata.get("resourceVersion"):
+            return copy.deepcopy(self._create("Secret", manifest))
+        secret = self._get("Secret", metadata["namespace"], metadata["name"])
+        _check_version(secret, metadata["resourceVersion"])
+        secret["data"] = copy.deepcopy(dict(manifest["data"]))
+        self._changed("Secret", "MODIFIED", secret)
+        return copy.deepcopy(secret)
+
     async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
         self._called("list_labelled_pods")
         label, _, value = selector.partition("=")

@@ -95,6 +95,13 @@ class FencedCluster:
     async def put_lease(self, manifest: Manifest) -> Manifest:
         return await self._cluster.put_lease(manifest)
 
+    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
+        return await self._cluster.get_secret(namespace, name)
+
+    async def put_secret(self, manifest: Manifest) -> Manifest:
+        async with self._write() as cluster:
+            return await cluster.put_secret(manifest)
+
     async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
         return await self._cluster.list_labelled_pods(namespace, selector)
 

@@ -110,18 +110,16 @@ class KubernetesCluster:
         return pod_of_review(answer.get("status") or {}, audience)
 
     async def get_lease(self, namespace: str, name: str) -> Manifest | None:
-        try:
-            return await self._request("GET", f"{_leases(namespace)}/{name}")
-        except ClusterError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await self._find(f"{_leases(namespace)}/{name}")
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
-        metadata = manifest["metadata"]
-        if metadata.get("resourceVersion"):
-            return await self._request("PUT", f"{_leases(metadata['namespace'])}/{metadata['name']}", manifest)
-        return await self._request("POST", _leases(metadata["namespace"]), manifest)
+        return await self._put(_leases(manifest["metadata"]["namespace"]), manifest)
+
+    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
+        return await self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+
+    async def put_secret(self, manifest: Manifest) -> Manifest:
+        return await self._put(f"/api/v1/namespaces/{manifest['metadata']['namespace']}/secrets", manifest)
 
     async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
         return await self._list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)
@@ -133,6 +131,19 @@ class KubernetesCluster:
         except ClusterError as error:
             if error.code != 404 or value is not None:
                 raise
+
+    async def _find(self, path: str) -> Manifest | None:
+        try:
+            return await self._request("GET", path)
+        except ClusterError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _put(self, path: str, manifest: Manifest) -> Manifest:
+        if manifest["metadata"].get("resourceVersion"):
+            return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest)
+        return await self._request("POST", path, manifest)
 
     async def _list_everywhere(self, group: str, resource: str, **query: str) -> list[Manifest]:
         """What there is of a resource in the namespaces that are looked after."""

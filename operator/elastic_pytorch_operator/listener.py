@@ -1,6 +1,7 @@
 """An HTTP server that is stopped within a second, and lets no address take all of its connections."""
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ async def serving(
     port: int,
     *,
     middlewares: Sequence[Middleware] = (),
+    tls: ssl.SSLContext | None = None,
     most_connections: int = MOST_CONNECTIONS,
     on_refusal: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[int]:
@@ -30,6 +32,7 @@ async def serving(
         host: where it listens.
         port: where it listens; 0: on a free one.
         middlewares: around every request.
+        tls: what the server shows; None: it speaks plain HTTP.
         most_connections: how many one address may have open; more are closed at once.
         on_refusal: called for each of those.
 
@@ -49,7 +52,7 @@ async def serving(
         return _Connection(http(), open_, most_connections, on_refusal)
 
     try:
-        server = await asyncio.get_running_loop().create_server(accept, host, port, reuse_address=True)
+        server = await asyncio.get_running_loop().create_server(accept, host, port, ssl=tls, reuse_address=True)
         try:
             yield server.sockets[0].getsockname()[1]
         finally:

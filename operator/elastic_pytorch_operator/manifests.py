@@ -67,6 +67,7 @@ def worker_pod(
     operator_url: str,
     avoid: Sequence[str] = (),
     agent_image: AgentImage | None = None,
+    authorities: str = "",
 ) -> Manifest:
     """A worker pod.
 
@@ -77,6 +78,7 @@ def worker_pod(
         operator_url: where its agent finds the operator.
         avoid: nodes that it shall not be put on.
         agent_image: which brings the agent, for a job that wants that; None: the job's image must.
+        authorities: which vouch for the operator, PEM.
     """
     pod, container = pod_from_template(job, index, suffix)
     spec = pod["spec"]
@@ -87,7 +89,7 @@ def worker_pod(
     joining = _torchrun_environment(job) if own_command else []
     given = {v["name"] for v in joining}
     options = [{"name": name, "value": value} for name, value in torchrun_options(job).items() if name not in given]
-    provide(container, [*_agent_environment(job, index, operator_url), *options, *joining])
+    provide(container, [*_agent_environment(job, index, operator_url, authorities), *options, *joining])
     container["volumeMounts"] = [
         *(container.get("volumeMounts") or []),
         {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -152,9 +154,11 @@ def provide(container: Manifest, environment: Sequence[Manifest]) -> None:
     container["env"] = [v for v in environment if v["name"] not in taken] + own
 
 
-def _agent_environment(job: Job, index: int, operator_url: str) -> list[Manifest]:
+def _agent_environment(job: Job, index: int, operator_url: str, authorities: str) -> list[Manifest]:
+    vouching = [{"name": "ELASTIC_PYTORCH_OPERATOR_AUTHORITIES", "value": authorities}] if authorities else []
     return [
         {"name": "ELASTIC_PYTORCH_OPERATOR_URL", "value": operator_url},
+        *vouching,
         {"name": "ELASTIC_PYTORCH_TOKEN_FILE", "value": f"{TOKEN_FOLDER}/token"},
         {"name": "ELASTIC_PYTORCH_JOB", "value": job.key.name},
         {"name": "ELASTIC_PYTORCH_JOB_UID", "value": job.uid},

@@ -6,10 +6,12 @@ does so no more ends: whatever it remembers may be wrong by now, and the next pr
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from elastic_pytorch_operator.agent_api import AgentApi, listening
 from elastic_pytorch_operator.census import take_census
@@ -28,11 +30,13 @@ from elastic_pytorch_operator.names import OPERATOR
 from elastic_pytorch_operator.probes import Probes
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.trust_secret import keep_trust, server_context, show
 from elastic_pytorch_operator.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
 
 PRIME_RETRY_SECONDS = 1.0
+TRUST_SECONDS = 3600.0  # between two looks at whether a certificate is to be renewed
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 
 Watch = Callable[[Store, Callable[[JobKey, float], None]], Awaitable[None]]
@@ -130,11 +134,7 @@ class Replica:
         """
         place = self._place
         try:
-            # The agents' connections are closed before another replica can lead: none goes on listening to this one.
-            async with (
-                serving(self._probes.routes(), place.host, place.probe_port),
-                listening(self._api, place.host, place.port),
-            ):
+            async with serving(self._probes.routes(), place.host, place.probe_port):
                 await self._work(stop)
         finally:
             if self._elector is not None and self._stopped:
@@ -189,12 +189,36 @@ class Replica:
             await asyncio.wait({acting, holding}, timeout=1)
 
     async def _act(self) -> None:
-        """Does the leader's work. What the leader before has written last is listed first."""
-        if self._elector is not None:
-            await take_endpoint(self._cluster, self._place.namespace, self._place.pod)
-        await self._prime()
-        self._listening = True
-        await self._controller.work()
+        """Does the leader's work. What the leader before has written last is listed first.
+
+        The agents' connections are closed before another replica can lead: none goes on listening to this one.
+        """
+        place = self._place
+        tls = server_context() if urlsplit(place.operator_url).scheme == "https" else None
+        if tls is not None:
+            await self._keep_trust(tls)
+        async with listening(self._api, place.host, place.port, tls), asyncio.TaskGroup() as tasks:
+            if self._elector is not None:
+                await take_endpoint(self._cluster, place.namespace, place.pod)
+            await self._prime()
+            self._listening = True
+            tasks.create_task(self._controller.work())
+            while tls is not None:
+                await asyncio.sleep(TRUST_SECONDS)
+                await self._keep_trust(tls)
+
+    async def _keep_trust(self, tls: ssl.SSLContext) -> None:
+        """Has the server show a certificate that is good for a while, and new pods trust who has signed it."""
+        hosts = [urlsplit(self._place.operator_url).hostname or ""]
+        while True:
+            try:
+                trust = await keep_trust(self._cluster, self._place.namespace, hosts, time.time())
+                break
+            except ClusterError as error:
+                logger.warning("cannot keep the certificates: %s", error)
+                await asyncio.sleep(PRIME_RETRY_SECONDS)
+        show(trust, tls)
+        self._controller.trust(trust.bundle)
 
     async def _prime(self) -> None:
         while True:

@@ -32,7 +32,13 @@ class FirstLook:
 
     def _look(self) -> None:
         settings = self._settings
-        connection = OperatorConnection(settings.operator_host, settings.operator_port, settings.token_file, ANSWER_SECONDS)
+        connection = OperatorConnection(
+            settings.operator_host,
+            settings.operator_port,
+            settings.token_file,
+            ANSWER_SECONDS,
+            authorities=settings.operator_authorities,
+        )
         try:
             answer = connection.request("GET", "/v1/round?after=0&nudge=0&hold=0")
             self._round = answer["round"]

@@ -5,6 +5,7 @@ import http.client
 import json
 import math
 import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,11 @@ class OperatorConnection:
         port: the operator's.
         token_file: read anew for each request, as the kubelet renews the token; empty: no token is sent.
         timeout: the seconds to wait for an answer.
+        authorities: which must vouch for the operator, PEM; empty: plain HTTP is spoken.
     """
 
-    def __init__(self, host: str, port: int, token_file: str, timeout: float) -> None:
+    def __init__(self, host: str, port: int, token_file: str, timeout: float, authorities: str = "") -> None:
+        self._tls = ssl.create_default_context(cadata=authorities) if authorities else None
         self._host = host
         self._port = port
         self._token_file = token_file
@@ -77,7 +80,8 @@ class OperatorConnection:
         connection = self._connection
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                # Below TLS, whose own goodbye is not for another thread.
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection; the next request opens another."""
@@ -106,7 +110,12 @@ class OperatorConnection:
         return json.loads(answer)
 
     def _connect(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=min(CONNECT_TIMEOUT_SECONDS, self._timeout))
+        patience = min(CONNECT_TIMEOUT_SECONDS, self._timeout)
+        connection = (
+            http.client.HTTPSConnection(self._host, self._port, timeout=patience, context=self._tls)
+            if self._tls
+            else http.client.HTTPConnection(self._host, self._port, timeout=patience)
+        )
         connection.connect()
         connection.sock.settimeout(self._timeout)
         # A poll's connection idles for long: notice in seconds that its other end is no more.

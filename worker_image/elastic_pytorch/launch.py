@@ -62,7 +62,13 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         agent.ask_for_stacks()
 
     client = OperatorClient(
-        partial(OperatorConnection, settings.operator_host, settings.operator_port, settings.token_file),
+        partial(
+            OperatorConnection,
+            settings.operator_host,
+            settings.operator_port,
+            settings.token_file,
+            authorities=settings.operator_authorities,
+        ),
         local_world_size=config.nproc_per_node,
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(),

@@ -19,6 +19,7 @@ class Settings:
     Attributes:
         operator_host: the operator's host name or address.
         operator_port: its port.
+        operator_authorities: which must vouch for it, PEM; empty: plain HTTP is spoken.
         token_file: a file with the token that says who this agent is; empty: none is sent.
         job: the job's name.
         run_id: the job's UID: TORCHELASTIC_RUN_ID.
@@ -31,6 +32,7 @@ class Settings:
 
     operator_host: str
     operator_port: int
+    operator_authorities: str
     token_file: str
     job: str
     run_id: str
@@ -74,11 +76,13 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         port = parts.port or 80
     except ValueError as error:
         raise SettingsError(f"ELASTIC_PYTORCH_OPERATOR_URL is {url!r}: {error}") from None
-    if parts.scheme != "http" or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingsError(f"ELASTIC_PYTORCH_OPERATOR_URL is {url!r}, which is not of the form http://host:port")
+    authorities = required("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES") if parts.scheme == "https" else ""
     return Settings(
         operator_host=parts.hostname,
         operator_port=port,
+        operator_authorities=authorities,
         token_file=environ.get("ELASTIC_PYTORCH_TOKEN_FILE", ""),
         job=environ.get("ELASTIC_PYTORCH_JOB", ""),
         run_id=required("ELASTIC_PYTORCH_JOB_UID"),

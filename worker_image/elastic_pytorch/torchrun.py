@@ -52,7 +52,13 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
         os.environ[REPORT_SOCKET] = progress.path
     store_port = StorePort(settings.store_port)
     client = OperatorClient(
-        partial(OperatorConnection, settings.operator_host, settings.operator_port, settings.token_file),
+        partial(
+            OperatorConnection,
+            settings.operator_host,
+            settings.operator_port,
+            settings.token_file,
+            authorities=settings.operator_authorities,
+        ),
         local_world_size=_local_world_size(),
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(),

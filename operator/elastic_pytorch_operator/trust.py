@@ -1,0 +1,76 @@
+"""Which authorities agents trust, and which of them signs. Pure: what there is and the time in, what is to be made out.
+
+The operator is its own certificate authority. Pods are given the authorities that there are when they are made, and keep them for as long
+as they run. So a new authority is made long before the old one ends, and signs nothing before every pod that does not know it has had
+a year to end. What the operator shows is short-lived, and renewed without anybody noticing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+DAY = 86400.0
+AUTHORITY_DAYS = 3650
+NEXT_AUTHORITY_AFTER_DAYS = 1825
+SIGNS_AFTER_DAYS = 365
+SERVING_DAYS = 90
+RENEW_AFTER_DAYS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its private key.
+
+    Attributes:
+        certificate: PEM.
+        key: PEM.
+        made_at: the operator's time of day, seconds since the epoch.
+    """
+
+    certificate: str
+    key: str = field(repr=False)
+    made_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What is kept in the Secret.
+
+    Attributes:
+        authorities: the oldest first.
+        serving: what the operator shows; None: not made yet.
+        signer: the certificate of the authority that has signed it.
+        hosts: the names that it is good for.
+    """
+
+    authorities: tuple[Pair, ...] = ()
+    serving: Pair | None = None
+    signer: str = ""
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def bundle(self) -> str:
+        """The authorities that an agent is to trust."""
+        return "".join(pair.certificate for pair in self.authorities)
+
+
+def unexpired(authorities: Sequence[Pair], now: float) -> tuple[Pair, ...]:
+    """Those that an agent may still trust."""
+    return tuple(pair for pair in authorities if now < pair.made_at + AUTHORITY_DAYS * DAY)
+
+
+def wants_authority(authorities: Sequence[Pair], now: float) -> bool:
+    """Whether it is time to make another authority."""
+    return not authorities or now >= authorities[-1].made_at + NEXT_AUTHORITY_AFTER_DAYS * DAY
+
+
+def signing(authorities: Sequence[Pair], now: float) -> Pair:
+    """The authority that signs now: the newest that pods have had the time to learn of, or else the oldest."""
+    known = [pair for pair in authorities if now >= pair.made_at + SIGNS_AFTER_DAYS * DAY]
+    return known[-1] if known else authorities[0]
+
+
+def wants_serving(trust: Trust, signer: Pair, hosts: Sequence[str], now: float) -> bool:
+    """Whether what the operator shows is to be made anew."""
+    if trust.serving is None or trust.signer != signer.certificate or trust.hosts != tuple(hosts):
+        return True
+    return not 0 <= now - trust.serving.made_at < RENEW_AFTER_DAYS * DAY

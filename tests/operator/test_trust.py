@@ -1,0 +1,139 @@
+"""Which authorities are made, which of them signs, and that agents trust what the operator shows through every change."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from elastic_pytorch.http_connection import OperatorConnection
+from elastic_pytorch_operator.fake_cluster import FakeCluster
+from elastic_pytorch_operator.listener import serving
+from elastic_pytorch_operator.trust import DAY, Pair, Trust, signing, unexpired, wants_authority, wants_serving
+from elastic_pytorch_operator.trust_secret import SECRET_NAME, keep_trust, read_trust, renew, server_context, show
+
+NOW = 1_800_000_000.0
+HOSTS = ("localhost",)
+
+
+def an_authority(days_ago: float) -> Pair:
+    return Pair(f"made {days_ago:.0f} days ago", "key", NOW - days_ago * DAY)
+
+
+@pytest.mark.parametrize(
+    ("ages", "another"),
+    [([], True), ([1], False), ([1824], False), ([1825], True), ([1825, 1], False), ([3000, 1900], True)],
+)
+def test_when_another_authority_is_made(ages: list[float], another: bool) -> None:
+    assert wants_authority([an_authority(age) for age in ages], NOW) is another
+
+
+@pytest.mark.parametrize(
+    ("ages", "signs"),
+    [([0], 0), ([1825, 0], 1825), ([2189, 364], 2189), ([2190, 365], 365), ([3650, 1825, 0], 1825)],
+)
+def test_an_authority_signs_once_pods_have_had_a_year_to_learn_of_it(ages: list[float], signs: float) -> None:
+    authorities = unexpired([an_authority(age) for age in ages], NOW)
+    assert signing(authorities, NOW) == an_authority(signs)
+
+
+def test_what_is_shown_is_made_anew_in_time() -> None:
+    signer = an_authority(400)
+    trust = Trust((signer,), an_authority(59), signer.certificate, HOSTS)
+    assert not wants_serving(trust, signer, HOSTS, NOW)
+    assert wants_serving(trust, signer, HOSTS, NOW + 2 * DAY), "a month before its end"
+    assert wants_serving(trust, an_authority(500), HOSTS, NOW), "another signs now"
+    assert wants_serving(trust, signer, ("elsewhere",), NOW)
+    assert wants_serving(replace(trust, serving=an_authority(-1)), signer, HOSTS, NOW), "the clock has been set back"
+    assert wants_serving(replace(trust, serving=None), signer, HOSTS, NOW)
+
+
+def test_an_authority_outlives_all_that_it_signs_by_years() -> None:
+    trust, ends = Trust(), {}
+    for day in range(0, 12_000, 30):
+        trust = renew(trust, HOSTS, NOW + day * DAY)
+        for pair in trust.authorities:
+            ends[pair.certificate] = day
+        assert trust.signer in trust.bundle
+        if day >= 3650:
+            # Whatever pod was made within the last year trusts what is shown today.
+            assert signing(trust.authorities, NOW + (day - 364) * DAY).made_at <= NOW + day * DAY
+    assert len(ends) == 7, "one in five years"
+
+
+async def test_secret_is_made_once_and_then_read() -> None:
+    cluster = FakeCluster()
+    first = await keep_trust(cluster, "system", HOSTS, NOW)
+    assert await keep_trust(cluster, "system", HOSTS, NOW + DAY) == first
+    assert cluster.calls.count("put_secret") == 1
+    renewed = await keep_trust(cluster, "system", HOSTS, NOW + 70 * DAY)
+    assert renewed.serving != first.serving
+    assert renewed.bundle == first.bundle
+    secret = await cluster.get_secret("system", SECRET_NAME)
+    assert secret is not None
+    assert read_trust(secret) == renewed
+    assert "PRIVATE" not in repr(renewed), "no key in any log"
+
+
+async def test_secret_that_somebody_has_emptied_is_made_anew() -> None:
+    cluster = FakeCluster()
+    first = await keep_trust(cluster, "system", HOSTS, NOW)
+    secret = await cluster.get_secret("system", SECRET_NAME)
+    assert secret is not None
+    await cluster.put_secret({**secret, "data": {}})
+    assert (await keep_trust(cluster, "system", HOSTS, NOW)).bundle != first.bundle
+
+
+@asynccontextmanager
+async def an_operator(tls: ssl.SSLContext) -> AsyncIterator[int]:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=json.dumps({"round": 1}))
+
+    async with serving([web.get("/v1/round", answer)], "127.0.0.1", 0, tls=tls) as port:
+        yield port
+
+
+async def ask(port: int, authorities: str) -> object:
+    def request() -> object:
+        return OperatorConnection("localhost", port, "", 10, authorities).request("GET", "/v1/round")
+
+    return await asyncio.to_thread(request)
+
+
+async def test_agents_trust_the_operator_and_nobody_else_while_certificates_change() -> None:
+    now = 1_790_000_000.0  # certificates are judged by the real clock: theirs must hold it
+    import time
+
+    now = time.time()
+    first = renew(Trust(), HOSTS, now - 2200 * DAY)  # six years ago
+    after = renew(first, HOSTS, now - 370 * DAY)  # another authority was made then
+    today = renew(after, HOSTS, now)
+    assert today.signer == after.authorities[1].certificate, "which signs today"
+    tls = server_context()
+    show(replace(after, serving=renew(after, HOSTS, now - 360 * DAY).serving), tls)
+    async with an_operator(tls) as port:
+        show(today, tls)  # while it serves
+        assert await ask(port, today.bundle) == {"round": 1}
+        assert await ask(port, after.bundle) == {"round": 1}, "what a pod was given a year ago"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await ask(port, first.bundle)
+        stranger = renew(Trust(), HOSTS, now)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await ask(port, stranger.bundle)
+        show(stranger, tls)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await ask(port, today.bundle)
+
+
+async def test_certificate_for_another_name_is_not_taken() -> None:
+    import time
+
+    trust = renew(Trust(), ("elsewhere.example",), time.time())
+    tls = server_context()
+    show(trust, tls)
+    async with an_operator(tls) as port:
+        with pytest.raises(ssl.SSLCertVerificationError, match="localhost"):
+            await ask(port, trust.bundle)
