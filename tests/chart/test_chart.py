@@ -135,9 +135,9 @@ def test_agents_are_given_the_address_of_the_service() -> None:
     objects = render()
     service, container = only(objects, "Service"), container_of(objects)
     (port,) = service["spec"]["ports"]
-    url = f"http://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
+    url = f"https://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
     assert container["args"] == ["run", f"--url={url}", "--log-level=INFO", "--log-format=json"]
-    assert url == "http://elastic-pytorch-operator.the-namespace.svc:8780"
+    assert url == "https://elastic-pytorch-operator.the-namespace.svc:8780"
     assert {"name": port["targetPort"], "containerPort": 8780} in container["ports"]
     labels = pod_of(objects)["metadata"]["labels"] | {"elasticpytorch.dev/leader": "true"}
     assert service["spec"]["selector"].items() <= labels.items(), "the leader's pod has one label more"

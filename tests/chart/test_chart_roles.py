@@ -18,6 +18,8 @@ EVERYWHERE = {
 OWN_NAMESPACE = [
     ("leases", ["create"], None),
     ("leases", ["get", "update"], ["elastic-pytorch-operator"]),
+    ("secrets", ["create"], None),
+    ("secrets", ["get", "update"], ["elastic-pytorch-operator-tls"]),
     ("pods", ["list", "patch"], None),
 ]
 

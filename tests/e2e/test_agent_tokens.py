@@ -1,5 +1,6 @@
 """Whose tokens the operator takes, judged by the real API server."""
 
+import base64
 import json
 
 import pytest
@@ -12,12 +13,13 @@ AUDIENCE = "elastic-pytorch-operator"
 
 # Asks for the round with each token that it is given; prints the status, and who the operator takes it for.
 ASK = """
-import json, os, sys, urllib.error, urllib.request
+import json, os, ssl, sys, urllib.error, urllib.request
+context = ssl.create_default_context(cadata=os.environ["ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"])
 for token in json.load(sys.stdin):
     url = os.environ["ELASTIC_PYTORCH_OPERATOR_URL"] + "/v1/round"
     request = urllib.request.Request(url, headers={"Authorization": "Bearer " + token})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
             print(answer.status, json.load(answer)["worker"])
     except urllib.error.HTTPError as refusal:
         print(refusal.code)
@@ -62,6 +64,25 @@ def test_only_a_workers_own_token_is_taken(start_job: StartJob) -> None:
         "401",  # with another signature
         "401",
     ]
+
+
+def test_operator_shows_a_certificate_that_nobody_else_vouches_for(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, replicas=1)
+    job.until_world(1)
+    [pod] = job.members()
+    ask_anybody = "import os, urllib.request; urllib.request.urlopen(os.environ['ELASTIC_PYTORCH_OPERATOR_URL'])"
+    done = run_kubectl("-n", job.namespace, "exec", pod, "--", "python3", "-c", ask_anybody, check=False)
+    assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
+    plain = ask_anybody.replace("urlopen(", "urlopen('http' + ").replace("_URL']", "_URL'][5:]")
+    assert done.returncode
+    assert run_kubectl("-n", job.namespace, "exec", pod, "--", "python3", "-c", plain, check=False).returncode, (
+        "nor in the clear"
+    )
+    secret = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "secret", "elastic-pytorch-operator-tls", "-o", "json").stdout
+    bundle = base64.b64decode(json.loads(secret)["data"]["ca.crt"]).decode()
+    [container] = job.pods()[0]["spec"]["containers"]
+    given = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert given["ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"] == bundle
 
 
 def test_token_of_a_worker_that_is_gone_is_refused(start_job: StartJob) -> None:

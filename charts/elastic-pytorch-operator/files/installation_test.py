@@ -1,9 +1,11 @@
-"""Asks the operator what an agent would ask. Run by `helm test` with the operator's address and the file of a token for it.
+"""Asks the operator what an agent would ask.
 
-The last answer proves the most: it takes DNS, the Service, the network policies, a ready operator, and its leave to ask the API server
-whose token this is, to learn that this pod is no worker of any job.
+Run by `helm test` with the operator's address and two files: a token for it, and the authorities that vouch for it.
+The last answer proves the most: it takes DNS, the Service, the network policies, an operator that leads, its certificate, and its leave to
+ask the API server whose token this is, to learn that this pod is no worker of any job.
 """
 
+import ssl
 import sys
 import time
 import urllib.error
@@ -17,7 +19,8 @@ def status_of(url: str, token: str = "") -> int:
     """The HTTP status of an answer."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+        request = urllib.request.Request(url, headers=headers)
+        with urllib.request.urlopen(request, timeout=10, context=ssl.create_default_context(cafile=authorities)) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refusal:
         return refusal.code
@@ -39,7 +42,7 @@ def check(what: str, expected: int, url: str, token: str = "") -> None:
         time.sleep(0.5)
 
 
-url, token_file = sys.argv[1:]
+url, token_file, authorities = sys.argv[1:]
 check("nobody is heard without a token", 401, f"{url}/v1/round")
 check("nor with one that the API server does not know", 401, f"{url}/v1/round", "forged")
 check("this pod is recognized, and is no worker", 403, f"{url}/v1/round", Path(token_file).read_text())
