@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -104,10 +105,7 @@ async def ask(port: int, authorities: str) -> object:
 
 
 async def test_agents_trust_the_operator_and_nobody_else_while_certificates_change() -> None:
-    now = 1_790_000_000.0  # certificates are judged by the real clock: theirs must hold it
-    import time
-
-    now = time.time()
+    now = time.time()  # which certificates are judged by
     first = renew(Trust(), HOSTS, now - 2200 * DAY)  # six years ago
     after = renew(first, HOSTS, now - 370 * DAY)  # another authority was made then
     today = renew(after, HOSTS, now)
@@ -129,8 +127,6 @@ async def test_agents_trust_the_operator_and_nobody_else_while_certificates_chan
 
 
 async def test_certificate_for_another_name_is_not_taken() -> None:
-    import time
-
     trust = renew(Trust(), ("elsewhere.example",), time.time())
     tls = server_context()
     show(trust, tls)
