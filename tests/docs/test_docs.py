@@ -23,7 +23,7 @@ RUN_ON_THE_CLUSTER = {"getting-started.md", "operations.md"}
 # Commands that pages show without a block of their own, by how they begin, and what runs the same.
 RUN_ELSEWHERE = {
     "helm install elastic-pytorch-operator charts/elastic-pytorch-operator": "hack/install.sh",
-    "helm test elastic-pytorch-operator": "tests/e2e/test_release.py",
+    "helm test elastic-pytorch-operator": "tests/e2e/test_docs_commands.py",
     "kubectl apply -f examples/": "tests/e2e/test_examples.py",
     "kubectl apply -f job.yaml": "tests/e2e/test_docs_commands.py",
     "kubectl scale epj/": "tests/e2e/test_lifecycle.py",
