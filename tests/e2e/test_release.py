@@ -53,7 +53,7 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
     began = datetime.now(UTC)
     job = start_job(args=ENDLESS, replicas=2, ttlSecondsAfterFinished=1)
     job.until_world(2)
-    leader, other = job.members()
+    leader = job.members()[0]
     job.until_stepping(leader, 2)
     with restored():
         upgrade('logLevel="DEBUG"', f'watchNamespaces=["{job.namespace}"]')
