@@ -65,7 +65,8 @@ class Stage:
         for _ in range(BALANCE_TRIES):
             ranked = self.watcher.members()
             node_of = {pod: self.watcher.node_of(pod) for pod in ranked}
-            operators = {pod["spec"].get("nodeName") for pod in self.watcher.operators.values()} if without_operator else set()
+            leaders = self.watcher.leading_operators().values()
+            operators = {pod["spec"].get("nodeName") for pod in leaders} if without_operator else set()
             victims = [pod for pod in lone_victims(node_of, ranked) if node_of[pod] not in operators]
             if victims:
                 return victims[0]
@@ -78,18 +79,16 @@ class Stage:
         raise RuntimeError("no worker other than rank 0 is alone on a node (that the operator is not on)")
 
     async def kill_operator(self, seconds: float) -> float:
-        """Kill the operator's pod, and wait for the next to be ready; return when it was killed."""
-        old = list(self.watcher.operators)
+        """Kill the operator that leads, and wait for another to lead; return when it was killed."""
+        old = list(self.watcher.leading_operators())
         at = time.time()
         for pod in old:
             await self.api.kill_pod(OPERATOR_NAMESPACE, pod)
 
-        def ready() -> bool | None:
-            fresh = [pod for name, pod in self.watcher.operators.items() if name not in old]
-            conditions = [c for pod in fresh for c in pod.get("status", {}).get("conditions", ())]
-            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions) or None
+        def replaced() -> bool | None:
+            return any(name not in old for name in self.watcher.leading_operators()) or None
 
-        await self.watcher.until(ready, seconds=seconds, what="the operator to be ready again")
+        await self.watcher.until(replaced, seconds=seconds, what="another operator to lead")
         return at
 
     async def pass_time(self, seconds: float) -> None:

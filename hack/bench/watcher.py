@@ -13,6 +13,7 @@ T = TypeVar("T")
 RETRY_SECONDS = 0.5
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
 OPERATOR_SELECTOR = "app.kubernetes.io/name=elastic-pytorch-operator"
+LEADER_LABEL = "elasticpytorch.dev/leader"
 Pods = dict[str, dict[str, Any]]
 
 
@@ -53,6 +54,10 @@ class Watcher:
     def node_of(self, pod: str) -> str:
         """The node that a pod of the job runs on."""
         return str(self.pods[pod]["spec"].get("nodeName", ""))
+
+    def leading_operators(self) -> Pods:
+        """The pod of the operator that leads, by its name; none while none does."""
+        return {name: pod for name, pod in self.operators.items() if pod["metadata"].get("labels", {}).get(LEADER_LABEL)}
 
     def container_of(self, pod: str) -> str:
         """The id of a pod's container, as the node's containerd knows it."""

@@ -39,6 +39,6 @@ def where_to_look(job: str) -> str:
             "  export KUBECONFIG=.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH",
             f"  kubectl describe epj/{job}",
             f"  kubectl logs -l elasticpytorch.dev/job-name={job} --prefix --tail=30",
-            "  kubectl logs -n elastic-pytorch-system deployment/elastic-pytorch-operator --tail=50",
+            "  kubectl logs -n elastic-pytorch-system -l elasticpytorch.dev/leader=true --tail=50",
         )
     )

@@ -1,4 +1,4 @@
-"""Writes what is made from the sources: the chart's README from values.yaml, docs/reference-api.md from the CRD, the dashboard.
+"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, and the dashboard.
 
 `--check` writes nothing and says by its exit status whether they are fresh.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 import chart_values
 import custom_resource
 import dashboard
+import metrics_page
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,7 @@ def pages(root: Path) -> dict[Path, str]:
         CHART / "README.md": chart_values.page(intro, about, values),
         CHART / "files" / "dashboard.json": dashboard.page(),
         Path("docs/reference-api.md"): custom_resource.page(definition),
+        Path("docs/metrics.md"): metrics_page.page(),
     }
 
 

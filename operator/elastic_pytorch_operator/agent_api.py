@@ -81,6 +81,7 @@ class AgentApi:
             answer = await handler(request)
         except web.HTTPException as refusal:
             self.metrics.answered(kind, refusal.status)
+            logger.debug("refused", extra={"address": request.remote, "status": refusal.status, "why": refusal.text})
             raise
         self.metrics.answered(kind, answer.status)
         return answer
@@ -115,7 +116,7 @@ class AgentApi:
         if hold <= 0:
             return web.json_response(_describe_round(job, worker))
         if job.polls.get(worker, 0) >= MOST_POLLS:
-            raise _failure(web.HTTPTooManyRequests, f"{MOST_POLLS} polls of this pod are open", 1.0)
+            raise _failure(web.HTTPTooManyRequests, f"{MOST_POLLS} polls of pod {worker} are open", 1.0)
         self._roster.open_poll(job_uid, worker)
         until = time.monotonic() + min(hold, HOLD_SECONDS)
         dropped = True
@@ -158,7 +159,7 @@ class AgentApi:
         if worker is None:
             raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
         if wait := self._limit.admit(identity.uid, time.monotonic()):
-            raise _failure(web.HTTPTooManyRequests, "too many requests", wait)
+            raise _failure(web.HTTPTooManyRequests, f"too many requests of pod {identity.name}", wait)
         key, job_uid = worker
         return key, job_uid, identity.name
 

@@ -44,13 +44,14 @@ class TokenReviewer:
     pod's name and UID do not change.
     """
 
-    def __init__(self, cluster: Cluster, metrics: Metrics | None = None) -> None:
+    def __init__(self, cluster: Cluster, metrics: Metrics | None = None, *, most_remembered: int = MOST_REMEMBERED) -> None:
         self._cluster = cluster
         self._metrics = metrics or Metrics()
         self._valid: OrderedDict[bytes, tuple[PodIdentity, float]] = OrderedDict()  # and until when it need not be asked for
         self._invalid: OrderedDict[bytes, float] = OrderedDict()  # until when
         self._asking: dict[bytes, asyncio.Task[PodIdentity | None]] = {}
         self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
+        self._most_remembered = most_remembered
         self._gate = asyncio.Semaphore(REVIEWS_IN_FLIGHT)
 
     async def identify(self, token: str, address: str = "") -> PodIdentity | None:
@@ -87,9 +88,9 @@ class TokenReviewer:
             raise
         if identity is None:
             self._valid.pop(digest, None)
-            _remember(self._invalid, digest, now + INVALID_SECONDS)
+            self._remember(self._invalid, digest, now + INVALID_SECONDS)
         else:
-            _remember(self._valid, digest, (identity, now + VALID_SECONDS))
+            self._remember(self._valid, digest, (identity, now + VALID_SECONDS))
         return identity
 
     async def _review(self, token: str) -> PodIdentity | None:
@@ -102,9 +103,8 @@ class TokenReviewer:
         self._metrics.reviewed("valid" if identity else "invalid")
         return identity
 
-
-def _remember(known: OrderedDict[bytes, Value], digest: bytes, value: Value) -> None:
-    known[digest] = value
-    known.move_to_end(digest)
-    if len(known) > MOST_REMEMBERED:
-        known.popitem(last=False)
+    def _remember(self, known: OrderedDict[bytes, Value], digest: bytes, value: Value) -> None:
+        known[digest] = value
+        known.move_to_end(digest)
+        if len(known) > self._most_remembered:
+            known.popitem(last=False)

@@ -75,6 +75,7 @@ class Replica:
         agent_image: which brings the agent into the pods; None: the jobs' images do.
         metrics: what it tells Prometheus.
         answering_since: since when the API server has answered every request; None: it does not.
+        clock: monotonic seconds, for the election.
     """
 
     def __init__(
@@ -86,12 +87,13 @@ class Replica:
         agent_image: AgentImage | None = None,
         metrics: Metrics | None = None,
         answering_since: Callable[[], float | None] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place = place
         self._watch = watch
         self._answering_since = answering_since
         self._metrics = metrics or Metrics()
-        self._elector = Elector(cluster, place.namespace, OPERATOR, place.pod) if place.namespace else None
+        self._elector = Elector(cluster, place.namespace, OPERATOR, place.pod, clock) if place.namespace else None
         self._cluster = FencedCluster(cluster, self._may_act)
         self._stopped = False
         self._listening = False

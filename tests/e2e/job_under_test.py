@@ -15,6 +15,8 @@ KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
 KUBECONFIG = ROOT / ".cluster" / "kubeconfig"
 REPORTS = ROOT / ".cluster" / "logs" / "e2e"
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
+OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
+LEADER = f"{OPERATORS},elasticpytorch.dev/leader=true"
 
 
 def run_kubectl(
@@ -28,6 +30,18 @@ def run_kubectl(
     if check and done.returncode:
         raise AssertionError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip() or done.stdout.strip()}")
     return done
+
+
+def leading_operator(other_than: str = "", seconds: float = 60.0) -> dict[str, Any]:
+    """The pod of the operator that leads; waits until there is one, other than the one that led before."""
+    until = time.monotonic() + seconds
+    while True:
+        found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", LEADER, "-o", "json").stdout)["items"]
+        if len(found) == 1 and found[0]["metadata"]["name"] != other_than:
+            pod: dict[str, Any] = found[0]
+            return pod
+        assert time.monotonic() < until, f"no one operator leads: {[pod['metadata']['name'] for pod in found]}"
+        time.sleep(0.1)
 
 
 @dataclass
@@ -104,7 +118,7 @@ def report(namespace: str) -> None:
             "--tail=-1",
             "--ignore-errors",
         ],
-        "operator.log": ["-n", OPERATOR_NAMESPACE, "logs", "deployment/elastic-pytorch-operator", "--tail=500"],
+        "operator.log": ["-n", OPERATOR_NAMESPACE, "logs", "-l", OPERATORS, "--prefix", "--tail=500"],
         "nodes.txt": ["get", "nodes", "-o", "wide"],
     }
     for file, command in wanted.items():

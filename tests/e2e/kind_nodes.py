@@ -1,11 +1,10 @@
 """Nodes of the kind cluster, which are Docker containers, and what can happen to them; each fault is undone at the end."""
 
-import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from job_under_test import OPERATOR_NAMESPACE, JobUnderTest, run_kubectl
+from job_under_test import JobUnderTest, leading_operator, run_kubectl
 
 CONTROL_PLANE = "elastic-pytorch-control-plane"
 
@@ -53,9 +52,8 @@ def cordoned(*nodes: str) -> Iterator[None]:
 
 
 def worker_node_without_the_operator(job: JobUnderTest) -> tuple[str, str]:
-    """A node to hurt and the worker on it: not rank 0's, whose log is read, nor the operator's."""
-    pods = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-o", "json").stdout)["items"]
-    kept = {pod["spec"].get("nodeName") for pod in pods}
+    """A node to hurt and the worker on it: not rank 0's, whose log is read, nor that of the operator that leads."""
+    kept = {leading_operator()["spec"]["nodeName"]}
     workers = {worker["name"]: worker["node"] for worker in job.status["workers"] if "node" in worker}
     leader, *others = job.members()
     for name in others:

@@ -5,7 +5,7 @@ import time
 from datetime import datetime
 
 import pytest
-from job_under_test import OPERATOR_NAMESPACE, StartJob, run_kubectl
+from job_under_test import LEADER, OPERATOR_NAMESPACE, StartJob, run_kubectl
 
 pytestmark = pytest.mark.e2e
 
@@ -20,7 +20,7 @@ def test_a_hundred_pods_are_made_in_seconds(start_job: StartJob) -> None:
     status = job.until(lambda status: status.get("replicas") == WORKERS, "a hundred pods", 60)
     assert status["state"] == "Pending"
     job.until(lambda _: "Unschedulable" in job.condition("Running").get("message", ""), "the reason")
-    log = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "deployment/elastic-pytorch-operator", "--tail=2000").stdout
+    log = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "-l", LEADER, "--tail=2000").stdout
     made = [
         datetime.fromisoformat(line["time"])
         for line in map(json.loads, filter(lambda text: text.startswith("{"), log.splitlines()))

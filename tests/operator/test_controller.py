@@ -41,7 +41,7 @@ async def running() -> AsyncIterator[Running]:
     cluster, store, roster = FakeCluster(), Store(), Roster()
     queue: WorkQueue[JobKey] = WorkQueue()
     controller = Controller(cluster, store, roster, queue, "http://operator")
-    cluster.watch(lambda kind, change, found: feed(store, queue, kind, change, found))
+    cluster.watch(lambda kind, change, found: feed(store, queue.add, kind, change, found))
     await controller.prime()
     working = asyncio.create_task(controller.run())
     yield Running(cluster, roster)

@@ -10,6 +10,8 @@ from typing import Any
 
 MAX_ANSWER_BYTES = 32 << 20
 MAX_RETRY_AFTER_SECONDS = 30.0
+# Short, and one repetition of a lost packet long: an operator whose node has died does not answer, and the next try may find another.
+CONNECT_TIMEOUT_SECONDS = 2.0
 
 
 class RefusedError(OSError):
@@ -95,6 +97,8 @@ class OperatorConnection:
         connection.request(method, path, content, headers)
         response = connection.getresponse()
         answer = response.read(MAX_ANSWER_BYTES)
+        if response.will_close:
+            self.close()  # the next connection is a new one of this class, and perhaps finds another operator
         if not response.isclosed():
             raise ValueError(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
         if response.status != http.client.OK:
@@ -102,8 +106,9 @@ class OperatorConnection:
         return json.loads(answer)
 
     def _connect(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=min(CONNECT_TIMEOUT_SECONDS, self._timeout))
         connection.connect()
+        connection.sock.settimeout(self._timeout)
         # A poll's connection idles for long: notice in seconds that its other end is no more.
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):

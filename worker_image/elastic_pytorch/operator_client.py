@@ -257,6 +257,8 @@ class _Retry:
             if isinstance(error, RefusedError) and error.retry_after is not None:
                 self.asked = True
                 return error.retry_after
+            if isinstance(error, TimeoutError):
+                return FIRST_RETRY_SECONDS  # it has waited enough: whoever did not answer may have died
             if not isinstance(error, OSError):
                 return LATER_RETRY_SECONDS  # it answers, but not sensibly
             return FIRST_RETRY_SECONDS if self._failures <= FIRST_RETRIES else LATER_RETRY_SECONDS

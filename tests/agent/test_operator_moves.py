@@ -1,0 +1,73 @@
+"""How an agent finds the operator that leads, when another has led before."""
+
+import contextlib
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from elastic_pytorch.http_connection import OperatorConnection, RefusedError
+
+
+class StandbyFirst(http.server.BaseHTTPRequestHandler):
+    """Two operators behind one address: a connection's first request finds out which; the first connection gets the wrong one."""
+
+    protocol_version = "HTTP/1.1"
+    connections = 0
+
+    def setup(self) -> None:
+        super().setup()
+        type(self).connections += 1
+
+    def do_GET(self) -> None:
+        leads = self.connections > 1
+        body = b"{}" if leads else b'{"error": "another one leads"}'
+        self.send_response(200 if leads else 503)
+        self.send_header("Content-Length", str(len(body)))
+        if not leads:
+            self.send_header("Retry-After", "1")
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def standby_first() -> Iterator[int]:
+    StandbyFirst.connections = 0
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), StandbyFirst)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+
+
+def test_who_is_sent_away_comes_back_on_another_connection(standby_first: int) -> None:
+    connection = OperatorConnection("127.0.0.1", standby_first, "", timeout=10)
+    with pytest.raises(RefusedError) as refusal:
+        connection.request("GET", "/v1/round")
+    assert (refusal.value.status, refusal.value.retry_after) == (503, 1.0)
+    assert connection.request("GET", "/v1/round") == {}
+    assert connection.request("GET", "/v1/round") == {}
+    assert StandbyFirst.connections == 2, "and stays on it"
+
+
+def test_operator_that_has_died_without_a_word_is_not_waited_for() -> None:
+    with contextlib.ExitStack() as open_:
+        dead = open_.enter_context(socket.socket())
+        dead.bind(("127.0.0.1", 0))
+        dead.listen(0)
+        for _ in range(4):  # until the kernel takes no more
+            waiting = open_.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(dead.getsockname())
+        time.sleep(0.2)
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            OperatorConnection(*dead.getsockname(), "", timeout=60).request("GET", "/v1/round")
+        assert time.monotonic() - began < 30

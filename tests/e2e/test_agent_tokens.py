@@ -1,0 +1,74 @@
+"""Whose tokens the operator takes, judged by the real API server."""
+
+import json
+
+import pytest
+from job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, leading_operator, run_kubectl
+
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+AUDIENCE = "elastic-pytorch-operator"
+
+# Asks for the round with each token that it is given; prints the status, and who the operator takes it for.
+ASK = """
+import json, os, sys, urllib.error, urllib.request
+for token in json.load(sys.stdin):
+    url = os.environ["ELASTIC_PYTORCH_OPERATOR_URL"] + "/v1/round"
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer " + token})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            print(answer.status, json.load(answer)["worker"])
+    except urllib.error.HTTPError as refusal:
+        print(refusal.code)
+"""
+
+
+def token(namespace: str, audience: str = AUDIENCE, pod: str = "", account: str = "default") -> str:
+    bound = ["--bound-object-kind=Pod", f"--bound-object-name={pod}"] if pod else []
+    return run_kubectl("-n", namespace, "create", "token", account, f"--audience={audience}", *bound).stdout.strip()
+
+
+def ask(job: JobUnderTest, *tokens: str) -> list[str]:
+    """What the operator answers, asked from a worker of a job."""
+    pod = job.members()[0]
+    command = ["-n", job.namespace, "exec", "-i", pod, "--", "python3", "-c", ASK]
+    return run_kubectl(*command, input=json.dumps(tokens)).stdout.splitlines()
+
+
+def test_only_a_workers_own_token_is_taken(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, replicas=2)
+    job.until_world(2)
+    mine, other = job.members()
+    operator = leading_operator()["metadata"]["name"]
+    valid = token(job.namespace, pod=mine)
+    header, claims, signature = valid.split(".")
+    answers = ask(
+        job,
+        valid,
+        token(job.namespace, pod=other),
+        token(job.namespace, audience="https://kubernetes.default.svc", pod=mine),
+        token(job.namespace),
+        token(OPERATOR_NAMESPACE, pod=operator, account="elastic-pytorch-operator"),
+        f"{header}.{claims}.{signature[::-1]}",
+        "forged",
+    )
+    assert answers == [
+        f"200 {mine}",
+        f"200 {other}",  # a token speaks for its own pod, whoever shows it
+        "401",  # for another audience
+        "401",  # of no pod
+        "403",  # of a pod that is no worker
+        "401",  # with another signature
+        "401",
+    ]
+
+
+def test_token_of_a_worker_that_is_gone_is_refused(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, replicas=2)
+    job.until_world(2)
+    _, gone = job.members()
+    shown = token(job.namespace, pod=gone)
+    job.kubectl("delete", "pod", gone, "--grace-period=0", "--force")
+    job.until(lambda status: status["worldSize"] == 2 and gone not in job.members(), "its replacement")
+    assert ask(job, shown)[0] in ("401", "403")

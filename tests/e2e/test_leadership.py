@@ -1,0 +1,122 @@
+"""The operator that leads is killed, cut short or rolled over in the middle of things: the promises hold, nothing is made twice."""
+
+import json
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from job_under_test import LEADER, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, StartJob, leading_operator, run_kubectl
+from kind_nodes import docker, killed, worker_node_without_the_operator
+
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+
+
+def start_whole(start_job: StartJob, **spec: Any) -> JobUnderTest:
+    job = start_job(args=ENDLESS, **spec)
+    job.until_world(3)
+    job.until_stepping(job.members()[0], 3)
+    return job
+
+
+def name_of(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def kill(operator: dict[str, Any]) -> None:
+    """No operator gets to say goodbye: its process is killed first, then its pod is removed."""
+    kill_process(operator)
+    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "pod", name_of(operator), "--grace-period=0", "--force")
+
+
+def kill_process(operator: dict[str, Any]) -> None:
+    [container] = operator["status"]["containerStatuses"]
+    task = container["containerID"].removeprefix("containerd://")
+    docker("exec", operator["spec"]["nodeName"], "ctr", "-n", "k8s.io", "task", "kill", "--signal", "SIGKILL", task)
+
+
+def pods_made(job: JobUnderTest) -> list[str]:
+    """Every pod that was ever made for a job, by the operators' events of its kubelets and the pods that are there."""
+    events = json.loads(job.kubectl("get", "events", "--field-selector=reason=Scheduled", "-o", "json"))["items"]
+    return sorted({event["involvedObject"]["name"] for event in events} | {name_of(pod) for pod in job.pods()})
+
+
+def longest_pause(job: JobUnderTest, pod: str, since: float) -> float:
+    """Of rank 0's steps since a moment, in seconds."""
+    told = [float(line.partition("time=")[2].split()[0]) for line in job.logs(pod) if line.startswith("STEP")]
+    return max((b - a for a, b in pairwise([at for at in told if at > since])), default=0.0)
+
+
+def test_rollout_is_not_noticed_by_training(start_job: StartJob) -> None:
+    job = start_whole(start_job)
+    leader, pods, since = job.members()[0], pods_made(job), time.time()
+    before = leading_operator()
+    run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/elastic-pytorch-operator")
+    run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=100s")
+    began = time.monotonic()
+    leading_operator(other_than=name_of(before), seconds=30)
+    print(f"another operator led {time.monotonic() - began:.1f} s after the rollout")
+    assert job.status["round"] == 1
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+    status = job.until_world(2, 30)
+    assert (status["round"], status["failures"]) == (2, 0)
+    assert pods_made(job) == pods
+    assert longest_pause(job, leader, since) < 10
+    assert len([line for line in job.logs(leader) if line.startswith("INIT")]) == 2, "the first round and the smaller one"
+
+
+def test_leader_killed_during_a_resize(start_job: StartJob) -> None:
+    job = start_whole(start_job, maxReplicas=4)
+    before = leading_operator()
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=4")
+    job.until(lambda _: len(job.pods()) == 4, "the pod of the newcomer")
+    kill(before)
+    began = time.monotonic()
+    leading_operator(other_than=name_of(before), seconds=60)
+    print(f"another operator led {time.monotonic() - began:.1f} s after the first was killed")
+    status = job.until_world(4, 60)
+    assert status["failures"] == 0
+    assert len(pods_made(job)) == 4, "none was made twice"
+    indices = sorted(pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"] for pod in job.pods())
+    assert indices == ["0", "1", "2", "3"]
+
+
+def test_leader_killed_during_the_loss_of_a_node(start_job: StartJob) -> None:
+    job = start_whole(start_job)
+    node, lost = worker_node_without_the_operator(job)
+    before = leading_operator()
+    with killed(node):
+        kill(before)
+        status = job.until(lambda s: s["worldSize"] == 3 and lost not in job.members(), "a whole group without it", 110)
+        assert status["failures"] == 0
+        assert len(pods_made(job)) <= 5, "one replacement, and one more if the first was put on the dead node"
+
+
+def test_process_of_the_leader_that_is_killed_leads_on_or_is_replaced(start_job: StartJob) -> None:
+    job = start_whole(start_job)
+    pods = pods_made(job)
+    kill_process(leading_operator())
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+    status = job.until_world(2, 60)
+    assert (status["round"], status["failures"]) == (2, 0)
+    assert pods_made(job) == pods
+
+
+def test_only_the_leader_is_behind_the_service() -> None:
+    leader = leading_operator()
+    service = json.loads(
+        run_kubectl("-n", OPERATOR_NAMESPACE, "get", "service", "elastic-pytorch-operator", "-o", "json").stdout
+    )
+    selector = ",".join(f"{name}={value}" for name, value in service["spec"]["selector"].items())
+    behind = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", selector, "-o", "name").stdout.split()
+    assert behind == [f"pod/{name_of(leader)}"]
+    lease = run_kubectl(
+        "-n", OPERATOR_NAMESPACE, "get", "lease", "elastic-pytorch-operator", "-o", "jsonpath={.spec.holderIdentity}"
+    ).stdout
+    assert lease == name_of(leader)
+    ready = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout
+    assert len([p for p in json.loads(ready)["items"] if p["status"]["containerStatuses"][0]["ready"]]) >= 2
+    logs = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "-l", LEADER, "--tail=-1").stdout
+    assert '"message": "leading"' in logs

@@ -1,0 +1,135 @@
+"""Electors on a cluster in memory: one Lease, several who want it, and an API server that fails or loses answers."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.cluster import ClusterError, Manifest
+from elastic_pytorch_operator.election import Elector
+from elastic_pytorch_operator.fake_cluster import FakeCluster
+
+
+@dataclass
+class Clock:
+    """A replica's monotonic clock, which a test may have go ahead."""
+
+    ahead: float = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+class ForgetfulCluster(FakeCluster):
+    """Does what it is asked, but the answers to the first writes of a Lease are lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = 1
+
+    async def put_lease(self, manifest: Manifest) -> Manifest:
+        written = await super().put_lease(manifest)
+        if self.lost:
+            self.lost -= 1
+            raise ClusterError(0, "no answer")
+        return written
+
+
+def an_elector(cluster: FakeCluster, identity: str, clock: Clock | None = None) -> Elector:
+    return Elector(cluster, "system", "lease", identity, clock or Clock())
+
+
+async def acquired(elector: Elector) -> None:
+    async with asyncio.timeout(20):
+        await elector.acquire()
+
+
+async def test_one_of_many_leads() -> None:
+    cluster = FakeCluster()
+    electors = [an_elector(cluster, f"replica-{n}") for n in range(5)]
+    waiting = [asyncio.create_task(elector.acquire()) for elector in electors]
+    async with asyncio.timeout(20):
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        while len({elector.holder for elector in electors}) > 1:
+            await asyncio.sleep(0.05)
+    assert sum(elector.leading for elector in electors) == 1
+    assert sum(task.done() for task in waiting) == 1
+    for task in waiting:
+        task.cancel()
+
+
+async def test_a_lease_given_back_is_taken_at_once() -> None:
+    cluster = FakeCluster()
+    first, second = an_elector(cluster, "first"), an_elector(cluster, "second")
+    await acquired(first)
+    waiting = asyncio.create_task(acquired(second))
+    while not second.holder:
+        await asyncio.sleep(0.01)
+    await first.give_back()
+    assert not first.leading
+    await waiting
+    assert second.leading
+    await first.give_back()
+    assert second.leading, "who leads no more has nothing to give"
+
+
+async def test_a_leader_without_a_word_is_waited_for() -> None:
+    cluster, clock = FakeCluster(), Clock()
+    first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
+    await acquired(first)
+    waiting = asyncio.create_task(acquired(second))
+    while not second.holder:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    clock.ahead = 16
+    await waiting
+    assert second.leading
+
+
+async def test_hold_ends_when_another_has_taken_the_lease() -> None:
+    cluster = FakeCluster()
+    elector = an_elector(cluster, "first")
+    await acquired(elector)
+    holding = asyncio.create_task(elector.hold())
+    lease = await cluster.get_lease("system", "lease")
+    assert lease is not None
+    await cluster.put_lease({**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
+    async with asyncio.timeout(20):
+        await holding
+    assert not elector.leading
+    assert elector.holder == "second"
+
+
+async def test_api_server_that_is_away_for_a_moment_costs_nothing() -> None:
+    cluster = FakeCluster()
+    elector = an_elector(cluster, "first")
+    await acquired(elector)
+    holding = asyncio.create_task(elector.hold())
+    for _ in range(2):
+        cluster.fail_next("get_lease", 0)
+    writes = cluster.calls.count("put_lease")
+    async with asyncio.timeout(20):
+        while cluster.calls.count("put_lease") == writes:
+            await asyncio.sleep(0.05)
+    assert elector.leading
+    holding.cancel()
+
+
+async def test_leader_that_cannot_renew_stops() -> None:
+    cluster, clock = FakeCluster(), Clock()
+    elector = an_elector(cluster, "first", clock)
+    await acquired(elector)
+    for _ in range(100):
+        cluster.fail_next("get_lease", 0)
+    clock.ahead = 10
+    assert not elector.leading, "at once, though nothing has told it"
+    async with asyncio.timeout(20):
+        await elector.hold()
+
+
+async def test_answer_that_is_lost_is_found_out() -> None:
+    cluster = ForgetfulCluster()
+    elector = an_elector(cluster, "first")
+    await acquired(elector)
+    assert elector.leading
+    assert cluster.calls.count("put_lease") == 2

@@ -1,0 +1,101 @@
+"""The rules of the election: who may claim the lease, and for how long one leads."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.leadership import (
+    LEASE_SECONDS,
+    RENEW_DEADLINE_SECONDS,
+    Candidacy,
+    Lease,
+    claim,
+    claimed,
+    leads,
+    may_claim,
+    read_lease,
+    release,
+    see,
+)
+
+OURS = Lease("a", 15.0, "12:00:00", "11:00:00", 3, "7")
+THEIRS = replace(OURS, holder="b")
+FREE = replace(OURS, holder="", seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "changed_at", "now", "may"),
+    [
+        (None, 0.0, 0.0, True),  # nobody has ever led
+        (FREE, 100.0, 100.0, True),  # given back
+        (OURS, 100.0, 100.0, True),  # ours: renew it, or go on where the container before this one was
+        (THEIRS, 100.0, 100.0, False),  # just seen
+        (THEIRS, 100.0, 114.9, False),
+        (THEIRS, 100.0, 115.0, True),  # has not changed for as long as it holds
+        (replace(THEIRS, seconds=40.0), 100.0, 120.0, False),  # its holder has asked for more time
+        (THEIRS, 100.0, 50.0, False),  # a clock that goes back gives nobody anything
+    ],
+)
+def test_who_may_claim(seen: Lease | None, changed_at: float, now: float, may: bool) -> None:
+    assert may_claim(Candidacy("a", seen, changed_at), now) is may
+
+
+def test_a_lease_that_changes_is_alive_whatever_time_it_names() -> None:
+    candidacy = see(Candidacy("a"), THEIRS, 100.0)
+    for number, hour in enumerate(["12:00:02", "03:00:00", "23:59:59"], start=1):  # the holder's clock jumps about
+        candidacy = see(candidacy, replace(THEIRS, renewed=hour), 100.0 + 2 * number)
+    assert candidacy.changed_at == 106.0
+    assert not may_claim(candidacy, 120.0)
+    assert may_claim(candidacy, 121.0)
+
+
+def test_a_lease_that_is_only_touched_is_not_renewed() -> None:
+    candidacy = see(see(Candidacy("a"), THEIRS, 100.0), replace(THEIRS, version="9"), 110.0)
+    assert candidacy.changed_at == 100.0
+    assert candidacy.seen is not None
+    assert candidacy.seen.version == "9", "what is claimed is the newest version"
+
+
+def test_one_leads_from_before_the_claim_was_sent() -> None:
+    candidacy = claimed(Candidacy("a"), OURS, sent_at=100.0, now=104.0)
+    assert leads(candidacy, 100.0 + RENEW_DEADLINE_SECONDS - 0.01)
+    assert not leads(candidacy, 100.0 + RENEW_DEADLINE_SECONDS)
+
+
+def test_one_stops_before_another_may_begin() -> None:
+    leader = claimed(Candidacy("a"), OURS, sent_at=100.0, now=100.0)
+    other = see(Candidacy("b"), OURS, 100.0)  # no earlier than it was sent
+    moments = [100.0 + tenth / 10 for tenth in range(300)]
+    assert not [now for now in moments if leads(leader, now) and may_claim(other, now)]
+    assert min(now for now in moments if may_claim(other, now)) - max(now for now in moments if leads(leader, now)) > 4
+
+
+def test_one_who_sees_another_name_leads_no_more() -> None:
+    candidacy = see(claimed(Candidacy("a"), OURS, 100.0, 100.0), THEIRS, 101.0)
+    assert not leads(candidacy, 101.0)
+    assert not leads(see(candidacy, OURS, 102.0), 102.0), "a name alone is not enough: it must have been written now"
+
+
+def test_who_leads_must_write_it() -> None:
+    assert not leads(see(Candidacy("a"), OURS, 100.0), 100.0), "of a process before this one"
+    assert not leads(Candidacy("a"), 0.0)
+
+
+def test_claims_count_the_changes_of_hands() -> None:
+    renewed: dict[str, Any] = claim(Candidacy("a", OURS), "12:00:02")
+    assert (renewed["leaseTransitions"], renewed["acquireTime"], renewed["renewTime"]) == (3, "11:00:00", "12:00:02")
+    taken = claim(Candidacy("a", THEIRS), "12:00:02")
+    assert (taken["leaseTransitions"], taken["acquireTime"], taken["holderIdentity"]) == (4, "12:00:02", "a")
+    assert claim(Candidacy("a"), "12:00:02")["leaseTransitions"] == 0
+    assert taken["leaseDurationSeconds"] == LEASE_SECONDS
+
+
+def test_a_lease_given_back_is_anybodys() -> None:
+    spec = release(OURS, "12:00:03")
+    lease = read_lease({"metadata": {"resourceVersion": "8"}, "spec": spec})
+    assert may_claim(see(Candidacy("b"), lease, 100.0), 100.0)
+
+
+def test_a_lease_made_by_hand_is_read() -> None:
+    assert read_lease({"metadata": {"resourceVersion": "1"}}) == Lease("", 15.0, "", "", 0, "1")
+    assert read_lease({"spec": {"holderIdentity": None, "leaseDurationSeconds": None}}).holder == ""

@@ -1,0 +1,84 @@
+"""What kubelets and Prometheus are answered, on a real server."""
+
+import asyncio
+import time
+
+import aiohttp
+import pytest
+from elastic_pytorch_operator.listener import serving
+from elastic_pytorch_operator.metrics import Census, Metrics
+from elastic_pytorch_operator.probes import Probes
+from prometheus_client.parser import text_string_to_metric_families
+
+
+class Operator:
+    """What is probed."""
+
+    def __init__(self) -> None:
+        self.ailments: tuple[str, ...] = ()
+        self.ready = False
+        self.metrics = Metrics()
+
+    def probes(self) -> Probes:
+        return Probes(lambda: self.ailments, lambda: self.ready, lambda: self.metrics.render(Census()))
+
+
+async def ask(port: int, path: str, seconds: float = 10.0) -> tuple[int, str]:
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+        return answer.status, await answer.text()
+
+
+async def test_probes_say_what_is_so() -> None:
+    operator = Operator()
+    async with serving(operator.probes().routes(), "127.0.0.1", 0) as port:
+        assert await ask(port, "/healthz") == (200, "ok")
+        assert (await ask(port, "/readyz"))[0] == 503
+        operator.ready, operator.ailments = True, ("the watch of pods has been silent about a change for 100 s",)
+        assert await ask(port, "/readyz") == (200, "ok")
+        assert await ask(port, "/healthz") == (503, operator.ailments[0])
+
+
+async def test_prometheus_can_read_the_metrics() -> None:
+    async with serving(Operator().probes().routes(), "127.0.0.1", 0) as port:
+        code, text = await ask(port, "/metrics")
+    assert code == 200
+    names = {family.name for family in text_string_to_metric_families(text)}
+    assert {"workqueue_depth", "elastic_pytorch_agents_connected", "process_resident_memory_bytes"} <= names
+
+
+async def test_operator_whose_event_loop_is_stuck_does_not_answer() -> None:
+    async with serving(Operator().probes().routes(), "127.0.0.1", 0) as port:
+
+        def ask_later() -> None:
+            time.sleep(0.3)
+            asyncio.run(ask(port, "/healthz", seconds=0.5))
+
+        asking = asyncio.create_task(asyncio.to_thread(ask_later))
+        await asyncio.sleep(0.05)
+        time.sleep(2)  # noqa: ASYNC251  this is what it is about
+        with pytest.raises(TimeoutError):
+            await asking
+
+
+async def test_address_with_too_many_connections_gets_no_more() -> None:
+    refused: list[int] = []
+    routes = Operator().probes().routes()
+    async with serving(routes, "127.0.0.1", 0, most_connections=3, on_refusal=lambda: refused.append(1)) as port:
+        kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with pytest.raises(ConnectionError):
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            if not await reader.read(1):
+                raise ConnectionError
+        assert refused == [1]
+        kept[0][1].close()
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    assert await ask(port, "/healthz") == (200, "ok")
+                    break
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.05)
+        for _, writer in kept:
+            writer.close()

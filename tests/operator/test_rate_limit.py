@@ -1,0 +1,39 @@
+"""Token buckets: what is admitted, and how long the rest has to wait."""
+
+import pytest
+from elastic_pytorch_operator.rate_limit import RateLimit
+
+
+def test_a_burst_is_admitted_and_then_so_many_a_second() -> None:
+    limit: RateLimit[str] = RateLimit(per_second=10, burst=5)
+    assert sum(limit.admit("a", 100.0) == 0 for _ in range(50)) == 5
+    assert sum(limit.admit("a", 100.0 + n / 100) == 0 for n in range(1, 101)) == 10
+
+
+def test_who_waits_as_long_as_told_is_admitted() -> None:
+    limit: RateLimit[str] = RateLimit(per_second=4, burst=1)
+    assert limit.admit("a", 100.0) == 0
+    wait = limit.admit("a", 100.0)
+    assert wait == pytest.approx(0.25)
+    assert limit.admit("a", 100.0 + wait) == 0
+
+
+def test_keys_do_not_take_from_each_other() -> None:
+    limit: RateLimit[str] = RateLimit(per_second=1, burst=1)
+    assert limit.admit("a", 100.0) == 0
+    assert limit.admit("a", 100.0) > 0
+    assert limit.admit("b", 100.0) == 0
+
+
+def test_a_clock_that_goes_back_gives_nothing() -> None:
+    limit: RateLimit[str] = RateLimit(per_second=1, burst=1)
+    assert limit.admit("a", 100.0) == 0
+    assert limit.admit("a", 50.0) > 0
+
+
+def test_memory_is_bounded() -> None:
+    limit: RateLimit[int] = RateLimit(per_second=1, burst=1, most_keys=10)
+    for key in range(1000):
+        limit.admit(key, 100.0)
+    assert limit.admit(999, 100.0) > 0, "the newest are remembered"
+    assert limit.admit(1, 100.0) == 0
