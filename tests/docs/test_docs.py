@@ -31,6 +31,8 @@ RUN_ELSEWHERE = {
     "kubectl get pods -l elasticpytorch.dev/job-name=": "tests/e2e/job_under_test.py",
     "kubectl logs -f -l elasticpytorch.dev/job-name=": "tests/e2e/conftest.py",
     "kubectl epj": "tests/e2e/test_plugin.py",
+    "kubectl krew install": "the tests of the plugin's release",
+    "pipx install": "the tests of the plugin's release",
     "python -m elastic_pytorch_operator local": "tests/examples/test_torchrun.py",
     "torchrun --standalone": "tests/examples/test_char_lm.py",
     "make ": "the Makefile, which the tests are started by",

@@ -8,7 +8,7 @@ from typing import Any
 
 from kind_nodes import CONTROL_PLANE
 
-LOGS = "/var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log"
+LOGS = "/var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log*"
 
 
 @dataclass(frozen=True, slots=True)
