@@ -11,7 +11,6 @@ import os
 import re
 import secrets
 import struct
-
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ VERSION = 1
 MAGIC = b"EPTCKPT\n"
 END_MAGIC = b"\nEPTEND\n"
 HEADER = struct.Struct("<8sI4xQQ32x")  # magic, version, generation, step
-TRAILER = struct.Struct("<QI4x8s")  # bytes of the payload, checksum, magic
+TRAILER = struct.Struct("<QI8s")  # bytes of the payload, checksum, magic
 STALE_SECONDS = 3600.0
 READ_BYTES = 4 << 20
 

@@ -64,7 +64,7 @@ class Snapshot:
         skeleton, tensors = flatten(tree)
         kinds = [(tensor.dtype, tensor.shape) for tensor in tensors]
         slots = snapshot_slots.valid_slots(self._header)
-        index = self._empty_slot(slots[0].index if slots else None)
+        index = self._empty_slot(slots[0].number if slots else None)
         mapping = self._mappings[index]
         if mapping is None or not mapping.fits(kinds, len(skeleton)):
             self._mappings[index] = None  # its memory is given back before the new one is taken

@@ -27,13 +27,13 @@ class Slot(NamedTuple):
     """A slot with a state in it.
 
     Attributes:
-        index: which one.
+        number: which one, from 0.
         sequence: grows with each state that is written; the largest is the newest.
         stamp: of the state.
         length: of the state, in bytes.
     """
 
-    index: int
+    number: int
     sequence: int
     stamp: Stamp
     length: int
@@ -41,7 +41,7 @@ class Slot(NamedTuple):
     @property
     def offset(self) -> int:
         """Where it begins in the file."""
-        return slot_offset(self.index)
+        return slot_offset(self.number)
 
 
 def slot_offset(index: int) -> int:
@@ -101,7 +101,7 @@ def pin_newest(fd: int) -> Slot | None:
         OSError: it cannot be read.
     """
     while slots := valid_slots(read_header(fd)):
-        os.pwrite(fd, _PIN.pack(slots[0].index + 1), PIN_OFFSET)
+        os.pwrite(fd, _PIN.pack(slots[0].number + 1), PIN_OFFSET)
         if still_holds(fd, slots[0]):
             return slots[0]
     return None

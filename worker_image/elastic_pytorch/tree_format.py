@@ -139,10 +139,10 @@ def _encode_rest(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
     if kind is collections.Counter:
         return ["C", _encode_dict(value, tensors)]
     if kind is collections.defaultdict:
-        factory = getattr(value.default_factory, "__name__", None)
+        factory = str(getattr(value.default_factory, "__name__", ""))
         if value.default_factory is not None and _FACTORIES.get(factory) is not value.default_factory:
             raise UnsupportedValue
-        return ["D", factory, _encode_dict(value, tensors)]
+        return ["D", factory or None, _encode_dict(value, tensors)]
     if kind is collections.deque:
         return ["Q", value.maxlen, *[_encode(item, tensors) for item in value]]
     if kind is torch.Size:
