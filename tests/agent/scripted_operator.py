@@ -68,9 +68,7 @@ class ScriptedOperator:
             server.server_close()
             server.cut()
 
-    def declare(
-        self, *workers: str, cause: str = "the test wants it", after: int | None = None, orderly: bool = False
-    ) -> int:
+    def declare(self, *workers: str, cause: str = "the test wants it", after: int | None = None, orderly: bool = False) -> int:
         """Declares the next round, of these workers in rank order; none: an empty one. Returns its number.
 
         An orderly one says that nobody has been lost since the round before.

@@ -1,4 +1,4 @@
-"""What a training script may import in the pods of an ElasticPyTorchJob, or anywhere else: where no agent runs it, it does what it can alone.
+"""What a training script may import, in the pods of an ElasticPyTorchJob or anywhere else: without an agent it does what it can alone.
 
 Importing this package is cheap: it does not import torch, which what is used of it does.
 """

@@ -186,7 +186,7 @@ class ElasticAgent(LocalElasticAgent):
                 for worker in worker_group.workers
             }
         )
-        logger.info("workers taken along in %s", milliseconds(since))
+        logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
 
     def _dump_stacks(self, worker_group: WorkerGroup) -> None:
         if self._processes is not None:
@@ -213,7 +213,9 @@ class ElasticAgent(LocalElasticAgent):
                 local_rank, message = lost
                 rank = worker_group.workers[local_rank].global_rank
                 kind = message.partition(":")[0]
-                self._report_failure(Failure(local_rank, rank, self._processes.pids[local_rank], 1, time.monotonic(), kind, message))
+                self._report_failure(
+                    Failure(local_rank, rank, self._processes.pids[local_rank], 1, time.monotonic(), kind, message)
+                )
 
     def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int) -> Failure:
         context = self._pcontext
