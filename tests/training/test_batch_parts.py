@@ -1,5 +1,5 @@
 from elastic_pytorch.batch_parts import MicroBatch, parts_each, share_of_batch, weight_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -25,6 +25,7 @@ def test_micro_batches_are_the_same_for_any_world_and_dealt_out_evenly() -> None
     ]
 
 
+@settings(deadline=None)
 @given(
     begin=st.integers(0, 100),
     samples=st.integers(1, 60),

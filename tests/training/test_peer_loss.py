@@ -12,7 +12,10 @@ class DistBackendError(RuntimeError):
     ("error", "lost"),
     [
         (RuntimeError(GLOO), True),
-        (RuntimeError("NCCL error: remote process exited or there was a network error, ncclRemoteError: connection reset"), True),
+        (
+            RuntimeError("NCCL error: remote process exited or there was a network error, ncclRemoteError: connection reset"),
+            True,
+        ),
         (DistBackendError("whatever it says"), True),
         (RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"), False),
         (ValueError(GLOO), False),

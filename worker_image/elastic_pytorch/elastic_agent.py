@@ -213,7 +213,9 @@ class ElasticAgent(LocalElasticAgent):
                 local_rank, message = lost
                 rank = worker_group.workers[local_rank].global_rank
                 kind = message.partition(":")[0]
-                self._report_failure(Failure(local_rank, rank, self._processes.pids[local_rank], 1, time.monotonic(), kind, message))
+                self._report_failure(
+                    Failure(local_rank, rank, self._processes.pids[local_rank], 1, time.monotonic(), kind, message)
+                )
 
     def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int) -> Failure:
         context = self._pcontext
