@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -65,7 +64,7 @@ def write(folder: str | os.PathLike[str], stamp: Stamp, chunks: Iterable[bytes |
     folder.mkdir(parents=True, exist_ok=True)
     _check_claim(folder, stamp)
     path = folder / _name(stamp)
-    partial = folder / f".partial-g{stamp.generation:06}-s{stamp.step:09}-{secrets.token_hex(8)}"
+    partial = folder / f".partial-g{stamp.generation:06}-s{stamp.step:09}-{os.urandom(8).hex()}"
     try:
         written_at = _write_file(partial, stamp, chunks)
         _check_claim(folder, stamp)
