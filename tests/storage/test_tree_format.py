@@ -37,7 +37,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple, collections.deque)):
         return len(a) == len(b) and all(same(p, q) for p, q in zip(a, b, strict=True))
     if isinstance(a, float):
-        return math.isnan(a) and math.isnan(b) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
     return bool(a == b)
 
 

@@ -107,8 +107,6 @@ def payload_of(file: IO[bytes], expected: Stamp | None = None) -> Iterator[memor
         OSError: it cannot be read.
     """
     stamp, length, checksum = read_frame(file)
-    if expected is not None and stamp != expected:
-        raise ValueError(f"foreign: it is named after {expected}, and holds {stamp}")
     file.seek(0)
     seen = zlib.crc32(file.read(HEADER.size))
     buffer = memoryview(bytearray(min(READ_BYTES, length)))
@@ -122,6 +120,8 @@ def payload_of(file: IO[bytes], expected: Stamp | None = None) -> Iterator[memor
         yield buffer[:count]
     if seen != checksum:
         raise ValueError("corrupt: the checksum is wrong")
+    if expected is not None and stamp != expected:
+        raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(stamp)}")
 
 
 def read_frame(file: IO[bytes]) -> tuple[Stamp, int, int]:
