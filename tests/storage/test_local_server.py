@@ -130,7 +130,7 @@ def test_garbage_is_refused_and_nothing_leaks(server: LocalServer, raw: socket.s
     before = descriptors()
     for _ in range(20):
         garbage(raw)
-    assert descriptors() == before
+    assert descriptors() <= before  # fewer, if a link of an earlier test goes now
     # What is not begun with a name that is held, or is no snapshot, is a trouble of its own.
     fd = os.memfd_create("no snapshot")
     other.hold("bad", fd)
