@@ -156,6 +156,7 @@ def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
     """The body of an answer to a long poll. Without a round declared, number 0, which is newer than nothing."""
     answer: dict[str, Any] = {
         "round": 0,
+        "orderlySince": 0,
         "members": [],
         "store": None,
         "cause": "",
@@ -166,7 +167,8 @@ def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
     }
     if job.round is not None:
         members = [{"worker": m.worker, "index": m.index, "address": m.address} for m in job.round.members]
-        answer |= {"round": job.round.number, "members": members, "cause": f"{job.round.reason}: {job.round.cause}"}
+        answer |= {"round": job.round.number, "orderlySince": job.round.orderly_since, "members": members}
+        answer["cause"] = f"{job.round.reason}: {job.round.cause}"
         if members:
             answer["store"] = {"address": members[0]["address"], "port": job.round.store_port}
     return answer

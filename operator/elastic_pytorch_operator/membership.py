@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.job import largest_allowed
+from elastic_pytorch_operator.orderly import orderly_since
 from elastic_pytorch_operator.round import Member, Round
 from elastic_pytorch_operator.standing import Candidate, Standing
 
@@ -87,7 +88,8 @@ def next_round(
         ranked = assign_ranks(members, group)
         port = (ranked[0].port if ranked else 0) or default_port
         listed = tuple(Member(c.worker, c.index, c.address) for c in ranked)
-        return Decision(Round(number, listed, port, reason, cause, now))
+        since = orderly_since(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
+        return Decision(Round(number, listed, port, reason, cause, now, orderly_since=since))
 
     recheck = min((c.recheck_at for c in candidates if c.recheck_at is not None), default=None)
     if suspended:

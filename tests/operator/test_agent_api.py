@@ -118,6 +118,14 @@ async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) ->
     assert (answer["round"], answer["worker"], answer["cause"]) == (3, POD, "FirstRound: why")
     assert answer["members"] == [{"worker": POD, "index": 0, "address": "10.0.0.1"}]
     assert answer["store"] == {"address": "10.0.0.1", "port": 29501}
+    assert answer["orderlySince"] == 3
+
+
+async def test_answer_says_since_when_nobody_has_been_lost(served: Served) -> None:
+    assert (await served.poll(nudge=1))["orderlySince"] == 0
+    members = (Member(POD, 0, "10.0.0.1"),)
+    served.roster.declare("uid-lm", Round(9, members, 29501, "WorkerJoined", "why", 0.0, orderly_since=7))
+    assert (await served.poll())["orderlySince"] == 7
 
 
 async def test_long_poll_is_answered_by_a_nudge_and_by_a_verdict(served: Served) -> None:

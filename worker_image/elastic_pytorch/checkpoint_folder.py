@@ -97,6 +97,15 @@ def newest(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]:
         yield Checkpoint(stamp, path)
 
 
+def newest_name(folder: str | os.PathLike[str]) -> Stamp | None:
+    """The newest stamp that a file in the folder is named after, whole or not; None: there is none.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return max((stamp for stamp, _ in _checkpoints(Path(folder))), default=None)
+
+
 def payload_of(file: IO[bytes], expected: Stamp | None = None) -> Iterator[memoryview]:
     """Reads a checkpoint's payload, piece by piece; a piece is valid until the next one is asked for.
 

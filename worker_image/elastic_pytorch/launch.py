@@ -17,6 +17,7 @@ from elastic_pytorch import prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.first_look import FirstLook
+from elastic_pytorch.handover import Handover
 from elastic_pytorch.http_connection import OperatorConnection
 from elastic_pytorch.local_server import LocalServer
 from elastic_pytorch.log import logger
@@ -33,6 +34,7 @@ from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_logs import WorkerLogs
 
+BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 DISK_SECONDS = 600.0  # for the last checkpoint, if nobody presses; a disk that takes longer is given up
 
@@ -119,6 +121,7 @@ def launch(
         spec,
         WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
         tails=tails,
+        handover=Handover(local_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options)),
         rendezvous=rendezvous,
         client=client,
         signals=signals,
