@@ -1,4 +1,4 @@
-"""What a training script may import in the pods of an ElasticPyTorchJob, or anywhere else: where no agent runs it, it does what it can alone.
+"""What a training script may import, in the pods of an ElasticPyTorchJob or anywhere else: without an agent it does what it can alone.
 
 Importing this package is cheap: it does not import torch, which what is used of it does.
 """
@@ -10,11 +10,17 @@ from elastic_pytorch.progress import report
 
 if TYPE_CHECKING:
     from elastic_pytorch.rejoin import in_process
+    from elastic_pytorch.sampler import ElasticSampler, Part
     from elastic_pytorch.state import State
 
-__all__ = ["State", "in_process", "report"]
+__all__ = ["ElasticSampler", "Part", "State", "in_process", "report"]
 
-_MODULES = {"State": "elastic_pytorch.state", "in_process": "elastic_pytorch.rejoin"}
+_MODULES = {
+    "ElasticSampler": "elastic_pytorch.sampler",
+    "Part": "elastic_pytorch.sampler",
+    "State": "elastic_pytorch.state",
+    "in_process": "elastic_pytorch.rejoin",
+}
 
 
 def __getattr__(name: str) -> Any:

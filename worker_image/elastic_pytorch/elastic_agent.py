@@ -186,7 +186,7 @@ class ElasticAgent(LocalElasticAgent):
                 for worker in worker_group.workers
             }
         )
-        logger.info("workers taken along in %s", milliseconds(since))
+        logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
 
     def _dump_stacks(self, worker_group: WorkerGroup) -> None:
         if self._processes is not None:

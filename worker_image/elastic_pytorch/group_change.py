@@ -92,7 +92,7 @@ _connected: tuple[int, LocalLink] | None = None
 
 
 def link() -> LocalLink:
-    """This process's link: to its agent, or without one to a side process of its own."""
+    """The link of this process: to its agent, or without one to a side process of its own."""
     global _connected  # noqa: PLW0603 - one for each process
     if _connected is None or _connected[0] != os.getpid():
         _connected = (os.getpid(), LocalLink.connect())
@@ -100,7 +100,7 @@ def link() -> LocalLink:
 
 
 def agent() -> GroupChange | None:
-    """This process's talk with its agent; None: it has none that cares."""
+    """The talk of this process with its agent; None: it has none that cares."""
     global _agent  # noqa: PLW0603 - one for each process
     if not os.environ.get(LOCAL_SOCKET):
         return None

@@ -69,6 +69,8 @@ class LocalServer:
         self._bell: tuple[socket.socket, socket.socket] | None = None
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
+        self._settled = threading.Event()  # set when nothing is left to be read from any worker
+        self._settled.set()
         self._ended = False
 
     def prepare(self) -> str:
@@ -126,7 +128,12 @@ class LocalServer:
 
     def drain(self, seconds: float) -> bool:
         """Waits until all is on the disk that workers have asked for; False: the time was not enough."""
-        return self._flusher.drain(seconds)
+        deadline = time.monotonic() + seconds
+        if self._thread is not None:  # what workers have said last may not have been read yet
+            self._settled.clear()
+            self._ring()
+            self._settled.wait(seconds)
+        return self._flusher.drain(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
         """Ends it, and removes the socket."""
@@ -162,7 +169,8 @@ class LocalServer:
     def _serve_once(self) -> None:
         assert self._selector is not None
         assert self._bell is not None
-        for key, events in self._selector.select():
+        ready = self._selector.select()
+        for key, events in ready:
             if key.fileobj is self._bell[0]:
                 with contextlib.suppress(BlockingIOError):
                     while self._bell[0].recv(4096):
@@ -175,6 +183,10 @@ class LocalServer:
             connections = list(self._connections.values())
         for connection in connections:
             self._write(connection)
+        if [key.fileobj for key, _ in ready] == [self._bell[0]]:
+            self._settled.set()
+        elif not self._settled.is_set():
+            self._ring()
 
     def _accept(self) -> None:
         assert self._listener is not None

@@ -21,7 +21,7 @@ def capture(rank: int, world_size: int) -> dict[str, Any]:
         "torch": torch.get_rng_state(),
         "python": [version, torch.tensor(words), gauss],
     }
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:

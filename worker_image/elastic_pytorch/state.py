@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -243,7 +244,7 @@ class State:
         moment = time.monotonic()
         told = None
         if loss is not None and moment - self._loss_at >= LOSS_SECONDS:
-            told, self._loss_at = float(loss), moment
+            told, self._loss_at = float(loss.detach() if isinstance(loss, torch.Tensor) else loss), moment
         flushed = None
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = group_change.link().flushed()
