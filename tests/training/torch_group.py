@@ -12,7 +12,17 @@ import torch
 import torch.distributed as dist
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", __name__])
+PROCESSES.set_forkserver_preload(
+    [
+        "torch",
+        "torch.distributed",
+        "torch.nn.parallel",
+        "torch._dynamo",
+        "torch.distributed.checkpoint",
+        "torch.distributed.fsdp",
+        __name__,
+    ]
+)
 LIMIT_SECONDS = 120.0
 
 

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any
 from elastic_pytorch.progress import report
 
 if TYPE_CHECKING:
+    from elastic_pytorch.learning_rate import scale_learning_rate
     from elastic_pytorch.rejoin import in_process
     from elastic_pytorch.sampler import ElasticSampler, Part
+    from elastic_pytorch.sharded_state import ShardedState
     from elastic_pytorch.state import State
 
-__all__ = ["ElasticSampler", "Part", "State", "in_process", "report"]
+__all__ = ["ElasticSampler", "Part", "ShardedState", "State", "in_process", "report", "scale_learning_rate"]
 
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.sampler",
     "Part": "elastic_pytorch.sampler",
+    "ShardedState": "elastic_pytorch.sharded_state",
     "State": "elastic_pytorch.state",
     "in_process": "elastic_pytorch.rejoin",
+    "scale_learning_rate": "elastic_pytorch.learning_rate",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from elastic_pytorch.tree_format import tensor_kinds, unflatten
+from elastic_pytorch.tree_format import flatten, tensor_kinds, unflatten
 
 ALIGNMENT = 64
 PREFIX = struct.Struct("<QQ48x")  # bytes of the tensors, bytes of the skeleton
@@ -63,3 +63,19 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
 def memory_of(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU."""
     return memoryview((ctypes.c_char * (tensor.numel() * tensor.itemsize)).from_address(tensor.data_ptr())).cast("B")
+
+
+def payload_chunks(tree: Any) -> list[bytes | memoryview]:
+    """A state as the bytes that `read_payload` reads; they are valid for as long as its tensors are and do not change.
+
+    Raises:
+        UnsupportedValue: something in it cannot be saved; the message says what, and where.
+    """
+    skeleton, tensors = flatten(tree)
+    on_cpu = [tensor.detach().cpu().contiguous() for tensor in tensors]
+    _, end = tensor_offsets(tensor_kinds(skeleton))
+    chunks: list[bytes | memoryview] = [PREFIX.pack(end - PREFIX.size, len(skeleton))]
+    for tensor in on_cpu:
+        if tensor.numel():
+            chunks += [memory_of(tensor), bytes(-tensor.numel() * tensor.itemsize % ALIGNMENT)]
+    return [*chunks, skeleton]

@@ -12,10 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from elastic_pytorch.progress_bar import ProgressBar, bar_of_this_process
+
 REPORT_SOCKET = "ELASTIC_PYTORCH_REPORT_SOCKET"
 MAX_DATAGRAM_BYTES = 1024
 
 _sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
+_bar: ProgressBar | None = None
+_bar_decided = False  # by the first report of a process: a worker is forked after this was imported, and its RANK comes later
 
 
 def report(
@@ -25,10 +29,10 @@ def report(
     loss: float | None = None,
     checkpoint_step: float | None = None,
 ) -> None:
-    """Tells the operator how far training is.
+    """Tells the operator how far training is, and shows it where rank 0 runs in a terminal.
 
     Call it as often as you like, from any rank: it takes microseconds, never blocks and never raises. Without an agent of
-    elastic-pytorch (under plain torchrun, in a notebook) it does nothing. Anything that float() takes is a number here, a tensor
+    elastic-pytorch and a terminal (in a notebook, say) it does nothing. Anything that float() takes is a number here, a tensor
     with one element too; mind that this waits for the GPU if the tensor is there.
 
     Args:
@@ -37,14 +41,24 @@ def report(
         loss: the newest loss.
         checkpoint_step: the step of the newest checkpoint that training could go on from.
     """
-    path = os.environ.get(REPORT_SOCKET)
-    if not path:
-        return
     # A report is a courtesy: no trouble with it may end the training.
     with contextlib.suppress(Exception):
+        path = os.environ.get(REPORT_SOCKET)
+        bar = _bar if _bar_decided else _decide_on_bar()
+        if not path and bar is None:
+            return
         values = {"step": step, "total": total, "loss": loss, "checkpointStep": checkpoint_step}
         given = {key: float(value) for key, value in values.items() if value is not None}
-        _socket().sendto(json.dumps(given).encode(), path)
+        if bar is not None:
+            bar.show(given.get("step"), given.get("total"), given.get("loss"))
+        if path:
+            _socket().sendto(json.dumps(given).encode(), path)
+
+
+def _decide_on_bar() -> ProgressBar | None:
+    global _bar, _bar_decided
+    _bar, _bar_decided = bar_of_this_process(), True
+    return _bar
 
 
 def _socket() -> socket.socket:

@@ -108,7 +108,7 @@ class State:
             OSError: the checkpoint folder cannot be read.
             RuntimeError: what was found does not fit what is registered.
         """
-        gloo = _cpu_group()
+        gloo = cpu_group()
         group: Group = TorchGroup(gloo) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         self._find_memory()
@@ -119,12 +119,7 @@ class State:
             self._claim()
             logger.info("going on from step %d, found in %s", self._step, found.where)
         self._write()
-        if dist.is_initialized():
-            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo))
-        else:
-            self._boundary = Boundary(lambda _: _Done())
-        if (agent := group_change.agent()) is not None:
-            agent.cooperate(in_process=rejoin.active())
+        self._begin_steps(gloo)
         return self._step
 
     def commit(self, *, loss: Any = None) -> None:
@@ -205,6 +200,14 @@ class State:
         self._step = tree["step"]
         randomness.put_back(tree["random"], self._rank, self._world)
 
+    def _begin_steps(self, gloo: Any) -> None:
+        if dist.is_initialized():
+            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo))
+        else:
+            self._boundary = Boundary(lambda _: _Done())
+        if (agent := group_change.agent()) is not None:
+            agent.cooperate(in_process=rejoin.active())
+
     def _find_memory(self) -> None:
         """Takes over the pod's memory of the state, or makes it."""
         first = int(os.environ.get("LOCAL_RANK", "0")) == 0
@@ -279,8 +282,8 @@ def _unwrap(each: Any) -> Any:
     return each.module if isinstance(each, DistributedDataParallel) else each
 
 
-def _cpu_group() -> Any:
-    """The default group if it can send CPU tensors, else one beside it that can; None without a group. Collective."""
+def cpu_group() -> Any:
+    """The default group (None) if it can send CPU tensors, else one beside it that can. Collective."""
     if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
         return None
     return dist.new_group(backend="gloo")
