@@ -126,7 +126,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     decision = Decision() if ending else _decide_round(job, observed, candidates, memory, restart)
     hold = hold_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
     if hold.until is not None:
-        decision = Decision(recheck_at=_earliest(decision.recheck_at, hold.until))
+        decision = Decision(recheck_at=_earliest(hold.until, *(candidate.recheck_at for candidate in candidates)))
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
     if decision.round is not None:
         recovery = begin_recovery(observed.round, decision.round, observed, recovery)

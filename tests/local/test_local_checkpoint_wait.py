@@ -37,7 +37,7 @@ def ends_of_waits(job: LocalJob) -> list[str]:
 
 
 async def test_group_changes_right_after_a_checkpoint(tmp_path: Path) -> None:
-    async with local_job(tmp_path, *SCRIPT, backend="operator", resizePolicy=POLICY) as job:
+    async with local_job(tmp_path, *SCRIPT, backend="operator", grace_seconds=60, resizePolicy=POLICY) as job:
         await until_stepping(job, 2, beyond=0)
         await until_steps_after_a_checkpoint(job, 1)
         job.operator.cluster.scale_job("stock", 1)

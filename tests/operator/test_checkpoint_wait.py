@@ -210,6 +210,25 @@ def test_loss_ends_the_wait_at_once() -> None:
     assert lost.startswith("WorkerLost")
 
 
+def test_silent_member_is_missed_also_while_a_change_waits() -> None:
+    simulation = trained()
+    simulation.scale(3)
+    simulation.settle(10)
+    victim = simulation.declared[0].workers[1]
+    simulation.hung_nodes.add(simulation.pods[victim].node)
+    recheck_at = simulation.reconcile().recheck_at
+    assert recheck_at is not None
+    assert recheck_at <= simulation.now + 3, "long before the end of the wait"
+    simulation.now = recheck_at
+    for name, pod in simulation.pods.items():
+        if pod.node not in simulation.hung_nodes:
+            simulation.agents[name] = replace(simulation.agents[name], heard_at=simulation.now)
+    simulation.now += 0.1
+    todo = simulation.reconcile()
+    assert todo.round is not None
+    assert victim not in todo.round.workers
+
+
 def test_change_that_is_taken_back_ends_the_wait() -> None:
     simulation = trained()
     simulation.scale(1)
