@@ -18,7 +18,9 @@ from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.first_look import FirstLook
+from elastic_pytorch.handover import Handover
 from elastic_pytorch.http_connection import OperatorConnection
+from elastic_pytorch.local_server import LocalServer
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_client import OperatorClient
 from elastic_pytorch.options import OptionsError, parse_options, worker_arguments
@@ -33,16 +35,26 @@ from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_logs import WorkerLogs
 
+BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
+DISK_SECONDS = 600.0  # for the last checkpoint, if nobody presses; a disk that takes longer is given up
 
 
-def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, first_look: FirstLook, began: float) -> int:
+def launch(
+    argv: Sequence[str],
+    settings: Settings,
+    progress: ProgressReceiver,
+    local_server: LocalServer,
+    first_look: FirstLook,
+    began: float,
+) -> int:
     """Runs the agent to its end.
 
     Args:
         argv: torchrun's options, the script, and its arguments.
         settings: the operator's.
         progress: what the workers will report to.
+        local_server: what keeps their state; it is started here.
         first_look: whether this is a job's first group.
         began: when this process began, by `time.monotonic()`.
 
@@ -53,6 +65,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         OptionsError: the command line cannot be run.
     """
     options, config, command, command_arguments = _prepare(argv, settings, first_look)
+    local_server.start()  # after the fork of the forkserver, which shall have none of it
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
@@ -111,6 +124,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         spec,
         WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
         tails=tails,
+        handover=Handover(local_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options)),
         rendezvous=rendezvous,
         client=client,
         signals=signals,
@@ -129,6 +143,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         logger.info("end: left because of %s", error.sigval.name)
         return 128 + error.sigval
     finally:
+        _finish_flushes(local_server, signals, settings)
         client.stop()
         store_port.close()
         tails.close()
@@ -158,6 +173,17 @@ def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> 
         return options, *config_from_args(options)
     except (ValueError, OSError) as error:
         raise OptionsError(str(error)) from error
+
+
+def _finish_flushes(local_server: LocalServer, signals: Signals, settings: Settings) -> None:
+    """Waits until what the workers have asked for is on the disk, but never beyond the pod's grace period, once that runs."""
+    since = time.monotonic()
+    margin = min(FLUSH_SECONDS, 0.1 * settings.grace_seconds)
+    while not local_server.drain(0.1):
+        deadline = since + DISK_SECONDS if signals.received is None else signals.at + settings.grace_seconds - margin
+        if time.monotonic() >= deadline:
+            logger.warning("end: the last checkpoint is not on the disk, and there is no time left")
+            return
 
 
 def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
