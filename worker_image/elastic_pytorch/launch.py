@@ -14,6 +14,7 @@ from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
 from elastic_pytorch import prompt_store, quiet_destroy, warm_start
+from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.first_look import FirstLook
@@ -84,6 +85,8 @@ def launch(
     )
 
     progress.on_first_step = client.speak
+    if settings.checkpoint_path is not None:
+        watch_for_checkpoints(settings.checkpoint_path, client, progress)
 
     def leave() -> None:
         client.leave()
