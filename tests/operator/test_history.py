@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-
 from elastic_pytorch_operator.history import COLUMNS, MOST_ENTRIES, extend_history
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -15,7 +14,9 @@ def at(seconds: float) -> str:
     return (BEGIN + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def extended(old: dict[str, Any], seconds: float, step: int | None = None, world: int = 3, recoveries: int = 0) -> dict[str, Any]:
+def extended(
+    old: dict[str, Any], seconds: float, step: int | None = None, world: int = 3, recoveries: int = 0
+) -> dict[str, Any]:
     progress = {} if step is None else {"step": step, "loss": f"{1000 / (step + 1):.4g}"}
     return extend_history(old, time=at(seconds), world=world, recoveries=recoveries, progress=progress)
 
