@@ -9,6 +9,7 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.ending_advice import advise_on_end
+from elastic_pytorch_client.gist import gist
 from elastic_pytorch_client.job_view import JobView
 from elastic_pytorch_client.nodes import NodeView, shortage_of_room
 from elastic_pytorch_client.pods import PodTrouble, pod_troubles, silent_pods
@@ -77,7 +78,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     if job.suspended:
         do = f"Let it go on from its checkpoint:\n  kubectl epj resume {name}"
         suspended = job.condition("Suspended")
-        what = f"{suspended.message[:1].upper()}{suspended.message[1:]}." if suspended and suspended.message else "It stops."
+        what = f"{suspended.message}." if suspended and suspended.message else "It stops."
         return Diagnosis(f"{name} is suspended.", True, (Finding(what, do),))
     trains = len(job.members) if job.world else 0
     if job.at_wanted_size:
@@ -88,8 +89,8 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         findings = _passing(job, evidence.now)
     if job.world:
         return Diagnosis(f"{name} trains with {trains} of {job.wanted} workers.", False, tuple(findings))
-    need = f"{job.ready} of the {job.minimum} that it needs are ready" if job.ready < job.minimum else f"{job.ready} are ready"
-    return Diagnosis(f"{name} does not train: {need}, {job.wanted} are wanted.", False, tuple(findings))
+    headline = f"{name} does not train: {job.ready} of {job.wanted} wanted workers are ready, and it starts with {job.minimum}."
+    return Diagnosis(headline, False, tuple(findings))
 
 
 def _ended(job: JobView) -> Diagnosis:
@@ -97,8 +98,7 @@ def _ended(job: JobView) -> Diagnosis:
         return Diagnosis(f"{job.name} is complete: its training is done, and its workers have gone.", True)
     failed = job.condition("Failed")
     reason, message = (failed.reason, failed.message) if failed else ("", "")
-    last = job.root_cause.message.strip().splitlines()[-1:] if job.root_cause else []
-    said = f"{message}" + (f"\nIts last words: {last[0]}" if last and last[0] not in message else "")
+    said = gist(message).rstrip(".") + "."
     return Diagnosis(f"{job.name} has failed: {reason}.", False, (Finding(said, advise_on_end(job, reason)),))
 
 
@@ -116,7 +116,7 @@ def _backing_off(job: JobView) -> Iterable[Finding]:
     if running is None or running.reason != "BackingOff":
         return
     yield Finding(
-        f"Its script fails soon after each start: {running.message}. The operator waits longer before each new try.",
+        f"Its script fails soon after each start: {gist(running.message)}. The operator waits longer before each new try.",
         f"Read what the worker said last:\n  kubectl epj logs {job.name} --tail 50",
     )
 
@@ -199,7 +199,8 @@ def _passing(job: JobView, now: datetime) -> list[Finding]:
         condition = job.condition(type_)
         if condition is not None and (condition.true or type_ == "Running") and condition.message:
             since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
-            what = f"{condition.message[:1].upper()}{condition.message[1:]}{since}."
+            message = gist(condition.message)
+            what = f"{message[:1].upper()}{message[1:]}{since}."
             return [Finding(what, f"That should pass within seconds; watch it:\n  kubectl epj top {job.name}")]
     return [Finding("The operator has only just seen it.", f"Ask again in a few seconds:\n  kubectl epj why {job.name}")]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from elastic_pytorch_client.cluster import Cluster, Object
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.job_view import JobView, view_job
-from elastic_pytorch_client.watch import RETRY_SECONDS
+from elastic_pytorch_client.watch import PAUSE_SECONDS, RETRY_SECONDS
 
 
 @dataclass
@@ -69,6 +69,7 @@ class Mirror:
                     if self._stopped.is_set():
                         return
                 self._look()
+                self._stopped.wait(PAUSE_SECONDS)
             except EpjError as error:
                 self.trouble = str(error)
                 self._stopped.wait(RETRY_SECONDS)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client.durations import seconds_since
+from elastic_pytorch_client.gist import gist
 from elastic_pytorch_client.job_view import parse_time
 from elastic_pytorch_client.nodes import requests_of
 
@@ -62,7 +63,7 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
     if not pod["spec"].get("nodeName"):
         scheduled: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
         said = str(scheduled.get("message") or "it waits for the scheduler")
-        return PodTrouble(name, "unscheduled", _first_sentence(said), describe, requests_of(pod))
+        return PodTrouble(name, "unscheduled", gist(said), describe, requests_of(pod))
     for state in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (state.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason", ""))
@@ -102,8 +103,3 @@ def silent_pods(pods: Iterable[Mapping[str, Any]], spoken: Iterable[str], now: d
 
 def _started(status: Mapping[str, Any]) -> bool:
     return any((s.get("state") or {}).get("running") for s in status.get("containerStatuses") or ())
-
-
-def _first_sentence(text: str) -> str:
-    """The scheduler says after `preemption:` once more what it said before."""
-    return text.partition(" preemption:")[0].strip()

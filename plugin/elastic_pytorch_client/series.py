@@ -88,6 +88,8 @@ def gather(job: JobView, turns: Sequence[Turn], log_lines: Iterable[str] = (), n
     for turn in turns:
         if turn.round is not None:
             samples.append(Sample(turn.at, world=(turn.workers or 0) * processes))
+        elif turn.reason == "JobSuspended":
+            samples.append(Sample(turn.at, world=0))
         elif turn.seconds is not None:
             recoveries.append(Recovered(turn.at, turn.cause, turn.seconds))
     samples += samples_of_log(log_lines)

@@ -8,6 +8,7 @@ from elastic_pytorch_client.cluster import WATCH_SECONDS, Cluster, Object
 from elastic_pytorch_client.errors import NoSuchJob, Unreachable
 from elastic_pytorch_client.job_view import JobView, view_job
 
+PAUSE_SECONDS = 0.2  # between two watches: a server that ends each at once is not asked without end
 RETRY_SECONDS = 1.0
 MOST_RETRY_SECONDS = 15.0
 
@@ -56,6 +57,7 @@ def follow_job(
                     return
             # Deleted between two watches: the new one does not tell.
             cluster.get_job(namespace, name)
+            clock.sleep(PAUSE_SECONDS)
         except NoSuchJob:
             return
         except Unreachable:

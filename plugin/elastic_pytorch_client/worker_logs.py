@@ -110,6 +110,7 @@ class _Following:
     _readers: dict[str, threading.Thread] = field(default_factory=dict)
     _last: dict[str, str] = field(default_factory=dict)  # the newest timestamp of each pod
     _chosen: dict[str, Worker] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)  # pods that were in the job at an earlier look
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def look(self, chosen: list[Worker], job: JobView) -> None:
@@ -121,12 +122,16 @@ class _Following:
         moved = {w.name for w in job.workers if w.rank is not None} - {w.name for w in chosen}
         self._chosen = {name: w for name, w in self._chosen.items() if name not in moved} | {w.name: w for w in chosen}
         for worker in chosen:
+            if worker.name in self._seen and worker.name not in self._last:
+                # It had another rank until now: what it said then is not asked for.
+                self._last[worker.name] = max(self._last.values(), default="")
             reader = self._readers.get(worker.name)
             if reader is None or not reader.is_alive():
                 self._readers[worker.name] = threading.Thread(
                     target=self._read, args=(worker.name, self.tail_lines), daemon=True
                 )
                 self._readers[worker.name].start()
+        self._seen |= {worker.name for worker in job.workers}
         self.tail_lines = None  # pods that come from now on are read from their beginning
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elastic_pytorch_client.durations import seconds_since, short
+from elastic_pytorch_client.gist import gist
 from elastic_pytorch_client.job_view import JobView
 from elastic_pytorch_client.views.styles import MUTED, state_mark, state_style
 
@@ -20,11 +21,12 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool) -> Re
         now: the time of day.
         namespaces: whether to have a column for them.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", expand=True)
     if namespaces:
         table.add_column("NAMESPACE", no_wrap=True)
-    for title in ("NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "RECOVERIES", "AGE", "NOTE"):
-        table.add_column(title, no_wrap=title != "NOTE", overflow="ellipsis" if title == "NOTE" else "fold")
+    for title in ("NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "RECOVERIES", "AGE"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("NOTE", no_wrap=True, overflow="ellipsis", ratio=1)
     for job in jobs:
         state = Text(f"{state_mark(job.state)} {job.state}", state_style(job.state))
         loss = "" if job.progress.loss is None else f"{job.progress.loss:.4g}"
@@ -57,8 +59,8 @@ def note(job: JobView) -> str:
     for type_ in ("Failed", "Degraded"):
         condition = job.condition(type_)
         if condition is not None and condition.true:
-            return condition.message.splitlines()[0] if condition.message else condition.reason
+            return gist(condition.message) or condition.reason
     running = job.condition("Running")
     if job.state == "Pending" and running is not None:
-        return running.message.splitlines()[0] if running.message else running.reason
+        return gist(running.message) or running.reason
     return "" if job.seen or job.ended else "the operator has not looked at it yet"

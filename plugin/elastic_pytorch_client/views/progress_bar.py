@@ -15,4 +15,4 @@ def progress_bar(fraction: float, width: int) -> Text:
     halves = round(min(1.0, max(0.0, fraction)) * width * 2)
     full, half = divmod(halves, 2)
     done = "━" * full + "╸" * half
-    return Text(done, GOOD if fraction >= 1 else ACCENT).append("━" * (width - full - half), f"{MUTED} dim")
+    return Text(done, GOOD if fraction >= 1 else ACCENT).append("─" * (width - full - half), MUTED)

@@ -1,21 +1,21 @@
 """A series of numbers in one line of text."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 BARS = "▁▂▃▄▅▆▇█"
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
+def sparkline(values: Iterable[float], width: int) -> str:
     """The newest values as bars, from the least to the largest of them; fewer than `width` if there are not so many.
 
     Args:
         values: oldest first; more than fit are averaged in groups.
         width: in characters.
     """
-    if not values or width < 1:
+    shown = pool(list(values), width)
+    if not shown:
         return ""
-    shown = pool(values, width)
     low, high = min(shown), max(shown)
     if high == low:
         return BARS[3] * len(shown)

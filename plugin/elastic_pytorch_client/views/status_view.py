@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
+from elastic_pytorch_client.gist import gist
 from elastic_pytorch_client.job_view import Condition, JobView, Worker
 from elastic_pytorch_client.timeline import Turn
 from elastic_pytorch_client.views.progress_bar import progress_bar
@@ -79,7 +80,8 @@ def _how_far(job: JobView) -> Text | None:
 def _workers(job: JobView, most: int) -> Tree:
     members = job.members
     size = f"{job.wanted} wanted" if job.minimum == job.maximum else f"{job.wanted} wanted ({job.minimum} to {job.maximum})"
-    label = Text("Workers", "bold").append(f"  {len(members) if job.world else 0} train, {size}", "not bold")
+    standing = "at its end" if job.ended else f"{len(members) if job.world else 0} train, {size}"
+    label = Text("Workers", "bold").append(f"  {standing}", "not bold")
     if job.world:
         label.append(f" · world size {job.world} · round {job.round}", f"not bold {MUTED}")
     tree = Tree(label, guide_style=MUTED)
@@ -123,13 +125,17 @@ def _conditions(job: JobView, now: datetime) -> Table:
     grid.add_column(no_wrap=True)
     grid.add_column()
     grid.add_column(justify="right", no_wrap=True)
-    for condition in job.conditions:
+    told = [c for c in job.conditions if c.true or (c.type == "Running" and not job.ended)]
+    for condition in told:
         mark, style = _sign(condition)
         age = short(seconds_since(condition.since, now)) if condition.since else ""
         no = "" if condition.true else "not "
         name = f"{no}{condition.type}"
-        message = condition.message.splitlines()[0] if condition.message else condition.reason
-        grid.add_row(Text(f"  {mark} {name}", style), Text(message, "" if condition.true else MUTED), Text(age, MUTED))
+        text = Text(gist(condition.message) or condition.reason, "" if condition.true else MUTED)
+        grid.add_row(Text(f"  {mark} {name}", style), text, Text(age, MUTED))
+    rest = [condition.type for condition in job.conditions if condition not in told]
+    if rest:
+        grid.add_row(Text(f"  ○ not {' or '.join(rest)}", MUTED))
     return grid
 
 
@@ -157,16 +163,14 @@ def _root_cause(job: JobView) -> list[RenderableType]:
 
 def _timeline(turns: Sequence[Turn], now: datetime, most: int) -> RenderableType:
     if not turns:
-        return Text("  nothing: Kubernetes keeps events for an hour", MUTED)
+        return Text("  nothing in the last hour, which is how long Kubernetes keeps events", MUTED)
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column()
     for turn in turns[-most:]:
         ago = f"  {short(seconds_since(turn.at, now))} ago"
-        grid.add_row(
-            Text(ago, MUTED), Text(turn.reason, _turn_style(turn)), Text(turn.note.splitlines()[0] if turn.note else "")
-        )
+        grid.add_row(Text(ago, MUTED), Text(turn.reason, _turn_style(turn)), Text(gist(turn.note)))
     if len(turns) > most:
         return Group(Text(f"  {len(turns) - most} earlier turns: --turns", MUTED), grid)
     return grid
