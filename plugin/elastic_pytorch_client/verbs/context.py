@@ -70,7 +70,7 @@ class Context:
                 raise JobFailed(f"{name} has ended ({job.state}) before {what}")
         if job is not None and not self._is_there(name):
             raise JobFailed(f"{name} has been deleted before {what}")
-        raise TimedOut(f"waited {seconds:.0f} s for {what}; `kubectl epj why {name}` may tell why")
+        raise TimedOut(f"{seconds:.0f} s have passed before {what}; `kubectl epj why {name}` may tell why")
 
     def _is_there(self, name: str) -> bool:
         try:

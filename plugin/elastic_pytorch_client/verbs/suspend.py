@@ -20,7 +20,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     context.cluster.patch_job(context.one_namespace, name, {"spec": {"suspend": True}})
     context.console.print(f"{name}: its workers save and stop", highlight=False)
     if options.wait:
-        context.wait(name, has_stopped, "nothing ran any more", options.timeout)
+        context.wait(name, has_stopped, "all its workers had stopped", options.timeout)
         context.console.print(f"{name}: nothing runs any more", highlight=False)
     return 0
 
