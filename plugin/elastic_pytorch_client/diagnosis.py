@@ -133,7 +133,8 @@ def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             what = f"{who} {'has' if len(troubles) == 1 else 'have'} no node: {said.rstrip('.')}."
             yield Finding(what + (f" {room.what}" if room else ""), _make_room(job, room.do if room else ""))
         else:
-            yield Finding(f"{who}: {said.rstrip('.')}.", troubles[0].do)
+            joint = " " if said.startswith("does") else ": "
+            yield Finding(f"{who}{joint}{said.rstrip('.')}.", troubles[0].do)
 
 
 def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:

@@ -75,7 +75,7 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
                 return PodTrouble(name, "waiting", said, _WAITING[reason] + logs)
             return PodTrouble(name, "waiting", said, _WAITING.get(reason, describe))
     if warning and not _started(status):
-        return PodTrouble(name, "starting", f"it does not start: {warning}", describe)
+        return PodTrouble(name, "starting", f"does not start: {warning}", describe)
     age = seconds_since(parse_time(metadata.get("creationTimestamp")), now)
     if not _started(status) and age > SLOW_START_SECONDS:
         return PodTrouble(name, "starting", "its image and volumes are taking more than a minute to get ready", describe)

@@ -6,6 +6,7 @@ char-lm at different moments; the others are jobs that something is the matter w
 
 import copy
 import functools
+import itertools
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -77,6 +78,7 @@ class RecordedCluster:
         self._pods: list[Object] = []
         self._events: list[Object] = []
         self._nodes: list[Object] = []
+        self._versions = itertools.count(10**9)
         self._lock = threading.Lock()
         for name in names:
             found = recorded(name)
@@ -89,7 +91,7 @@ class RecordedCluster:
         """Has a job be as it says."""
         with self._lock:
             metadata = job["metadata"]
-            metadata["resourceVersion"] = str(int(metadata.get("resourceVersion", "0")) + 1)
+            metadata["resourceVersion"] = str(next(self._versions))
             self._jobs[metadata["name"]] = copy.deepcopy(job)
 
     def remove(self, name: str) -> None:

@@ -40,7 +40,7 @@ def show_status(
         parts.append(Padding(how_far, (0, 0, 0, 2)))
     parts += [Text(), _workers(job, most_workers)]
     if job.conditions:
-        parts += [Text("\nConditions", "bold"), _conditions(job, now)]
+        parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
     if job.root_cause is not None:
         parts += _root_cause(job)
     parts += [Text("\nTimeline", "bold"), _timeline(turns, now, most_turns)]
@@ -48,7 +48,7 @@ def show_status(
 
 
 def _headline(job: JobView, now: datetime) -> Text:
-    text = Text(job.name, "bold").append(f"  {job.namespace}  ", MUTED)
+    text = Text().append(job.name, "bold").append(f"  {job.namespace}  ", MUTED)
     text.append(f"{state_mark(job.state)} {job.state}", f"bold {state_style(job.state)}")
     if job.ended and job.started and job.completed:
         ago = spell(seconds_since(job.completed, now))
@@ -81,9 +81,9 @@ def _workers(job: JobView, most: int) -> Tree:
     members = job.members
     size = f"{job.wanted} wanted" if job.minimum == job.maximum else f"{job.wanted} wanted ({job.minimum} to {job.maximum})"
     standing = "at its end" if job.ended else f"{len(members) if job.world else 0} train, {size}"
-    label = Text("Workers", "bold").append(f"  {standing}", "not bold")
+    label = Text().append("Workers", "bold").append(f"  {standing}")
     if job.world:
-        label.append(f" · world size {job.world} · round {job.round}", f"not bold {MUTED}")
+        label.append(f" · world size {job.world} · round {job.round}", MUTED)
     tree = Tree(label, guide_style=MUTED)
     others = sorted((w for w in job.workers if w not in members), key=lambda w: (w.index, w.name))
     everybody = [*members, *others]
@@ -120,7 +120,7 @@ def _notable(workers: Sequence[Worker], most: int) -> list[Worker]:
     return [w for w in workers if w.name in chosen]
 
 
-def _conditions(job: JobView, now: datetime) -> Table:
+def _conditions(job: JobView, now: datetime) -> list[RenderableType]:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column()
@@ -134,9 +134,7 @@ def _conditions(job: JobView, now: datetime) -> Table:
         text = Text(gist(condition.message) or condition.reason, "" if condition.true else MUTED)
         grid.add_row(Text(f"  {mark} {name}", style), text, Text(age, MUTED))
     rest = [condition.type for condition in job.conditions if condition not in told]
-    if rest:
-        grid.add_row(Text(f"  ○ not {' or '.join(rest)}", MUTED))
-    return grid
+    return [grid, *([Text(f"  ○ not {' or '.join(rest)}", MUTED)] if rest else [])]
 
 
 def _sign(condition: Condition) -> tuple[str, str]:
@@ -152,7 +150,7 @@ def _root_cause(job: JobView) -> list[RenderableType]:
     assert cause is not None
     who = cause.worker + (f", rank {cause.rank}" if cause.rank is not None else "")
     how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}" if cause.exit_code is not None else ""
-    title = Text("\nLast failure", "bold").append(f"  {who}" + (f", {how}" if how else ""), f"not bold {MUTED}")
+    title = Text().append("\nLast failure", "bold").append(f"  {who}" + (f", {how}" if how else ""), MUTED)
     lines = [line for line in cause.message.rstrip().splitlines() if line.strip()][-6:]
     text = Text()
     for number, line in enumerate(lines):

@@ -84,7 +84,7 @@ def show_top(
 def _headline(jobs: Iterable[JobView], now: datetime, trouble: str) -> Text:
     jobs = list(jobs)
     training = [job for job in jobs if job.world]
-    text = Text(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}", "bold")
+    text = Text().append(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}", "bold")
     text.append(f", {len(training)} training with {sum(job.world for job in training)} processes", MUTED)
     text.append(f"   {now:%H:%M:%S} UTC", MUTED)
     return text.append(f"   {trouble}", BUSY) if trouble else text
