@@ -8,6 +8,7 @@ from elastic_pytorch_operator import names
 from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.conditions import Condition, find_condition, has_ended, is_true, merge_conditions
 from elastic_pytorch_operator.ending import Ending
+from elastic_pytorch_operator.history import extend_history
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.recovery import Recovery
@@ -18,7 +19,7 @@ from elastic_pytorch_operator.standing import Candidate, Standing
 Status = dict[str, Any]
 
 # Changes of these alone are written every few seconds at most.
-SLOW_FIELDS = ("progress",)
+SLOW_FIELDS = ("progress", "history")
 
 
 def describe_job(
@@ -78,6 +79,15 @@ def describe_job(
     elif old.get("lastRecovery"):
         status["lastRecovery"] = old["lastRecovery"]
     status["recoveries"] = int(old.get("recoveries", 0)) + _newly_recovered(old, status, recovery)
+    history = extend_history(
+        old.get("history") or {},
+        time=observed.time,
+        world=status["worldSize"],
+        recoveries=status["recoveries"],
+        progress=progress or {},
+    )
+    if history:
+        status["history"] = history
     cause = (ending.cause if ending else None) or budget.last
     if cause is not None:
         status["rootCause"] = cause.as_status()
