@@ -112,7 +112,9 @@ def main() -> int:
         for megabytes in MEGABYTES:
             seconds = commits(str(Path(folder, str(megabytes))), megabytes * 10**6)
             rows.append((f"{megabytes} MB", f"{1e3 * statistics.median(seconds):.1f} ms", f"{1e3 * max(seconds):.1f} ms"))
-    console.print(table("How long a commit holds up the training, while another is written to disk", ("state", "median", "worst"), rows))
+    console.print(
+        table("How long a commit holds up the training, while another is written to disk", ("state", "median", "worst"), rows)
+    )
     return 0
 
 
