@@ -178,3 +178,29 @@ def test_script_that_raises_is_started_anew_and_its_peer_is_not(
     assert finish(operator, events, "w0", "w1") == undisturbed
     assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 1
     assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 2
+
+
+def test_several_workers_in_each_pod(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    for worker in ("w0", "w1"):
+        agents(worker, "--nproc-per-node", 2, SCRIPT, "--in-process", USE_LIBUV=0, OMP_NUM_THREADS=1)
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    until_step(events, 10, 4)
+    operator.declare("w1", orderly=True)
+    until_step(events, 20, 2)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 30, 4)
+    assert computed_twice(events) == 0
+    os.kill(events.all(what="step", RANK=3)[-1]["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    operator.wait_for("succeeded", "w0", "w1")
+    operator.end("complete")
+    check_samples(events)
+    assert computed_twice(events) <= 1
+    done = events.all(what="done")
+    assert {event["digest"] for event in done} == {done[0]["digest"]}
+    assert done[0]["parameters"] == pytest.approx(undisturbed, abs=1e-4)
+    assert len({event["pid"] for event in events.all(what="step", worker="w0", LOCAL_RANK=0)}) == 1
