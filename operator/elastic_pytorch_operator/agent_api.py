@@ -10,10 +10,11 @@ from typing import Any
 
 from aiohttp import web
 
+from elastic_pytorch_operator.checkpoint_wait import LEAVE_SECONDS, leave_seconds
 from elastic_pytorch_operator.cluster import ClusterError
 from elastic_pytorch_operator.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.identity import TokenReviewer
-from elastic_pytorch_operator.job import JobKey
+from elastic_pytorch_operator.job import Job, JobKey
 from elastic_pytorch_operator.roster import JobRoster, Roster
 from elastic_pytorch_operator.store import Store
 
@@ -73,10 +74,11 @@ class AgentApi:
             self._request_work(key, 0.0)
         elif beat.progress.step is not None:
             self._request_work(key, PROGRESS_LATENCY_SECONDS)
-        job = self._roster.job(job_uid)
+        job, spec = self._roster.job(job_uid), self._store.job(key)
         return web.json_response(
             {
                 "heartbeatSeconds": max(1.0, self._roster.agent_count / AGENTS_PER_SECOND),
+                "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
                 "round": job.round.number if job.round else 0,
                 "nudge": job.nudge,
             }

@@ -53,6 +53,7 @@ def next_round(
     allowed: Sequence[int] = (),
     suspended: bool = False,
     stalled: str = "",
+    settled: bool = False,
 ) -> Decision:
     """Decides on the next round.
 
@@ -70,6 +71,7 @@ def next_round(
         allowed: the sizes that a group may have; none: any.
         suspended: nobody is to train.
         stalled: why the group hangs and is to be restarted; empty: it does not.
+        settled: the change for which newcomers are awaited is held up anyway: none is waited for beside that.
     """
     members = current.workers if current else ()
     by_name = {candidate.worker: candidate for candidate in candidates}
@@ -126,7 +128,7 @@ def next_round(
     newcomers = chosen[len(stay) :]
     if newcomers:
         wait_until = _settled_at(newcomers, candidates, wanted - len(stay), settle_seconds, now)
-        if now < wait_until:
+        if now < wait_until and not settled:
             return Decision(recheck_at=_earliest(wait_until, recheck))
         return declare(names.WORKER_JOINED, f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready", chosen)
     return Decision(recheck_at=recheck)

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -65,7 +64,7 @@ def write(folder: str | os.PathLike[str], stamp: Stamp, chunks: Iterable[bytes |
     folder.mkdir(parents=True, exist_ok=True)
     _check_claim(folder, stamp)
     path = folder / _name(stamp)
-    partial = folder / f".partial-g{stamp.generation:06}-s{stamp.step:09}-{secrets.token_hex(8)}"
+    partial = folder / f".partial-g{stamp.generation:06}-s{stamp.step:09}-{os.urandom(8).hex()}"
     try:
         written_at = _write_file(partial, stamp, chunks)
         _check_claim(folder, stamp)
@@ -117,8 +116,6 @@ def payload_of(file: IO[bytes], expected: Stamp | None = None) -> Iterator[memor
         OSError: it cannot be read.
     """
     stamp, length, checksum = read_frame(file)
-    if expected is not None and stamp != expected:
-        raise ValueError(f"foreign: it is named after {expected}, and holds {stamp}")
     file.seek(0)
     seen = zlib.crc32(file.read(HEADER.size))
     buffer = memoryview(bytearray(min(READ_BYTES, length)))
@@ -132,6 +129,8 @@ def payload_of(file: IO[bytes], expected: Stamp | None = None) -> Iterator[memor
         yield buffer[:count]
     if seen != checksum:
         raise ValueError("corrupt: the checksum is wrong")
+    if expected is not None and stamp != expected:
+        raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(stamp)}")
 
 
 def read_frame(file: IO[bytes]) -> tuple[Stamp, int, int]:

@@ -17,7 +17,7 @@ from torch.distributed.elastic.multiprocessing import LogsSpecs, SignalException
 from elastic_pytorch.failure import Failure, describe
 from elastic_pytorch.handover import Handover, Way
 from elastic_pytorch.log import logger, milliseconds
-from elastic_pytorch.operator_client import OperatorClient
+from elastic_pytorch.operator_client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.orphans import reap_orphans
 from elastic_pytorch.out_of_memory import OutOfMemoryKills
 from elastic_pytorch.rendezvous import OperatorRendezvous
@@ -26,8 +26,6 @@ from elastic_pytorch.stacks import dump_stacks
 from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_processes import WorkerProcesses
-
-LEAVE_SECONDS = 2.0  # how long workers train on after SIGTERM, for the operator to declare a round without them
 
 # An event of torch's carries the host's fully qualified name, looked up anew each time, workers waiting: with a slow DNS for seconds.
 api._get_fq_hostname = socket.gethostname
@@ -250,17 +248,21 @@ class ElasticAgent(LocalElasticAgent):
         handler = self._rendezvous_handler
         if handler.newer_round_known():
             return way is not Way.WAIT
-        return handler.broken or time.monotonic() - self._signals.at >= LEAVE_SECONDS
+        return handler.broken or time.monotonic() >= self._leave_at()
 
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
         seconds = self._monitor_seconds
         if self._signals.received is not None:
-            seconds = min(seconds, max(0.0, self._signals.at + LEAVE_SECONDS - time.monotonic()))
+            seconds = min(seconds, max(0.0, self._leave_at() - time.monotonic()))
         if self._processes is not None:
             self._processes.wait(self._wakeup, seconds)
         else:
             self._wakeup.wait(seconds)
+
+    def _leave_at(self) -> float:
+        """When the workers are stopped after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
+        return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._stop_seconds / 2))
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         if self._client.standing.state == "running":

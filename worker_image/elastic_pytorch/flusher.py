@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from elastic_pytorch import checkpoint_folder
 from elastic_pytorch.checkpoint_folder import Superseded
@@ -16,8 +16,7 @@ from elastic_pytorch.stamp import Stamp
 CHUNK_BYTES = 4 << 20
 
 
-@dataclass(frozen=True)
-class Flush:
+class Flush(NamedTuple):
     """A request.
 
     Attributes:
@@ -32,7 +31,7 @@ class Flush:
     fd: int
     folder: str
     keep: int
-    answer: Callable[[Stamp | None, str], None] = field(compare=False)
+    answer: Callable[[Stamp | None, str], None]
 
 
 class Flusher:

@@ -14,11 +14,13 @@ from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
 from elastic_pytorch import prompt_store, quiet_destroy, warm_start
+from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.handover import Handover
 from elastic_pytorch.http_connection import OperatorConnection
+from elastic_pytorch.last_checkpoint import wait_for_disk
 from elastic_pytorch.local_server import LocalServer
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_client import OperatorClient
@@ -36,7 +38,6 @@ from elastic_pytorch.worker_logs import WorkerLogs
 
 BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
-DISK_SECONDS = 600.0  # for the last checkpoint, if nobody presses; a disk that takes longer is given up
 
 
 def launch(
@@ -84,6 +85,8 @@ def launch(
     )
 
     progress.on_first_step = client.speak
+    if settings.checkpoint_path is not None:
+        watch_for_checkpoints(settings.checkpoint_path, client, progress)
 
     def leave() -> None:
         client.leave()
@@ -140,7 +143,7 @@ def launch(
         logger.info("end: left because of %s", error.sigval.name)
         return 128 + error.sigval
     finally:
-        _finish_flushes(local_server, signals, settings)
+        wait_for_disk(local_server, signals, settings.grace_seconds)
         client.stop()
         store_port.close()
         tails.close()
@@ -170,17 +173,6 @@ def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> 
         return options, *config_from_args(options)
     except (ValueError, OSError) as error:
         raise OptionsError(str(error)) from error
-
-
-def _finish_flushes(local_server: LocalServer, signals: Signals, settings: Settings) -> None:
-    """Waits until what the workers have asked for is on the disk, but never beyond the pod's grace period, once that runs."""
-    since = time.monotonic()
-    margin = min(FLUSH_SECONDS, 0.1 * settings.grace_seconds)
-    while not local_server.drain(0.1):
-        deadline = since + DISK_SECONDS if signals.received is None else signals.at + settings.grace_seconds - margin
-        if time.monotonic() >= deadline:
-            logger.warning("end: the last checkpoint is not on the disk, and there is no time left")
-            return
 
 
 def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from elastic_pytorch.local_server import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTE
 from elastic_pytorch.stamp import Stamp
 
 ANSWER_SECONDS = 10.0
+REVIVE_SECONDS = 10.0  # a server that does not stay is not started more often
 
 
 class LocalLink:
@@ -30,9 +32,9 @@ class LocalLink:
     """
 
     def __init__(self, link: socket.socket) -> None:
-        link.setblocking(False)
         self._socket: socket.socket | None = link
-        self._process: subprocess.Popen[bytes] | None = None
+        self._revived_at = time.monotonic()
+        self._held: dict[str, int] = {}
         self._waiting: deque[tuple[bytes, int | None]] = deque()
         self._messages: deque[dict[str, Any]] = deque()
         self._answers: deque[tuple[dict[str, Any], list[int]]] = deque()
@@ -42,6 +44,7 @@ class LocalLink:
         self._trouble = ""
         self._troubles: dict[str, str] = {}
         self._lock = threading.RLock()
+        self._closed = False
         alive = weakref.ref(self)
 
         def forget() -> None:
@@ -57,41 +60,7 @@ class LocalLink:
         Raises:
             OSError: not even that is possible.
         """
-        path = os.environ.get(LOCAL_SOCKET)
-        if path:
-            with contextlib.suppress(OSError):
-                return cls._connect_to_agent(path)
-        return cls._connect_to_side_process()
-
-    @classmethod
-    def _connect_to_agent(cls, path: str) -> "LocalLink":
-        end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            end.settimeout(ANSWER_SECONDS)
-            end.connect(path)
-            if json.loads(end.recv(MAX_MESSAGE_BYTES)) != {"storage": "hello"}:
-                raise OSError("not our server")
-        except BaseException:
-            end.close()
-            raise
-        return cls(end)
-
-    @classmethod
-    def _connect_to_side_process(cls) -> "LocalLink":
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-S", "-P", "-m", "elastic_pytorch.local_server", "--fd", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).absolute().parents[1])},
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,  # it outlives the worker, until the flush in hand is done
-            )
-        link = cls(ours)
-        link._process = process
-        return link
+        return cls(_open_link())
 
     def hold(self, name: str, fd: int) -> None:
         """Has the server keep a memory file; it takes the place of an earlier one of that name.
@@ -101,6 +70,9 @@ class LocalLink:
         """
         if not 0 < len(name) <= MAX_NAME_CHARACTERS:
             raise ValueError(f"a name of {len(name)} characters")
+        with self._lock:
+            _close_all([self._held.pop(name)] if name in self._held else [])
+            self._held[name] = os.dup(fd)  # for another server, should this one go
         self._send({"storage": "hold", "name": name}, os.dup(fd))
 
     def fetch(self, name: str) -> int | None:
@@ -127,6 +99,7 @@ class LocalLink:
             keep: how many checkpoints to keep there.
         """
         with self._lock:
+            self._revive()
             number = self._asked[name] = self._asked.get(name, 0) + 1
             request = {"storage": "flush", "name": name, "number": number, "stamp": stamp}
             self._send({**request, "folder": os.path.abspath(folder), "keep": keep})  # noqa: PTH100 - the server has another cwd
@@ -156,7 +129,9 @@ class LocalLink:
 
     def wait_message(self, timeout_seconds: float) -> dict[str, Any] | None:
         """The next thing that the agent says; None: nothing in that time."""
-        if not self._wait(time.monotonic() + timeout_seconds, lambda: bool(self._messages)):
+        deadline = time.monotonic() + timeout_seconds
+        if not self._wait(deadline, lambda: bool(self._messages)):
+            time.sleep(max(0.0, deadline - time.monotonic()))  # the server is gone, and who asks in a loop shall not spin
             return None
         with self._lock:
             return self._messages.popleft() if self._messages else None
@@ -168,11 +143,23 @@ class LocalLink:
     def close(self) -> None:
         """Ends the connection; what has been asked for is still done."""
         with self._lock:
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
+            self._closed = True
+            self._disconnect()
+            while self._held:
+                os.close(self._held.popitem()[1])
 
-    def _wait(self, deadline: float, condition: Any) -> bool:
+    def _revive(self) -> None:
+        """Finds another server if this one is gone: beside a worker, it may have been chosen when the memory was short."""
+        if self._socket is not None or self._closed or time.monotonic() - self._revived_at < REVIVE_SECONDS:
+            return
+        self._revived_at = time.monotonic()
+        with contextlib.suppress(OSError):
+            self._socket = _open_link()
+            self._trouble = ""
+            for name, fd in self._held.items():
+                self._send({"storage": "hold", "name": name}, os.dup(fd))
+
+    def _wait(self, deadline: float, condition: Callable[[], bool]) -> bool:
         while True:
             self._receive()
             if condition():
@@ -229,6 +216,7 @@ class LocalLink:
             self._answered[message["name"]] = message["number"]
             self._troubles[message["name"]] = message["trouble"]
             if message["stamp"] is not None:
+                self._trouble = ""
                 stamp = Stamp(*message["stamp"])
                 self._flushed = stamp if self._flushed is None else max(stamp, self._flushed)
         elif what == "refused":
@@ -239,16 +227,64 @@ class LocalLink:
 
     def _lose(self) -> None:
         if self._socket is not None:
+            self._disconnect()
+            self._trouble = "the local server is gone: no checkpoints are written"
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
             self._socket.close()
             self._socket = None
-            self._trouble = "the local server is gone: no checkpoints are written"
+        while self._waiting:
+            _, descriptor = self._waiting.popleft()
+            _close_all([] if descriptor is None else [descriptor])
 
     def _leave_to_parent(self) -> None:
         """In a forked process: the connection ends with the worker, not with its children."""
         self._lock = threading.RLock()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self.close()
+
+
+def _open_link() -> socket.socket:
+    path = os.environ.get(LOCAL_SOCKET)
+    if path:
+        with contextlib.suppress(OSError, ValueError):
+            return _connect_to_agent(path)
+    return _start_side_process()
+
+
+def _connect_to_agent(path: str) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        link.settimeout(ANSWER_SECONDS)
+        link.connect(path)
+        if json.loads(link.recv(MAX_MESSAGE_BYTES)) != {"storage": "hello"}:
+            raise OSError("not our server")
+        link.setblocking(False)
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _start_side_process() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-S", "-P", "-m", "elastic_pytorch.local_server", "--fd", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).absolute().parents[1])},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # it outlives the worker, until the flush in hand is done
+            )
+    except BaseException:
+        ours.close()
+        raise
+    process.returncode = 0  # nobody waits for it
+    ours.setblocking(False)
+    return ours
 
 
 def _close_all(descriptors: list[int]) -> None:

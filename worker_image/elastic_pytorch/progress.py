@@ -9,7 +9,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elastic_pytorch.progress_bar import ProgressBar, bar_of_this_process
@@ -79,6 +79,7 @@ class Progress:
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
+    checkpoints: int | None = None  # that have been seen in the folder that is watched; None: none is
 
     def with_report(self, datagram: bytes) -> "Progress":
         """The progress after a report: the largest step, and the newest of all else.
@@ -99,6 +100,7 @@ class Progress:
             total=self.total if total is None else total,
             loss=self.loss if loss is None else loss,
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
+            checkpoints=self.checkpoints,
         )
 
     def to_json(self) -> dict[str, float | None] | None:
@@ -106,7 +108,8 @@ class Progress:
         if self == Progress():
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
-        return {**steps, "total": self.total, "loss": self.loss, "checkpointStep": self.checkpoint_step}
+        checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints}
 
 
 def _number(value: object) -> float | None:
@@ -146,9 +149,10 @@ class ProgressReceiver:
         self._lock = threading.Lock()
 
     def start_round(self) -> None:
-        """Forgets the steps of the last round, also those still on their way, but not which checkpoint there is."""
+        """Forgets the steps of the last round, also those still on their way, but not which checkpoints there are."""
         with self._lock:
-            self._progress = Progress(checkpoint_step=self._progress.checkpoint_step)
+            before = self._progress
+            self._progress = Progress(checkpoint_step=before.checkpoint_step, checkpoints=before.checkpoints)
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)  # ends the recv of the thread before
@@ -160,6 +164,11 @@ class ProgressReceiver:
         """What is known now."""
         with self._lock:
             return self._progress
+
+    def note_checkpoints(self, count: int | None) -> None:
+        """Takes note of how many checkpoints have been seen in the folder that is watched. From any thread."""
+        with self._lock:
+            self._progress = replace(self._progress, checkpoints=count)
 
     def close(self) -> None:
         """Removes the socket."""

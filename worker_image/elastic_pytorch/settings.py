@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 GRACE_MARGIN_SECONDS = 1.0  # kept from the pod's grace period for the agent's own end
@@ -26,6 +27,7 @@ class Settings:
         grace_seconds: how long the pod has from SIGTERM to SIGKILL.
         store_port: the first port that is tried for the store of a round.
         preload: modules to import beside torch before any worker starts.
+        checkpoint_path: the folder to watch for checkpoints; None: none.
         termination_log: the file whose content Kubernetes shows as the container's termination message.
     """
 
@@ -39,6 +41,7 @@ class Settings:
     store_port: int
     preload: tuple[str, ...]
     termination_log: str
+    checkpoint_path: Path | None = None
 
     @property
     def stop_seconds(self) -> float:
@@ -87,4 +90,5 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         store_port=int(min(number("ELASTIC_PYTORCH_STORE_PORT", 29500), 65535)),
         preload=tuple(name.strip() for name in environ.get("ELASTIC_PYTORCH_PRELOAD", "").split(",") if name.strip()),
         termination_log=environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log"),
+        checkpoint_path=Path(folder) if (folder := environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH")) else None,
     )

@@ -3,11 +3,13 @@
 import fcntl
 import mmap
 import os
+import threading
 from typing import Any
 
 import torch
 
 from elastic_pytorch import snapshot_slots
+from elastic_pytorch.log import logger
 from elastic_pytorch.payload import PREFIX, TensorKind, read_payload, tensor_offsets
 from elastic_pytorch.snapshot_slots import HEADER_BYTES, MAGIC, SLOT_BYTES, SLOTS, Slot
 from elastic_pytorch.stamp import Stamp
@@ -19,6 +21,8 @@ _EMPTY = bytes(8)
 
 class Snapshot:
     """States in a memory file (a memfd), written in turns, so that whenever a writer dies a whole one is there.
+
+    It takes three times the state's size: for the newest, the one that is being flushed to disk, and the one that is being written.
 
     Args:
         fd: the memory file's descriptor; it is this object's from then on.
@@ -36,6 +40,7 @@ class Snapshot:
         self._header_map = mmap.mmap(fd, HEADER_BYTES)
         self._header = memoryview(self._header_map)
         self._mappings: list[_Mapping | None] = [None] * SLOTS
+        self._reserved = 0
 
     @classmethod
     def create(cls, name: str) -> "Snapshot":
@@ -69,6 +74,7 @@ class Snapshot:
         if mapping is None or not mapping.fits(kinds, len(skeleton)):
             self._mappings[index] = None  # its memory is given back before the new one is taken
             mapping = self._mappings[index] = _Mapping(self.fd, index, kinds, len(skeleton))
+            self._reserve(mapping.length)
         length = mapping.fill(tensors, skeleton)
         sequence = slots[0].sequence + 1 if slots else 1
         entry = snapshot_slots.pack_entry(Slot(index, sequence, Stamp(*stamp), length))
@@ -109,6 +115,24 @@ class Snapshot:
         self._header_map.close()
         os.close(self.fd)
 
+    def _reserve(self, length: int) -> None:
+        """Takes the memory of all slots, in a thread: zeroing takes longer than filling, and no later step shall wait for it."""
+        if length <= self._reserved:
+            return
+        self._reserved = length
+        fd = os.dup(self.fd)  # this object may be closed meanwhile
+
+        def reserve() -> None:
+            try:
+                for number in range(SLOTS):
+                    os.posix_fallocate(fd, snapshot_slots.slot_offset(number), length)
+            except OSError as error:
+                logger.warning("cannot take %d bytes of memory for each of %d snapshots: %s", length, SLOTS, error.strerror)
+            finally:
+                os.close(fd)
+
+        threading.Thread(target=reserve, name="snapshot memory", daemon=True).start()
+
     def _empty_slot(self, newest: int | None) -> int:
         """Empties a slot to write to. See `pin_newest` for how this and pinning come to terms."""
         for index in range(SLOTS):
@@ -129,6 +153,7 @@ class _Mapping:
         length = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
         self._map = mmap.mmap(fd, length, flags=flags, offset=snapshot_slots.slot_offset(index))
+        self.length = length
         self._kinds = kinds
         self._bytes = memoryview(self._map)
         whole = torch.frombuffer(self._map, dtype=torch.uint8)

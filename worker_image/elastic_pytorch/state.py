@@ -1,8 +1,10 @@
 """The state of a training: committed at step boundaries, and found again by whatever group comes next."""
 
 import atexit
+import contextlib
 import hashlib
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,10 @@ class State:
             agent.park(self._step)
             if rejoin.active():
                 raise rejoin.GroupChanged
+            with contextlib.suppress(ValueError):  # not the main thread
+                signal.signal(
+                    signal.SIGTERM, signal.SIG_DFL
+                )  # all is kept: a handler that would save something has nothing to do
             while True:  # until the agent ends this process: its successor goes on from here
                 agent.wait_for_go()
 

@@ -4,7 +4,6 @@ Torch finds `handler_creator` through the entry point group `torchrun.handlers`.
 worker failed, and not SIGTERM. Workers start cold, and torchrun's own `--max-restarts` counts.
 """
 
-import atexit
 import contextlib
 import os
 import sys
@@ -16,8 +15,8 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
+from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.http_connection import OperatorConnection
-from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_client import OperatorClient
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
@@ -52,12 +51,6 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
-    local_server = LocalServer()
-    if path := local_server.prepare():
-        os.environ[LOCAL_SOCKET] = path
-        local_server.start()
-        atexit.register(local_server.close)
-        atexit.register(local_server.drain, settings.grace_seconds)
     store_port = StorePort(settings.store_port)
     client = OperatorClient(
         partial(OperatorConnection, settings.operator_host, settings.operator_port, settings.token_file),
@@ -68,6 +61,8 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
         on_dump=_dump_stacks,
     )
     progress.on_first_step = client.speak
+    if settings.checkpoint_path is not None:
+        watch_for_checkpoints(settings.checkpoint_path, client, progress)
     handler = TorchrunRendezvous(
         client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
     )

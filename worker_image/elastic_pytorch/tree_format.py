@@ -220,7 +220,9 @@ def _complaint(value: Any) -> str:
     if callable(value) and hasattr(value, "__name__") and not isinstance(value, type):
         return "a function cannot be saved: save what it is made from, and make it anew"
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-    return f"a {name} cannot be saved: save its parts as numbers, texts, lists, dicts and tensors"
+    if name.startswith("numpy."):
+        return f"a {name} of {value.dtype} cannot be saved: only numbers can"
+    return f"a value of type {name} cannot be saved: save its parts as numbers, texts, lists, dicts and tensors"
 
 
 class _Decoder:
