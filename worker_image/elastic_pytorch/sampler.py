@@ -93,7 +93,8 @@ class ElasticSampler(Sampler[list[int]]):
         self._look_at_group()
         self._micro = 0  # which micro-batch of the step is next
         self._loads = 0
-        self._order: tuple[int, torch.Tensor] | None = None
+        self._order: tuple[int, torch.Tensor] | None = None  # of an epoch
+        self._step: tuple[tuple[int, int, int], list[MicroBatch]] | None = None  # its cursor, rank, world size; and the share
 
     # --- the place in the training ---
 
@@ -227,7 +228,11 @@ class ElasticSampler(Sampler[list[int]]):
         return weight_of(part, batch_samples=batch_samples, world_size=self._world_size)
 
     def _parts(self) -> list[MicroBatch]:
-        return self._parts_of(self.cursor)
+        """The share of this rank in the step at hand."""
+        step = self.cursor, self._rank, self._world_size
+        if self._step is None or self._step[0] != step:
+            self._step = step, self._parts_of(self.cursor)
+        return self._step[1]
 
     def _parts_of(self, begin: int) -> list[MicroBatch]:
         return share_of_batch(
