@@ -23,7 +23,7 @@ RUN_ON_THE_CLUSTER = {"getting-started.md", "operations.md"}
 # Commands that pages show without a block of their own, by how they begin, and what runs the same.
 RUN_ELSEWHERE = {
     "helm install elastic-pytorch-operator charts/elastic-pytorch-operator": "hack/install.sh",
-    "helm test elastic-pytorch-operator": "tests/e2e/test_release.py",
+    "helm test elastic-pytorch-operator": "tests/e2e/test_docs_commands.py",
     "kubectl apply -f examples/": "tests/e2e/test_examples.py",
     "kubectl apply -f job.yaml": "tests/e2e/test_docs_commands.py",
     "kubectl scale epj/": "tests/e2e/test_lifecycle.py",
@@ -31,6 +31,8 @@ RUN_ELSEWHERE = {
     "kubectl get pods -l elasticpytorch.dev/job-name=": "tests/e2e/job_under_test.py",
     "kubectl logs -f -l elasticpytorch.dev/job-name=": "tests/e2e/conftest.py",
     "kubectl epj": "tests/e2e/test_plugin.py",
+    "kubectl krew install": "the tests of the plugin's release",
+    "pipx install": "the tests of the plugin's release",
     "python -m elastic_pytorch_operator local": "tests/examples/test_torchrun.py",
     "torchrun --standalone": "tests/examples/test_char_lm.py",
     "make ": "the Makefile, which the tests are started by",

@@ -8,7 +8,7 @@ from typing import Any
 
 from kind_nodes import CONTROL_PLANE
 
-LOGS = "/var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log"
+LOGS = "/var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class Request:
     allowed: bool
 
 
-def requests_since(moment: datetime) -> set[Request]:
-    """The kinds of requests for resources since a moment, none of them twice."""
+def requests_between(begin: datetime, end: datetime) -> set[Request]:
+    """The kinds of requests for resources that came between two moments, none of them twice."""
     command = ["docker", "exec", CONTROL_PLANE, "sh", "-c", f'grep -h \'"kind":"Event"\' {LOGS}']
     text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     found = set()
     for line in text.splitlines():
         # Each line of a container's log begins with a time, the stream, and F for a full line.
         event = json.loads(line[line.index("{") :])
-        if "objectRef" in event and datetime.fromisoformat(event["requestReceivedTimestamp"]) >= moment:
+        if "objectRef" in event and begin <= datetime.fromisoformat(event["requestReceivedTimestamp"]) <= end:
             found.add(_request(event))
     return found
 

@@ -1,18 +1,18 @@
-"""The release itself: tested by helm, upgraded, removed and installed again under a job that trains."""
+"""The release itself, under a job that trains: upgraded, confined to one namespace, removed, and installed again."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
-from audit_log import requests_since
+from audit_log import requests_between
 from job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, run_kubectl
-from release import NAME, helm, may, restore, roles_of_the_release, uninstall, upgrade
+from release import NAME, may, restore, roles_of_the_release, uninstall, upgrade
 
 pytestmark = pytest.mark.e2e
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
-SHORT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "5"]
 
 # Asked for as a right, and never as a request: an admission plugin of many clusters wants it of whoever sets blockOwnerDeletion.
 RIGHTS_ONLY = {("elasticpytorch.dev", "elasticpytorchjobs/finalizers", "update")}
@@ -26,6 +26,15 @@ def restored() -> Iterator[None]:
         restore()
 
 
+@pytest.fixture
+def outside(start_job: StartJob, namespace: str) -> Iterator[JobUnderTest]:
+    """A namespace that the operator shall leave alone, with a job in it once `start_job` has made one."""
+    name = f"{namespace}-out"
+    run_kubectl("create", "namespace", name)
+    yield JobUnderTest("all-reduce", name)
+    run_kubectl("delete", "namespace", name, "--wait=false")
+
+
 def steps_told(job: JobUnderTest, pod: str) -> list[int]:
     return [int(line.split()[1]) for line in job.logs(pod) if line.startswith("STEP")]
 
@@ -35,52 +44,69 @@ def until_more_steps(job: JobUnderTest, pod: str, count: int = 10) -> None:
     job.until(lambda _: steps_told(job, pod)[-1] >= last + count, f"{count} more steps")
 
 
-def test_helm_test_passes_where_pods_are_restricted() -> None:
-    labels = run_kubectl("get", "namespace", OPERATOR_NAMESPACE, "-o", "jsonpath={.metadata.labels}").stdout
-    assert '"pod-security.kubernetes.io/enforce":"restricted"' in labels
-    told = helm("test", NAME, "--timeout=2m").split()
-    assert told[told.index("Phase:") + 1] == "Succeeded"
+def test_nothing_of_the_release_needs_more_than_restricted_pods_may() -> None:
+    labels = json.loads(run_kubectl("get", "namespace", OPERATOR_NAMESPACE, "-o", "jsonpath={.metadata.labels}").stdout)
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-def test_training_does_not_notice_an_upgrade_nor_that_the_release_is_gone(start_job: StartJob) -> None:
-    since = datetime.now(UTC)
+def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJob, outside: JobUnderTest) -> None:
+    began = datetime.now(UTC)
     job = start_job(args=ENDLESS, replicas=2, ttlSecondsAfterFinished=1)
     job.until_world(2)
-    leader, other = job.members()
+    leader = job.members()[0]
     job.until_stepping(leader, 2)
     with restored():
-        upgrade('logLevel="DEBUG"', 'podAnnotations={"example.com/upgraded":"yes"}')
+        upgrade('logLevel="DEBUG"', f'watchNamespaces=["{job.namespace}"]')
+        make_same_job(job, outside)
+        job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
+        job.until_world(3)
+        assert (outside.status, outside.pods()) == ({}, []), "one job is looked after, the other one is not"
+        for verb, resource in (("create", "pods"), ("list", "elasticpytorchjobs"), ("get", "services")):
+            assert may(verb, resource, job.namespace)
+            assert not may(verb, resource, outside.namespace)
         until_more_steps(job, leader)
+        gone = datetime.now(UTC)
         uninstall()
         # As on a cluster that has never had an operator: making the Lease is one of its rights.
         run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "lease", NAME, "--ignore-not-found")
         until_more_steps(job, leader)
-        assert "elasticpytorchjobs" in run_kubectl("get", "crd", "elasticpytorchjobs.elasticpytorch.dev", "-o", "name").stdout
-        assert sorted(pod["metadata"]["name"] for pod in job.pods()) == sorted([leader, other])
-        job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
-    job.until_world(3)
-    assert set(job.members()) > {leader, other}, "the workers from before are in the group, and a new one"
-    job.until_stepping(leader, 3)
-    told = job.logs(leader)
-    assert len([line for line in told if line.startswith("INIT")]) == 2, "one round before and one for the newcomer"
-    steps = steps_told(job, leader)
-    before = steps[: next(i for i, line in enumerate(line for line in told if line.startswith("STEP")) if "world=3" in line)]
-    assert before == list(range(1, len(before) + 1)), "no step was done twice while the release changed"
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=1")
+        assert len(job.pods()) == 3
+        job.kubectl("scale", f"epj/{job.name}", "--replicas=1")
+    back = datetime.now(UTC)
     job.until(lambda status: status.get("worldSize") == 1 and len(job.pods()) == 1, "one worker")
-    finish = run_kubectl(
-        "-n", job.namespace, "patch", "epj", job.name, "--type=merge", "-p", '{"spec":{"activeDeadlineSeconds":1}}'
-    )
-    assert finish.returncode == 0
+    outside.until(lambda status: status.get("state") is not None, "the other job to be looked after, as all are again")
+    assert job.members() == [leader], "a worker from before goes on"
+    told = job.logs(leader)
+    assert len([line for line in told if line.startswith("INIT")]) == 3, "one round for each change of the size, and no other"
+    with_three = [int(line.split()[1]) for line in told if line.startswith("STEP") and "world=3 " in line]
+    assert with_three == list(range(with_three[0], with_three[0] + len(with_three))), "no step was done twice meanwhile"
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec":{"activeDeadlineSeconds":1}}')
     run_kubectl("-n", job.namespace, "wait", "--for=delete", f"epj/{job.name}", "--timeout=60s")
-    assert_permissions_are_exact(since)
+    assert_permissions_are_exact(began, gone, back)
 
 
-def assert_permissions_are_exact(since: datetime) -> None:
-    """The audit log of all that the operator did since then tells of every verb in its roles, and of no other."""
-    requests = requests_since(since)
-    refused = {(r.group, r.resource, r.verb) for r in requests if not r.allowed}
-    used = {(r.group, r.resource, r.verb) for r in requests if r.allowed}
+def make_same_job(job: JobUnderTest, elsewhere: JobUnderTest) -> None:
+    spec = {**job.get()["spec"], "replicas": 1}
+    manifest = {
+        "apiVersion": job.get()["apiVersion"],
+        "kind": "ElasticPyTorchJob",
+        "metadata": {"name": job.name},
+        "spec": spec,
+    }
+    run_kubectl("-n", elsewhere.namespace, "apply", "-f", "-", input=json.dumps(manifest))
+
+
+def assert_permissions_are_exact(began: datetime, gone: datetime, back: datetime) -> None:
+    """The audit log of what the operator did tells of every verb in its roles, and of none that was refused.
+
+    Args:
+        began: when it began to do all sorts of things.
+        gone: when it was about to be removed: its rights go before its last request.
+        back: when it had been installed again.
+    """
+    now = datetime.now(UTC)
+    calm = requests_between(began, gone) | requests_between(back, now)
+    used = {(r.group, r.resource, r.verb) for r in requests_between(began, now) if r.allowed}
     granted = {
         (group, resource, verb)
         for role in roles_of_the_release()
@@ -89,28 +115,5 @@ def assert_permissions_are_exact(since: datetime) -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert not refused
+    assert not [request for request in calm if not request.allowed]
     assert granted - RIGHTS_ONLY == used
-
-
-def test_operator_of_one_namespace_leaves_others_alone(start_job: StartJob) -> None:
-    inside = start_job(args=SHORT, replicas=1, suspend=True)
-    outside = f"{inside.namespace}-outside"
-    run_kubectl("create", "namespace", outside)
-    try:
-        with restored():
-            upgrade(f'watchNamespaces=["{inside.namespace}"]')
-            manifest = run_kubectl("-n", inside.namespace, "get", "epj", inside.name, "-o", "yaml").stdout
-            moved = manifest.replace(f"namespace: {inside.namespace}", f"namespace: {outside}")
-            run_kubectl("-n", outside, "apply", "-f", "-", input=moved.partition("\nstatus:")[0])
-            for job in (inside, JobUnderTest(inside.name, outside)):
-                job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
-            inside.until(lambda status: status.get("state") == "Complete", "the end of the job that is looked after")
-            other = JobUnderTest(inside.name, outside)
-            assert (other.status, other.pods()) == ({}, [])
-            for verb, resource in (("create", "pods"), ("list", "elasticpytorchjobs"), ("get", "services")):
-                assert may(verb, resource, inside.namespace)
-                assert not may(verb, resource, outside)
-        other.until(lambda status: status.get("state") is not None, "the other to be looked after again, as all are")
-    finally:
-        run_kubectl("delete", "namespace", outside, "--wait=false")
