@@ -99,7 +99,7 @@ def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Pa
 
     assert job.name in epj(namespace, "list")
     assert "rank 1" in epj(namespace, "status", f"epj/{job.name}")
-    assert "FirstRound" in on_a_terminal(namespace, "top", job.name, until="1 training with 2 processes")
+    assert "1 training with 2 processes" in on_a_terminal(namespace, "top", job.name, until="FirstRound")
     assert "all 2 workers train" in epj(namespace, "why", job.name)
     assert "rank=1 step=" in epj(namespace, "logs", job.name, "--rank", "1", "--tail", "3")
 
