@@ -20,7 +20,9 @@ def test_operator_folder_never_shadows_pythons_operator() -> None:
 def test_lock_files_hold_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     runtime, dev = project["project"]["dependencies"], project["dependency-groups"]["dev"]
-    for lock, wanted in (("requirements.lock", runtime), ("requirements-dev.lock", [*runtime, *dev])):
+    client = tomllib.loads((ROOT / "plugin" / "pyproject.toml").read_text())["project"]
+    clients = [*client["dependencies"], *client["optional-dependencies"]["png"]]
+    for lock, wanted in (("requirements.lock", runtime), ("requirements-dev.lock", [*runtime, *dev, *clients])):
         pinned = {}
         for line in (ROOT / lock).read_text().splitlines():
             if line and not line.startswith((" ", "#")):

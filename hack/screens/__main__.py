@@ -15,6 +15,7 @@ from elastic_pytorch_client.job_view import JobView, parse_time, view_job
 from elastic_pytorch_client.nodes import view_node
 from elastic_pytorch_client.series import gather
 from elastic_pytorch_client.timeline import Turn, tell
+from elastic_pytorch_client.views.figure import save_figure
 from elastic_pytorch_client.views.plot_view import draw_plot
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.views.top_view import Gauges, show_top
@@ -64,6 +65,7 @@ def main(folder: Path) -> None:
     job = job_of(plot)
     series = gather(job, turns_of(plot), now=moment_of(plot))
     picture(draw_plot(job, series, 100), command="kubectl epj plot char-lm", width=100, path=folder / "plot.png")
+    save_figure(job, series, folder / "figure.png")
 
 
 def read(name: str) -> dict[str, Any]:

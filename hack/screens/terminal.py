@@ -52,7 +52,8 @@ def picture(shown: RenderableType, *, command: str, width: int, path: Path) -> N
                 left, top = MARGIN + column * CELL_WIDTH, BAR_HEIGHT + MARGIN + number * CELL_HEIGHT
                 _character(draw, character, style or Style(), left, top)
                 column += 1
-    image.resize((size[0] * 3 // 4, size[1] * 3 // 4), Image.Resampling.LANCZOS).quantize(96).save(path, optimize=True)
+    smaller = image.resize((size[0] * 3 // 4, size[1] * 3 // 4), Image.Resampling.LANCZOS)
+    smaller.quantize(256, method=Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 
 
 def _character(draw: ImageDraw.ImageDraw, character: str, style: Style, left: int, top: int) -> None:

@@ -1,6 +1,7 @@
 """All that a client asks of the API server: an interface, and the real one. Works on plain dicts, as the API has them."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,7 +138,8 @@ class KubernetesCluster:
         )
 
         access = access or Access()
-        file, context = access.kubeconfig or None, access.context or None
+        # The client reads the variable when it is imported; here it may be set later, in a notebook say.
+        file, context = access.kubeconfig or os.environ.get("KUBECONFIG") or None, access.context or None
         configuration = Configuration()
         namespace = "default"
         try:
@@ -146,7 +148,7 @@ class KubernetesCluster:
             chosen = next((c for c in contexts if c["name"] == context), current)
             namespace = (chosen.get("context") or {}).get("namespace") or namespace
         except (ConfigException, OSError) as error:
-            if file or context:
+            if access.kubeconfig or context:
                 raise Unreachable(f"cannot use the kubeconfig: {_one_line(error)}") from error
             try:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]

@@ -105,9 +105,7 @@ def _ended(job: JobView) -> Diagnosis:
 def _operator_away() -> Finding:
     return Finding(
         "Its status is older than its spec. The operator is not running, or cannot reach the API server; a group that trains goes on.",
-        "See whether it runs, and what it says:\n"
-        "  kubectl get pods -A -l app.kubernetes.io/name=elastic-pytorch-operator\n"
-        "  kubectl logs -A -l app.kubernetes.io/name=elastic-pytorch-operator --tail=20",
+        "See whether it runs:\n  kubectl get deployments -A -l app.kubernetes.io/name=elastic-pytorch-operator",
     )
 
 

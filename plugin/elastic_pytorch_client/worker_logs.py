@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from elastic_pytorch_client.cluster import Cluster
-from elastic_pytorch_client.errors import EpjError, NoSuchJob
+from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed, NotFound, Refused
 from elastic_pytorch_client.job_view import JobView, Worker, view_job
 
 LOOK_SECONDS = 1.0
+MOST_WAITING_LINES = 10_000
 LAST_WORDS_SECONDS = 3.0  # for lines of pods that end with the job
 
 
@@ -62,7 +63,7 @@ def read_logs(
         try:
             for line in cluster.pod_log(job.namespace, worker.name, tail_lines=tail_lines, limit_bytes=limit_bytes):
                 yield _line(worker, line)
-        except EpjError:  # not started yet, or gone
+        except (NotFound, Refused):  # gone, or not started yet
             continue
 
 
@@ -79,6 +80,7 @@ def follow_logs(
         tail_lines: of those that there are at first, only so many lines each.
 
     Raises:
+        NotAllowed: the user may not read logs.
         EpjError: the job cannot be read at first. Later, it is tried again.
     """
     following = _Following(cluster, namespace, tail_lines)
@@ -106,7 +108,7 @@ class _Following:
     cluster: Cluster
     namespace: str
     tail_lines: int | None
-    _queue: "queue.Queue[tuple[str, str]]" = field(default_factory=queue.Queue)
+    _queue: "queue.Queue[tuple[str, str | NotAllowed]]" = field(default_factory=lambda: queue.Queue(MOST_WAITING_LINES))
     _readers: dict[str, threading.Thread] = field(default_factory=dict)
     _last: dict[str, str] = field(default_factory=dict)  # the newest timestamp of each pod
     _chosen: dict[str, Worker] = field(default_factory=dict)
@@ -148,6 +150,8 @@ class _Following:
                 pod, text = self._queue.get(timeout=min(left, 0.1))
             except queue.Empty:
                 continue
+            if isinstance(text, NotAllowed):
+                raise text
             if pod in self._chosen:
                 yield _line(self._chosen[pod], text)
 
@@ -160,11 +164,22 @@ class _Following:
                 if stamp <= before:  # `since` is exact to the second only
                     continue
                 self._last[pod] = stamp
-                self._queue.put((pod, line))
-                if self._stopped.is_set():
+                if not self._put(pod, line):
                     return
+        except NotAllowed as error:
+            self._put(pod, error)
         except EpjError:  # not started yet, or gone: it is looked at again
             return
+
+    def _put(self, pod: str, line: str | NotAllowed) -> bool:
+        """Waits until there is room; false if nobody listens any more."""
+        while not self._stopped.is_set():
+            try:
+                self._queue.put((pod, line), timeout=1)
+                return True
+            except queue.Full:
+                continue
+        return False
 
 
 def _to_the_second(stamp: str) -> str:

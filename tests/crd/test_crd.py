@@ -192,6 +192,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "restarts",
         "progress",
         "lastRecovery",
+        "history",
         "recoveries",
         "rootCause",
         "workers",

@@ -1,6 +1,7 @@
 """The edge: the real client against an HTTP server that answers as an API server does."""
 
 import json
+import textwrap
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,7 @@ import yaml
 from elastic_pytorch_client.cluster import Access, KubernetesCluster, error_of
 from elastic_pytorch_client.errors import EpjError, NoJobKind, NoSuchJob, NotAllowed, NotFound, Refused, Unreachable
 
+ROOT = Path(__file__).parents[2]
 JOBS = "/apis/elasticpytorch.dev/v1alpha1/namespaces/team/elasticpytorchjobs"
 POD = {"metadata": {"name": "w"}, "spec": {"containers": [{"name": "side"}, {"name": "pytorch"}]}}
 
@@ -197,3 +199,20 @@ def test_nobody_answers(server: ApiServer, cluster: KubernetesCluster) -> None:
         cluster.get_job("team", "j")
     assert "\n" not in str(caught.value)
     assert " object at " not in str(caught.value)
+
+
+def test_the_python_of_the_documentation(
+    server: ApiServer, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    chapter = (ROOT / "docs" / "plugin.md").read_text().partition("## From Python")[2].partition("\n## ")[0]
+    code = textwrap.dedent("\n".join(line for line in chapter.splitlines() if line.startswith("    ")))
+    complete = [{"type": "Complete", "status": "True"}]
+    job = {"metadata": {"name": "my-job", "uid": "1"}, "status": {"state": "Complete", "conditions": complete}}
+    server.answers["POST", JOBS] = [(201, json.dumps(job).encode())]
+    server.answers["GET", f"{JOBS}/my-job"] = [(200, json.dumps(job).encode())]
+    server.answers["DELETE", f"{JOBS}/my-job"] = [(200, b"{}")]
+    exec(compile(code, "docs/plugin.md", "exec"), {})
+    assert capsys.readouterr().out == "Complete 0 None None\n"
+    assert [method for method, *_ in server.asked] == ["POST", "GET", "DELETE"]
+    assert server.asked[0][3]["spec"]["failurePolicy"] == {"maxFailures": 1}

@@ -1,8 +1,10 @@
 """Command lines: what they print, what they do, and how they end. Among them each one of the documentation."""
 
 import copy
+import io
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access
 from elastic_pytorch_client.completion import candidates
 from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Unreachable
+from elastic_pytorch_client.verbs.context import Context
 from plugin_console import FakeTime
 from recorded_cluster import RecordedCluster, moment_of, recorded
 from rich.console import Console
@@ -160,6 +163,36 @@ def test_ctrl_c_ends_it(epj: Epj, fake_time: FakeTime) -> None:
 
     fake_time.on_sleep = interrupt
     assert epj(RecordedCluster("young"), "suspend", "char-lm", "--wait")[0] == 130
+
+
+@pytest.mark.parametrize("words", [["top"], ["top", "char-lm"], ["top", "-A"]])
+def test_top_on_a_terminal_until_ctrl_c(words: list[str], fake_time: FakeTime) -> None:
+    refreshes = 0
+
+    def refreshed() -> None:
+        nonlocal refreshes
+        refreshes += 1
+        if refreshes == 8:
+            raise KeyboardInterrupt
+
+    fake_time.on_sleep = refreshed
+    console = Console(file=io.StringIO(), width=150, height=50, force_terminal=True)
+    cluster = RecordedCluster("young", "suspended")
+    cluster.script = [settled(progress={"step": 400, "total": 800, "loss": "1.5", "stepsPerSecond": "9"})]
+    make = partial(Context, clock=fake_time.clock, now=lambda: moment_of("young"))
+    assert cli.run(words, lambda access: cluster, console, make) == 0
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "char-lm" in shown
+    assert ("FirstRound" in shown) is ("char-lm" in words)
+
+
+def test_status_that_is_watched_ends_with_the_job(epj: Epj) -> None:
+    cluster = RecordedCluster("young")
+    cluster.script = [settled(progress={"step": 400, "total": 800}), over(cluster)]
+    code, printed = epj(cluster, "status", "char-lm", "--watch")
+    assert code == 0
+    assert "step 400 of 800" in printed
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def fails_again_and_again(job: JobView) -> JobView:
     ("change", "lines"),
     [
         (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is looked after by kueue.x-k8s.io/multikueue"]),
-        (lambda job: replace(job, seen=False), ["The operator has not looked at char-lm", "kubectl get pods -A"]),
+        (lambda job: replace(job, seen=False), ["The operator has not looked at char-lm", "kubectl get deployments -A"]),
         (refused, ["refuses its pods", "exceeded quota: small", "kubectl describe quota -n team"]),
         (
             fails_again_and_again,

@@ -3,7 +3,8 @@
 import copy
 from itertools import islice
 
-from elastic_pytorch_client.errors import Unreachable
+import pytest
+from elastic_pytorch_client.errors import NotAllowed, Unreachable
 from elastic_pytorch_client.worker_logs import Choice, follow_logs, read_logs
 from recorded_cluster import RecordedCluster, job_of, recorded
 
@@ -81,6 +82,16 @@ def test_a_broken_connection_is_made_anew_and_nothing_is_told_twice() -> None:
     cluster.logs[RANK0] += lines(RANK0, 4, 4)
     assert next(following).text == f"{RANK0} says 4"
     following.close()
+
+
+def test_who_may_not_read_logs_is_told_so() -> None:
+    cluster = cluster_with_logs()
+    cluster.faults["pod_log"] = [NotAllowed("pods/log is forbidden")]
+    with pytest.raises(NotAllowed):
+        list(read_logs(cluster, job_of("young"), Choice()))
+    cluster.faults["pod_log"] = [NotAllowed("pods/log is forbidden")]
+    with pytest.raises(NotAllowed):
+        next(follow_logs(cluster, "team", "char-lm", Choice(frozenset({0}))))
 
 
 def test_a_deleted_job_ends_it() -> None:

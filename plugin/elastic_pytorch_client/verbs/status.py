@@ -1,9 +1,12 @@
 """`kubectl epj status NAME`: one job on one screen."""
 
 import argparse
+from collections.abc import Iterator
 
+from rich.console import RenderableType
 from rich.live import Live
 
+from elastic_pytorch_client.job_view import JobView
 from elastic_pytorch_client.verbs.context import Context, add_name
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.watch import follow_job
@@ -21,14 +24,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    """Shows it."""
+    """Shows it; again and again, one below the other, where there is no terminal to write over."""
+
+    def draw(job: JobView) -> RenderableType:
+        return show_status(job, context.turns(job), context.now(), most_turns=options.turns)
+
     if not options.watch:
-        job = context.job(options.name)
-        context.console.print(show_status(job, context.turns(job), context.now(), most_turns=options.turns))
+        context.console.print(draw(context.job(options.name)))
+        return 0
+    jobs = until_ended(follow_job(context.cluster, context.one_namespace, options.name, clock=context.clock))
+    if not context.console.is_terminal:
+        for job in jobs:
+            context.console.print(draw(job))
         return 0
     with Live(console=context.console, auto_refresh=False, vertical_overflow="visible") as live:
-        for job in follow_job(context.cluster, context.one_namespace, options.name, clock=context.clock):
-            live.update(show_status(job, context.turns(job), context.now(), most_turns=options.turns), refresh=True)
-            if job.ended:
-                break
+        for job in jobs:
+            live.update(draw(job), refresh=True)
     return 0
+
+
+def until_ended(jobs: Iterator[JobView]) -> Iterator[JobView]:
+    """The views of a job up to the first that has ended."""
+    for job in jobs:
+        yield job
+        if job.ended:
+            return

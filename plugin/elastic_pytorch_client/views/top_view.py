@@ -120,6 +120,8 @@ def _row(job: JobView, known: Gauges) -> list[Text | str]:
 
 def _workers(job: JobView) -> Text:
     """A block for each worker if they are few: full, it trains; empty, it is missing."""
+    if job.ended:
+        return Text("-", MUTED)
     count = f"{job.ready}/{job.wanted}"
     if job.wanted > 8:
         return Text(count)
