@@ -16,13 +16,15 @@ pytestmark = pytest.mark.process
 
 SCRIPT = SCRIPTS / "stateful.py"
 STEPS = 84  # of two epochs of 500 samples in batches of 12
+# However busy this machine is, a worker that can go on in its process has the time for it.
+ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 Agents = Callable[..., Agent]
 
 
 def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
     """Starts agents and declares a first round of them all."""
     workers = [f"w{number}" for number in range(count)]
-    started = [agents(worker, SCRIPT, *options, USE_LIBUV=0, OMP_NUM_THREADS=1) for worker in workers]
+    started = [agents(worker, SCRIPT, *options, **ENVIRONMENT) for worker in workers]
     operator.wait_for("ready", *workers)
     operator.declare(*workers)
     return started
@@ -154,7 +156,7 @@ def test_new_group_goes_on_from_the_checkpoint_if_all_pods_are_gone(
     for agent in first:
         agent.kill()
     for worker in ("w3", "w4"):
-        agents(worker, SCRIPT, "--folder", tmp_path / "checkpoints", USE_LIBUV=0, OMP_NUM_THREADS=1)
+        agents(worker, SCRIPT, "--folder", tmp_path / "checkpoints", **ENVIRONMENT)
     operator.wait_for("ready", "w3", "w4")
     operator.declare("w3", "w4")
     assert finish(operator, events, "w3", "w4") == undisturbed
@@ -184,7 +186,7 @@ def test_several_workers_in_each_pod(
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
 ) -> None:
     for worker in ("w0", "w1"):
-        agents(worker, "--nproc-per-node", 2, SCRIPT, "--in-process", USE_LIBUV=0, OMP_NUM_THREADS=1)
+        agents(worker, "--nproc-per-node", 2, SCRIPT, "--in-process", **ENVIRONMENT)
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     until_step(events, 10, 4)
