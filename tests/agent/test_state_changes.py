@@ -16,13 +16,15 @@ pytestmark = pytest.mark.process
 
 SCRIPT = SCRIPTS / "stateful.py"
 STEPS = 84  # of two epochs of 500 samples in batches of 12
+# However busy this machine is, a worker that can go on in its process has the time for it.
+ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 Agents = Callable[..., Agent]
 
 
 def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
     """Starts agents and declares a first round of them all."""
     workers = [f"w{number}" for number in range(count)]
-    started = [agents(worker, SCRIPT, *options, USE_LIBUV=0, OMP_NUM_THREADS=1) for worker in workers]
+    started = [agents(worker, SCRIPT, *options, **ENVIRONMENT) for worker in workers]
     operator.wait_for("ready", *workers)
     operator.declare(*workers)
     return started
@@ -154,7 +156,7 @@ def test_new_group_goes_on_from_the_checkpoint_if_all_pods_are_gone(
     for agent in first:
         agent.kill()
     for worker in ("w3", "w4"):
-        agents(worker, SCRIPT, "--folder", tmp_path / "checkpoints", USE_LIBUV=0, OMP_NUM_THREADS=1)
+        agents(worker, SCRIPT, "--folder", tmp_path / "checkpoints", **ENVIRONMENT)
     operator.wait_for("ready", "w3", "w4")
     operator.declare("w3", "w4")
     assert finish(operator, events, "w3", "w4") == undisturbed
@@ -178,3 +180,29 @@ def test_script_that_raises_is_started_anew_and_its_peer_is_not(
     assert finish(operator, events, "w0", "w1") == undisturbed
     assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 1
     assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 2
+
+
+def test_several_workers_in_each_pod(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    for worker in ("w0", "w1"):
+        agents(worker, "--nproc-per-node", 2, SCRIPT, "--in-process", **ENVIRONMENT)
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    until_step(events, 10, 4)
+    operator.declare("w1", orderly=True)
+    until_step(events, 20, 2)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 30, 4)
+    assert computed_twice(events) == 0
+    os.kill(events.all(what="step", RANK=3)[-1]["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    operator.wait_for("succeeded", "w0", "w1")
+    operator.end("complete")
+    check_samples(events)
+    assert computed_twice(events) <= 1
+    done = events.all(what="done")
+    assert {event["digest"] for event in done} == {done[0]["digest"]}
+    assert done[0]["parameters"] == pytest.approx(undisturbed, abs=1e-4)
+    assert len({event["pid"] for event in events.all(what="step", worker="w0", LOCAL_RANK=0)}) == 1

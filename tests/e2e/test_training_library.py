@@ -102,10 +102,15 @@ def test_suspended_job_goes_on_where_it_stopped(start_job: StartJob) -> None:
     leader = job.members()[0]
     job.until_stepping(leader, 2)
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
-    status = job.until(lambda status: status["state"] == "Suspended" and not job.pods(), "the suspension", 60)
-    last = status["progress"]["step"]
+    last = 0
+    until = time.monotonic() + 60
+    while job.pods():
+        last = max([last, *(number for number, _, _ in steps(job, leader))])
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    job.until(lambda status: status["state"] == "Suspended", "the suspension")
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
     job.until(lambda status: status.get("worldSize") == 2 and status["state"] == "Running", "the job again")
     leader = job.members()[0]
     job.until_stepping(leader, 2)
-    assert steps(job, leader)[0][0] in (last, last + 1, last + 2), "the last step was on disk before the pods were gone"
+    assert steps(job, leader)[0][0] > last > 1, "the last step was on disk before the pods were gone"

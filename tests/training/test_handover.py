@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.handover import REST_SECONDS, Handover, Said, Way, choose_way
+from elastic_pytorch.handover import Handover, Said, Way, choose_way
 
 STOCK = Said()
 COOPERATES = Said(cooperates=True)
@@ -28,8 +28,8 @@ FAILURE = {"newer": False, "orderly": True}
         ([COOPERATES, PARKED], ORDERLY, 1, Way.WAIT),
         ([PARKED, PARKED], ORDERLY, 0, Way.RESTART),
         ([LIVELY], ORDERLY, 5, Way.WAIT),
-        ([LIVELY], LOSS, REST_SECONDS / 2, Way.WAIT),
-        ([LIVELY], LOSS, REST_SECONDS, Way.RESTART),
+        ([LIVELY], LOSS, 0.5, Way.WAIT),
+        ([LIVELY], LOSS, 1, Way.RESTART),
         ([LIVELY], FAILURE, 0, Way.WAIT),
         ([LIVELY_PARKED], ORDERLY, 0, Way.TAKE_ALONG),
         ([LIVELY_PARKED, LIVELY], ORDERLY, 0, Way.WAIT),
@@ -40,7 +40,7 @@ FAILURE = {"newer": False, "orderly": True}
     ],
 )
 def test_way_out_of_a_round(workers: list[Said], change: dict[str, bool], waited: float, way: Way) -> None:
-    assert choose_way(workers, **change, waited_seconds=waited, boundary_seconds=10) is way
+    assert choose_way(workers, **change, waited_seconds=waited, boundary_seconds=10, rest_seconds=1) is way
 
 
 class Server:
@@ -60,7 +60,7 @@ class Server:
 
 def test_a_change_is_announced_once_and_withdrawn() -> None:
     server, rung = Server(), []
-    handover = Handover(server, lambda: rung.append(1), boundary_seconds=10, clock=lambda: 0.0)
+    handover = Handover(server, lambda: rung.append(1), boundary_seconds=10, rest_seconds=1, clock=lambda: 0.0)
     handover.start_round()
     server.on_message(7, {"kind": "cooperates", "inProcess": True})
     for _ in range(2):
@@ -77,7 +77,7 @@ def test_a_change_is_announced_once_and_withdrawn() -> None:
 
 def test_what_is_no_message_is_ignored() -> None:
     server = Server()
-    handover = Handover(server, lambda: None, boundary_seconds=10)
+    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1)
     for message in ({}, {"kind": None}, {"kind": "parked!"}, {"kind": ["cooperates"]}):
         server.on_message(7, message)
     assert handover.way([7], newer_round=2, orderly=True) is Way.RESTART
@@ -85,7 +85,7 @@ def test_what_is_no_message_is_ignored() -> None:
 
 def test_lost_peer_is_told_with_its_local_rank() -> None:
     server = Server()
-    handover = Handover(server, lambda: None, boundary_seconds=10)
+    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1)
     assert handover.lost_peer({0: 70, 1: 71}) is None
     server.on_message(71, {"kind": "lostPeer", "message": "RuntimeError: reset"})
     assert handover.lost_peer({0: 70, 1: 71}) == (1, "RuntimeError: reset")

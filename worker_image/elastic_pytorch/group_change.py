@@ -58,10 +58,9 @@ class GroupChange:
         """Says that this worker has committed a step and does nothing more in this group."""
         self._link.send({"kind": PARKED, "step": step})
 
-    def lose_peer(self, error: BaseException) -> None:
-        """Says that this worker is well, but can do nothing more in this group, as a peer is lost."""
-        text = f"{type(error).__name__}: {error}"
-        self._link.send({"kind": LOST_PEER, "message": text[:MOST_MESSAGE_CHARACTERS]})
+    def lose_peer(self, message: str) -> None:
+        """Says that this worker is well, but can do nothing more in this group, as a peer is lost: with what error."""
+        self._link.send({"kind": LOST_PEER, "message": message[:MOST_MESSAGE_CHARACTERS]})
 
     def wait_for_go(self) -> dict[str, str]:
         """Waits for the next group, or for the end of this process.

@@ -12,8 +12,6 @@ from typing import Any, Protocol
 
 from elastic_pytorch.group_change import CHANGE, COOPERATES, GO, LOST_PEER, PARKED
 
-REST_SECONDS = 1.0  # a worker that can go on without being started anew notices the loss of a peer within
-
 
 class Way(Enum):
     """What is to be done with workers whose round is over."""
@@ -45,7 +43,15 @@ class Said:
         return self.parked or bool(self.lost_peer)
 
 
-def choose_way(workers: Sequence[Said], *, newer: bool, orderly: bool, waited_seconds: float, boundary_seconds: float) -> Way:
+def choose_way(
+    workers: Sequence[Said],
+    *,
+    newer: bool,
+    orderly: bool,
+    waited_seconds: float,
+    boundary_seconds: float,
+    rest_seconds: float,
+) -> Way:
     """Decides how the workers leave their round.
 
     Args:
@@ -54,6 +60,7 @@ def choose_way(workers: Sequence[Said], *, newer: bool, orderly: bool, waited_se
         orderly: all members of the round live, so its workers do reach a step boundary together.
         waited_seconds: for how long it has been known that the round is over.
         boundary_seconds: how long to wait for a step boundary.
+        rest_seconds: how long to wait for workers that can go on without being started anew to notice the loss of a peer.
     """
     if all(worker.rests for worker in workers):
         if not all(worker.in_process for worker in workers):
@@ -62,7 +69,7 @@ def choose_way(workers: Sequence[Said], *, newer: bool, orderly: bool, waited_se
     if newer and orderly and all(worker.cooperates for worker in workers):
         return Way.WAIT if waited_seconds < boundary_seconds else Way.RESTART
     if all(worker.in_process for worker in workers):
-        return Way.WAIT if waited_seconds < REST_SECONDS else Way.RESTART
+        return Way.WAIT if waited_seconds < rest_seconds else Way.RESTART
     return Way.RESTART
 
 
@@ -84,7 +91,8 @@ class Handover:
     Args:
         server: where they are connected.
         on_news: called from the server's thread when a worker has said something.
-        boundary_seconds: how long to wait for a step boundary.
+        boundary_seconds: see `choose_way`.
+        rest_seconds: see `choose_way`.
         clock: monotonic seconds.
     """
 
@@ -93,11 +101,13 @@ class Handover:
         server: Server,
         on_news: Callable[[], None],
         boundary_seconds: float,
+        rest_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._server = server
         self._on_news = on_news
         self._boundary_seconds = boundary_seconds
+        self._rest_seconds = rest_seconds
         self._clock = clock
         self._lock = threading.Lock()
         self._said: dict[int, Said] = {}
@@ -131,6 +141,7 @@ class Handover:
             orderly=orderly,
             waited_seconds=now - self._since,
             boundary_seconds=self._boundary_seconds,
+            rest_seconds=self._rest_seconds,
         )
 
     def lost_peer(self, pids: Mapping[int, int]) -> tuple[int, str] | None:

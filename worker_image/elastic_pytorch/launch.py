@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
-from elastic_pytorch import prompt_store, quiet_destroy, warm_start
+from elastic_pytorch import gloo_sockets, prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
@@ -124,7 +124,7 @@ def launch(
         spec,
         WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
         tails=tails,
-        handover=Handover(local_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options)),
+        handover=Handover(local_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options), settings.rest_seconds),
         rendezvous=rendezvous,
         client=client,
         signals=signals,
@@ -165,6 +165,7 @@ def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> 
             warm_start.import_modules(warm_start.DEFERRABLE)
         prompt_store.install()
         quiet_destroy.install()
+        gloo_sockets.install()
         sys.stdout.flush()
         sys.stderr.flush()
         warm_start.start_forkserver(() if trains else warm_start.DEFERRABLE)

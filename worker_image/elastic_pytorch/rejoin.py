@@ -6,13 +6,14 @@ committed. Whatever it made before the change, such as the DistributedDataParall
 
 import gc
 import os
+import weakref
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch.distributed as dist
 
-from elastic_pytorch import group_change
+from elastic_pytorch import gloo_sockets, group_change
 from elastic_pytorch.log import logger
 from elastic_pytorch.peer_loss import is_peer_loss
 
@@ -20,10 +21,31 @@ Result = TypeVar("Result")
 
 
 class GroupChanged(BaseException):
-    """Raised by `State.commit` at the boundary at which the group stops. Not an Exception: no script takes it for an error."""
+    """Raised by `State.commit` at the boundary at which the group stops. Not an Exception: no script takes it for an error.
+
+    Args:
+        step: how many steps are done.
+    """
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"the group has stopped after step {step}")
+        self.step = step
+
+
+class Holder(Protocol):
+    """What holds on to a process group from one call to the next."""
+
+    def leave_group(self) -> None:
+        """Lets go of it."""
 
 
 _depth = 0
+_holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
+
+
+def hold(holder: Holder) -> None:
+    """Has something told when the group is left: a group is only gone when nothing refers to it any more."""
+    _holders.add(holder)
 
 
 def active() -> bool:
@@ -49,20 +71,28 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
         agent = group_change.agent()
         if agent is None or active():
             return function(*args, **kwargs)
+        gloo_sockets.install()
         backend = dist.get_backend() if dist.is_initialized() else None
         _depth += 1
         try:
             while True:
+                lost: str | None = None
+                step = 0
                 try:
                     return function(*args, **kwargs)
-                except GroupChanged:
-                    pass
+                except GroupChanged as changed:
+                    step = changed.step
                 except Exception as error:
                     if not is_peer_loss(error):
                         raise
-                    logger.info("a peer is lost: %s", str(error).partition("\n")[0])
-                    agent.lose_peer(error)
-                _leave_group()
+                    lost = f"{type(error).__name__}: {error}"
+                # Told when the group has been left: an agent whose worker hangs in there starts it anew.
+                _leave_group(broken=lost is not None)
+                if lost is None:
+                    agent.park(step)
+                else:
+                    logger.info("a peer is lost: %s", lost.partition("\n")[0])
+                    agent.lose_peer(lost)
                 os.environ.update(agent.wait_for_go())
                 if backend is not None:
                     dist.init_process_group(backend)
@@ -72,8 +102,12 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
     return call
 
 
-def _leave_group() -> None:
+def _leave_group(*, broken: bool) -> None:
     """Takes the old group down, with whatever still refers to it."""
+    if broken:
+        gloo_sockets.cut()
+    for holder in list(_holders):
+        holder.leave_group()
     gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -73,6 +73,11 @@ class ShardedState(State):
         self._begin_steps(self._group)
         return self._step
 
+    def leave_group(self) -> None:
+        """Lets go of the process group. A sharded model does not: make it anew in each group."""
+        super().leave_group()
+        self._group = None
+
     def flush(self, timeout_seconds: float = 0.0) -> bool:
         """Writes the last commit, if it is not on the disk yet. To be called by all ranks; with `total_steps`, nobody needs to.
 

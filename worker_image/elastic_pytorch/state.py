@@ -150,15 +150,19 @@ class State:
         self._flush(now=stop or last)
         self._report(loss)
         if stop and agent is not None:
-            agent.park(self._step)
             if rejoin.active():
-                raise rejoin.GroupChanged
+                raise rejoin.GroupChanged(self._step)
+            agent.park(self._step)
             with contextlib.suppress(ValueError):  # not the main thread
                 signal.signal(
                     signal.SIGTERM, signal.SIG_DFL
                 )  # all is kept: a handler that would save something has nothing to do
             while True:  # until the agent ends this process: its successor goes on from here
                 agent.wait_for_go()
+
+    def leave_group(self) -> None:
+        """Lets go of the process group. To be called before it is destroyed and made anew in the same process; `in_process` does."""
+        self._boundary = None
 
     def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
         """Waits until the last commit is on disk. At its end, a script does so by itself.
@@ -201,6 +205,7 @@ class State:
         randomness.put_back(tree["random"], self._rank, self._world)
 
     def _begin_steps(self, gloo: Any) -> None:
+        rejoin.hold(self)
         if dist.is_initialized():
             self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo))
         else:

@@ -53,8 +53,10 @@ def train() -> None:
         for inputs, targets, which in loader:
             with sampler.part(ddp) as part:
                 loss = nn.functional.mse_loss(ddp(inputs).squeeze(1), targets)
+                taken += which.int().tolist() if part.samples else []
+                if part.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+                    event("step", step=state.step + 1, epoch=epoch, samples=taken, generation=state._stamp.generation)
                 (part.weight * loss).backward()
-            taken += which.int().tolist() if part.samples else []
             if not part.last:
                 continue
             if options.fail_at == state.step + 1 and not state.failed:
@@ -63,7 +65,6 @@ def train() -> None:
                     raise ValueError("told to fail")
             optimizer.step()
             optimizer.zero_grad()
-            event("step", step=state.step + 1, epoch=epoch, samples=taken, generation=state._stamp.generation)
             taken = []
             time.sleep(options.step_seconds)
             state.commit(loss=loss)

@@ -76,13 +76,14 @@ def train() -> None:
         for numbers, inputs, targets in loader:
             with sampler.part(ddp) as part:
                 scores = ddp(inputs).flatten(0, 1)
+                taken += numbers.tolist() if part.samples else []
+                if part.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+                    note("steps", step=state.step + 1, epoch=epoch, samples=taken, generation=state._stamp.generation)
                 (part.weight * torch.nn.functional.cross_entropy(scores, targets.flatten())).backward()
-            taken += numbers.tolist() if part.samples else []
             if part.last:
                 optimizer.step()
                 optimizer.zero_grad()
                 scheduler.step()
-                note("steps", step=state.step + 1, epoch=epoch, samples=taken, generation=state._stamp.generation)
                 taken = []
                 # The test has the training go slowly while it waits for pods, which take as long as the machine is busy.
                 time.sleep(0.5 if (options.out / "slow").exists() else options.step_seconds)
