@@ -15,7 +15,7 @@ class Digits(Dataset[tuple[Tensor, Tensor]]):
     """Images between 0 and 1, each with the digit that it shows.
 
     Args:
-        held_out: the last 360, which training never sees; they were written by people of whom it has seen other digits.
+        held_out: the last 360, which training never sees.
     """
 
     def __init__(self, *, held_out: bool) -> None:

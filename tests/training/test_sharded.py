@@ -1,13 +1,16 @@
 """Checkpoints of FSDP2's sharded state, by real groups of processes: written by one, read by one of another size."""
 
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from elastic_pytorch import checkpoint_folder
 from elastic_pytorch.sharded import is_sharded, load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.state import State
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -76,12 +79,29 @@ def load_and_go_on(folder: Path, further_steps: int) -> tuple[Stamp, Any, dict[s
     return stamp, tree["best"], restored, whole(registered)
 
 
-def fail_to_save(folder: Path, generation: int) -> str:
+def restore_with_plain_state() -> str:
+    try:
+        State(None, **build()).restore()
+    except RuntimeError as error:
+        return str(error)
+    return "restored"
+
+
+def fail_to_save(folder: Path, generation: int, *, full_disk_of_rank: int = -1) -> str:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if dist.get_rank() == full_disk_of_rank:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         save_steps(folder, [9], generation)
     except (OSError, checkpoint_folder.Superseded) as error:
         return type(error).__name__
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     return "saved"
+
+
+def fail_to_save_on_one_rank(folder: Path) -> list[str]:
+    return [fail_to_save(folder, 1, full_disk_of_rank=rank) for rank in (0, 1)]
 
 
 @pytest.mark.process
@@ -131,7 +151,9 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_pat
 @pytest.mark.process
 def test_a_folder_that_cannot_be_written_is_told_to_all_and_an_empty_one_is_no_checkpoint(tmp_path: Path) -> None:
     assert run_group(2, load_and_go_on, tmp_path / "missing", 0) == [None, None]
+    assert "ShardedState" in run_group(1, restore_with_plain_state)[0]
     file = tmp_path / "file"
     file.touch()
-    outcomes = run_group(2, fail_to_save, file / "folder", 1)
-    assert set(outcomes) <= {"OSError", "NotADirectoryError"}
+    assert set(run_group(2, fail_to_save, file / "folder", 1)) <= {"OSError", "NotADirectoryError"}
+    assert run_group(2, fail_to_save_on_one_rank, tmp_path / "full") == [["OSError", "OSError"]] * 2
+    assert not list((tmp_path / "full").iterdir())

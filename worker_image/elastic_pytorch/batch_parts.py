@@ -40,11 +40,14 @@ def share_of_batch(begin: int, end: int, *, rank: int, world_size: int, micro_ba
         if share:
             return [MicroBatch(begin + share.start, begin + share.stop, counts=True)]
         return [MicroBatch(begin, begin + 1, counts=False)]
-    pieces = [(piece, min(piece + micro_batch_size, end)) for piece in range(begin, end, micro_batch_size)]
-    mine = [MicroBatch(*pieces[number], counts=True) for number in _even_share(len(pieces), rank, world_size)]
+    pieces = range(begin, end, micro_batch_size)
+    mine = [
+        MicroBatch(pieces[number], min(pieces[number] + micro_batch_size, end), counts=True)
+        for number in _even_share(len(pieces), rank, world_size)
+    ]
     each = parts_each(end - begin, world_size=world_size, micro_batch_size=micro_batch_size)
     # In front: the last one, after which the ranks meet, counts for all of them where it can.
-    return [MicroBatch(*pieces[0], counts=False)] * (each - len(mine)) + mine
+    return [MicroBatch(begin, min(begin + micro_batch_size, end), counts=False)] * (each - len(mine)) + mine
 
 
 def parts_each(batch_samples: int, *, world_size: int, micro_batch_size: int | None) -> int:

@@ -108,6 +108,8 @@ class State:
             OSError: the checkpoint folder cannot be read.
             RuntimeError: what was found does not fit what is registered.
         """
+        if any(_is_sharded(each) for each in self._objects.values()):
+            raise RuntimeError("no rank has all of a sharded model: use ShardedState in place of State")
         gloo = cpu_group()
         group: Group = TorchGroup(gloo) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
@@ -281,6 +283,11 @@ class _Done:
 
 def _is_stateful(each: object) -> bool:
     return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
+
+
+def _is_sharded(each: object) -> bool:
+    # By its name: importing what defines it takes long, and who has no sharded model needs none of it.
+    return isinstance(each, torch.nn.Module) and any(type(part).__name__ == "DTensor" for part in each.parameters())
 
 
 def _unwrap(each: Any) -> Any:
