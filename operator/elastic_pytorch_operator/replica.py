@@ -1,7 +1,7 @@
 """One replica of the operator: it watches, takes part in the election, and acts while it leads.
 
-A replica that stands by knows all that the leader knows of the cluster, but writes nothing and answers no agent. One that has led and
-does so no more ends: whatever it remembers may be wrong by now, and the next process begins with nothing.
+A replica that stands by knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that has
+led and does so no more ends: whatever it remembers may be wrong by now, and the next process begins with nothing.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 PRIME_RETRY_SECONDS = 1.0
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
+END_SECONDS = 2.0  # for a part that has been told to end
 
 Watch = Callable[[Store, Callable[[JobKey, float], None]], Awaitable[None]]
 
@@ -128,26 +129,15 @@ class Replica:
             LeadershipLostError: it has led, and does so no more.
             Exception: a part has failed; everything is to be started anew.
         """
-        place = self._place
-        try:
-            # The agents' connections are closed before another replica can lead: none goes on listening to this one.
-            async with (
-                serving(self._probes.routes(), place.host, place.probe_port),
-                listening(self._api, place.host, place.port),
-            ):
-                await self._work(stop)
-        finally:
-            if self._elector is not None and self._stopped:
-                await self._elector.give_back()
+        async with serving(self._probes.routes(), self._place.host, self._place.probe_port):
+            await self._work(stop)
 
     async def _work(self, stop: asyncio.Event) -> None:
-        parts = {
-            asyncio.create_task(self._watch_primed(), name="watches"),
-            asyncio.create_task(self._campaign(), name="leadership"),
-            asyncio.create_task(stop.wait(), name="stop"),
-        }
+        leadership = asyncio.create_task(self._campaign(), name="leadership")
+        watches = asyncio.create_task(self._watch_primed(), name="watches")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
-            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({leadership, watches, stopping}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 if task.get_name() != "stop":
                     task.result()
@@ -157,9 +147,13 @@ class Replica:
             with suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_SECONDS):
                     await self._cluster.drained()
-            for task in parts:
+            leadership.cancel()
+            await asyncio.wait({leadership}, timeout=END_SECONDS)
+            if self._elector is not None:
+                await self._elector.give_back()
+            for task in (watches, stopping):
                 task.cancel()
-            await asyncio.wait(parts, timeout=2)
+            await asyncio.wait({watches, stopping}, timeout=END_SECONDS)
 
     async def _watch_primed(self) -> None:
         await self._prime()
@@ -186,15 +180,20 @@ class Replica:
         finally:
             for task in (acting, holding):
                 task.cancel()
-            await asyncio.wait({acting, holding}, timeout=1)
+            await asyncio.wait({acting, holding}, timeout=END_SECONDS)
 
     async def _act(self) -> None:
-        """Does the leader's work. What the leader before has written last is listed first."""
-        if self._elector is not None:
-            await take_endpoint(self._cluster, self._place.namespace, self._place.pod)
-        await self._prime()
-        self._listening = True
-        await self._controller.work()
+        """Does the leader's work. What the leader before has written last is listed first.
+
+        The agents' connections are closed at the end, before another replica can lead: none goes on listening to this one.
+        """
+        place = self._place
+        async with listening(self._api, place.host, place.port):
+            if self._elector is not None:
+                await take_endpoint(self._cluster, place.namespace, place.pod)
+            await self._prime()
+            self._listening = True
+            await self._controller.work()
 
     async def _prime(self) -> None:
         while True:

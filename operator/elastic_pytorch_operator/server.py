@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import threading
 from functools import partial
 
 from elastic_pytorch_operator.handlers import watch_cluster
@@ -27,8 +28,7 @@ async def run_operator(place: Place, agent_image: AgentImage | None) -> int:
     metrics = Metrics()
     cluster = await KubernetesCluster.connect(metrics, place.watched)
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _stop_upon_signals(asyncio.get_running_loop(), stop)
     replica = Replica(
         cluster,
         place,
@@ -46,3 +46,18 @@ async def run_operator(place: Place, agent_image: AgentImage | None) -> int:
         await cluster.close()
     logger.info("stopped")
     return 0
+
+
+def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Sets an event upon SIGTERM and SIGINT.
+
+    A thread waits for them, and nobody else gets them: kopf puts handlers of its own into the loop, and would stop all there is in it.
+    """
+    numbers = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    def wait() -> None:
+        signal.sigwait(numbers)
+        loop.call_soon_threadsafe(stop.set)
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
