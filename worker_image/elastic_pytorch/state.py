@@ -261,6 +261,8 @@ class State:
             report(step=self._step)
             return
         self._told_at = moment
+        if isinstance(loss, torch.Tensor):
+            loss = loss.detach()
         flushed = None
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = group_change.link().flushed()
@@ -268,7 +270,7 @@ class State:
         report(
             step=self._step,
             total=self._total,
-            loss=loss.detach() if isinstance(loss, torch.Tensor) else loss,
+            loss=loss,
             checkpoint_step=flushed.step if flushed else None,
         )
 
