@@ -177,5 +177,5 @@ def test_death_at_any_point_leaves_a_whole_state() -> None:
     assert len(at_lines) >= 40
     assert {look["moved"] for look in at_lines} == {0, 1}
     kills = [look for look in looks if look["kind"] == "kill"]
-    assert len(kills) == 60
+    assert len(kills) == 30
     assert any(look["moved"] > 0 for look in kills)

@@ -1,5 +1,6 @@
 """The newest states of training in memory that outlives the process: what a successor in the same pod goes on from."""
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -15,6 +16,7 @@ from elastic_pytorch.snapshot_slots import HEADER_BYTES, MAGIC, SLOT_BYTES, SLOT
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.tree_format import flatten
 
+MADV_POPULATE_WRITE = 23  # Linux 5.14
 SKELETON_ROOM = 1 << 16  # by which a mapping is longer than it must be, for a skeleton that grows
 _EMPTY = bytes(8)
 
@@ -22,13 +24,15 @@ _EMPTY = bytes(8)
 class Snapshot:
     """States in a memory file (a memfd), written in turns, so that whenever a writer dies a whole one is there.
 
-    It takes three times the state's size: for the newest, the one that is being flushed to disk, and the one that is being written.
+    It takes three times the state's size: for the newest, the one that is being flushed to disk, and the one that is being written. With
+    `reserve` set to 2, the memory for the second of these is taken only when a flush meets with two commits.
 
     Args:
         fd: the memory file's descriptor; it is this object's from then on.
 
     Attributes:
         fd: the same, to be handed to whoever shall keep it.
+        reserve: for how many states memory is taken after the first one has been written, so that no later one waits for it.
 
     Raises:
         ValueError: the descriptor is of something else.
@@ -37,10 +41,9 @@ class Snapshot:
     def __init__(self, fd: int) -> None:
         snapshot_slots.valid_slots(snapshot_slots.read_header(fd))
         self.fd = fd
-        self._header_map = mmap.mmap(fd, HEADER_BYTES)
-        self._header = memoryview(self._header_map)
+        self.reserve = SLOTS
         self._mappings: list[_Mapping | None] = [None] * SLOTS
-        self._reserved = 0
+        self._prepared: list[TensorKind] = []  # what the slots' memory has been laid out for
 
     @classmethod
     def create(cls, name: str) -> "Snapshot":
@@ -68,28 +71,28 @@ class Snapshot:
         """
         skeleton, tensors = flatten(tree)
         kinds = [(tensor.dtype, tensor.shape) for tensor in tensors]
-        slots = snapshot_slots.valid_slots(self._header)
-        index = self._empty_slot(slots[0].number if slots else None)
-        mapping = self._mappings[index]
+        slots = self._slots()
+        number = self._empty_slot(slots[0].number if slots else None)
+        mapping = self._mappings[number]
         if mapping is None or not mapping.fits(kinds, len(skeleton)):
-            self._mappings[index] = None  # its memory is given back before the new one is taken
-            mapping = self._mappings[index] = _Mapping(self.fd, index, kinds, len(skeleton))
-            self._reserve(mapping.length)
+            self._mappings[number] = None  # its memory is given back before the new one is taken
+            mapping = self._mappings[number] = _Mapping(self.fd, number, kinds, len(skeleton))
+            if kinds != self._prepared:
+                self._prepared = kinds
+                self._prepare_others(number, kinds, len(skeleton))
         length = mapping.fill(tensors, skeleton)
-        sequence = slots[0].sequence + 1 if slots else 1
-        entry = snapshot_slots.pack_entry(Slot(index, sequence, Stamp(*stamp), length))
-        at = snapshot_slots.entry_offset(index)
-        self._header[at + 8 : at + len(entry)] = entry[8:]
-        self._header[at : at + 8] = entry[:8]  # from here on it is there
+        # A call of the system, as the bytes before it are to be seen before it by others, on any processor.
+        entry = snapshot_slots.pack_entry(Slot(number, slots[0].sequence + 1 if slots else 1, Stamp(*stamp), length))
+        os.pwrite(self.fd, entry, snapshot_slots.entry_offset(number))
 
     def newest(self) -> Stamp | None:
         """The stamp of the state that was written last; None: there is none."""
-        slots = snapshot_slots.valid_slots(self._header)
+        slots = self._slots()
         return slots[0].stamp if slots else None
 
     def slot_of(self, stamp: Stamp) -> Slot | None:
         """Where the state of a stamp lies, if it is there still."""
-        slots = snapshot_slots.valid_slots(self._header)
+        slots = self._slots()
         return next((slot for slot in slots if slot.stamp == stamp), None)
 
     def read(self) -> tuple[Stamp, Any]:
@@ -99,7 +102,7 @@ class Snapshot:
             LookupError: there is none.
             ValueError: it is of a release that writes another format.
         """
-        slots = snapshot_slots.valid_slots(self._header)
+        slots = self._slots()
         if not slots:
             raise LookupError("an empty snapshot")
 
@@ -111,52 +114,56 @@ class Snapshot:
     def close(self) -> None:
         """Gives the memory back, unless somebody else holds the file too."""
         self._mappings = [None] * SLOTS
-        self._header.release()
-        self._header_map.close()
         os.close(self.fd)
 
-    def _reserve(self, length: int) -> None:
-        """Takes the memory of all slots, in a thread: zeroing takes longer than filling, and no later step shall wait for it."""
-        if length <= self._reserved:
-            return
-        self._reserved = length
-        fd = os.dup(self.fd)  # this object may be closed meanwhile
-
-        def reserve() -> None:
-            try:
-                for number in range(SLOTS):
-                    os.posix_fallocate(fd, snapshot_slots.slot_offset(number), length)
-            except OSError as error:
-                logger.warning("cannot take %d bytes of memory for each of %d snapshots: %s", length, SLOTS, error.strerror)
-            finally:
-                os.close(fd)
-
-        threading.Thread(target=reserve, name="snapshot memory", daemon=True).start()
+    def _slots(self) -> list[Slot]:
+        return snapshot_slots.valid_slots(snapshot_slots.read_header(self.fd))
 
     def _empty_slot(self, newest: int | None) -> int:
         """Empties a slot to write to. See `pin_newest` for how this and pinning come to terms."""
-        for index in range(SLOTS):
-            if index not in (newest, snapshot_slots.pinned_slot(self._header)):
-                at = snapshot_slots.entry_offset(index)
-                self._header[at : at + 8] = _EMPTY
-                if snapshot_slots.pinned_slot(self._header) != index:
-                    return index
+        for number in range(SLOTS):
+            if number not in (newest, self._pinned()):
+                os.pwrite(self.fd, _EMPTY, snapshot_slots.entry_offset(number))
+                if self._pinned() != number:
+                    return number
         raise AssertionError("three slots, of which one is the newest and one at most is pinned")
+
+    def _pinned(self) -> int | None:
+        return snapshot_slots.pinned_slot(snapshot_slots.read_header(self.fd))
+
+    def _prepare_others(self, first: int, kinds: list[TensorKind], skeleton_length: int) -> None:
+        """Takes the other slots' memory in a thread."""
+        others = [number for number in range(SLOTS) if number != first][: self.reserve - 1]
+        self._mappings = [mapping if number == first else None for number, mapping in enumerate(self._mappings)]
+        fd = os.dup(self.fd)  # this object may be closed meanwhile
+
+        def prepare() -> None:
+            try:
+                for number in others:
+                    mapping = _Mapping(fd, number, kinds, skeleton_length)
+                    if self._mappings[number] is None:
+                        self._mappings[number] = mapping
+            except OSError as error:
+                logger.warning("cannot take memory for more snapshots: %s", error.strerror)
+            finally:
+                os.close(fd)
+
+        threading.Thread(target=prepare, name="snapshot memory", daemon=True).start()
 
 
 class _Mapping:
     """A slot's memory, and the tensors that lie in it."""
 
-    def __init__(self, fd: int, index: int, kinds: list[TensorKind], skeleton_length: int) -> None:
+    def __init__(self, fd: int, number: int, kinds: list[TensorKind], skeleton_length: int) -> None:
         offsets, self._data_end = tensor_offsets(kinds)
         length = self._data_end + skeleton_length + SKELETON_ROOM
         length = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
-        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-        self._map = mmap.mmap(fd, length, flags=flags, offset=snapshot_slots.slot_offset(index))
-        self.length = length
+        self._map = mmap.mmap(fd, length, offset=snapshot_slots.slot_offset(number))
         self._kinds = kinds
         self._bytes = memoryview(self._map)
         whole = torch.frombuffer(self._map, dtype=torch.uint8)
+        # All at once is faster than page by page, and leaves other threads alone. Older kernels refuse, and do it page by page.
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(whole.data_ptr()), ctypes.c_size_t(length), MADV_POPULATE_WRITE)
         self._tensors = [
             whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
             if shape.numel()

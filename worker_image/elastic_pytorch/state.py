@@ -21,7 +21,7 @@ from elastic_pytorch.progress import report
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 
-LOSS_SECONDS = 0.1  # between two losses told: each may wait for a GPU
+TELL_SECONDS = 0.1  # between two reports of more than the step: a loss may have to wait for a GPU
 LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
 LAYOUT = 1
 
@@ -72,7 +72,7 @@ class State:
         self._snapshot: Snapshot | None = None
         self._boundary: Boundary | None = None
         self._asked: Stamp | None = None
-        self._asked_at = self._loss_at = float("-inf")
+        self._asked_at = self._told_at = float("-inf")
         self._trouble = ""
 
     @property
@@ -146,7 +146,7 @@ class State:
         if due := last or self._step % self._every == 0:
             self._write()
         agent = group_change.agent()
-        stop = self._boundary.reached(agent is not None and agent.wanted())
+        stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
         self._flush(now=stop or last)
@@ -156,9 +156,8 @@ class State:
                 raise rejoin.GroupChanged(self._step)
             agent.park(self._step)
             with contextlib.suppress(ValueError):  # not the main thread
-                signal.signal(
-                    signal.SIGTERM, signal.SIG_DFL
-                )  # all is kept: a handler that would save something has nothing to do
+                # All is kept: a handler that would save something has nothing to do.
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
             while True:  # until the agent ends this process: its successor goes on from here
                 agent.wait_for_go()
 
@@ -258,14 +257,22 @@ class State:
 
     def _report(self, loss: Any) -> None:
         moment = time.monotonic()
-        told = None
-        if loss is not None and moment - self._loss_at >= LOSS_SECONDS:
-            told, self._loss_at = float(loss.detach() if isinstance(loss, torch.Tensor) else loss), moment
+        if moment - self._told_at < TELL_SECONDS and self._step != self._total:
+            report(step=self._step)
+            return
+        self._told_at = moment
+        if isinstance(loss, torch.Tensor):
+            loss = loss.detach()
         flushed = None
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = group_change.link().flushed()
             self._complain()
-        report(step=self._step, total=self._total, loss=told, checkpoint_step=flushed.step if flushed else None)
+        report(
+            step=self._step,
+            total=self._total,
+            loss=loss,
+            checkpoint_step=flushed.step if flushed else None,
+        )
 
     def _complain(self) -> None:
         trouble = group_change.link().trouble()

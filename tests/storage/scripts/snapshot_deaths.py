@@ -79,7 +79,7 @@ def kills() -> None:
     snapshot = Snapshot.create("kills")
     snapshot.write(Stamp(1, 0), state(0, 200_000))
     last = 0
-    for _ in range(60):
+    for _ in range(30):
         pid = os.fork()
         if pid == 0:
             for step in range(last + 1, last + 10**6):
