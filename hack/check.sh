@@ -10,7 +10,7 @@ step format "Format (ruff format --check)" .venv/bin/ruff format --check
 step lint "Lint (ruff check)" .venv/bin/ruff check
 step types "Types (mypy)" .venv/bin/mypy
 # Programs of a few modules each, not packages: each is checked with its own folder as the root.
-for program in demo bench reference; do
+for program in demo bench reference screens; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH="hack/$program" .venv/bin/mypy "hack/$program"
 done
 step layers "Layers (lint-imports)" .venv/bin/lint-imports

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -20,7 +21,9 @@ def test_operator_folder_never_shadows_pythons_operator() -> None:
 def test_lock_files_hold_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     runtime, dev = project["project"]["dependencies"], project["dependency-groups"]["dev"]
-    for lock, wanted in (("requirements.lock", runtime), ("requirements-dev.lock", [*runtime, *dev])):
+    client = tomllib.loads((ROOT / "plugin" / "pyproject.toml").read_text())["project"]
+    clients = [*client["dependencies"], *client["optional-dependencies"]["png"]]
+    for lock, wanted in (("requirements.lock", runtime), ("requirements-dev.lock", [*runtime, *dev, *clients])):
         pinned = {}
         for line in (ROOT / lock).read_text().splitlines():
             if line and not line.startswith((" ", "#")):
@@ -33,6 +36,16 @@ def test_lock_files_hold_what_the_project_asks_for() -> None:
 
 
 def test_modules_are_short_enough_to_be_read_in_one_sitting() -> None:
-    sources = [p for folder in ("operator", "worker_image", "hack", "examples", "tests") for p in (ROOT / folder).rglob("*.py")]
+    sources = [
+        p
+        for folder in ("operator", "worker_image", "plugin", "hack", "examples", "tests")
+        for p in (ROOT / folder).rglob("*.py")
+    ]
     long = [f"{path.relative_to(ROOT)}: {count}" for path in sources if (count := len(path.read_text().splitlines())) > 400]
     assert not long
+
+
+def test_no_two_test_modules_have_one_name() -> None:
+    counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    twice = [name for name, count in counts.items() if count > 1]
+    assert not twice, "pytest cannot tell them apart"

@@ -1,7 +1,7 @@
 """Measures on a running cluster how long the operator's promises take: faults are made to a job, again and again.
 
 It needs a cluster with the operator on it (`make bench` makes both). The job is examples/all-reduce, plain torchrun code with steps
-of 0.1 s, in a namespace of its own that is removed at the end.
+of 0.1 s, in a namespace of its own that is removed at the end; with --library a script that uses the training library.
 """
 
 import argparse
@@ -26,10 +26,8 @@ from stage import Stage, prepared
 from watcher import Watcher
 
 ROOT = Path(__file__).resolve().parents[2]
-MANIFEST = ROOT / "examples" / "all-reduce" / "job.yaml"
+EXAMPLE = ROOT / "examples" / "all-reduce"
 CLUSTER = ROOT / ".cluster"
-RESULTS = CLUSTER / "bench" / "results.json"
-PICTURE = CLUSTER / "bench" / "timeline.png"
 NAMESPACE_SECONDS = 60.0
 
 
@@ -40,6 +38,9 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
     parser.add_argument("--only", metavar="a,b", type=_names, default=list(SCENARIOS), help=f"of {', '.join(SCENARIOS)}")
     parser.add_argument("--keep", action="store_true", help="keep the earlier results of the kinds that are not measured now")
+    parser.add_argument(
+        "--library", action="store_true", help="of a script that uses the training library, and keeps its processes"
+    )
     parser.add_argument("--report", action="store_true", help="only show the earlier results again")
     return parser.parse_args(arguments)
 
@@ -59,20 +60,20 @@ def in_order(names: list[str], trials: int) -> list[tuple[Scenario, int]]:
     return ordered
 
 
-async def measure(console: Console, options: argparse.Namespace) -> list[Result]:
+async def measure(console: Console, options: argparse.Namespace, file: Path) -> list[Result]:
     """Make the trials; their results are on disk as soon as they are known."""
-    kept = [r for r in results.read(RESULTS) if r.scenario not in options.only] if options.keep else []
+    kept = [r for r in results.read(file) if r.scenario not in options.only] if options.keep else []
     new: list[Result] = []
 
     def keep(result: Result) -> None:
         new.append(result)
-        results.write(RESULTS, kept + new)
+        results.write(file, kept + new)
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     kubeconfig = CLUSTER / "kubeconfig"
-    manifest = prepared(yaml.safe_load(MANIFEST.read_text()))
+    manifest = prepared(yaml.safe_load((EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")).read_text()))
     namespace = f"bench-{os.urandom(2).hex()}"
     async with Api.of(kubeconfig.read_text()) as api:
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
@@ -126,12 +127,14 @@ async def main() -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupt)
-    found = results.read(RESULTS) if options.report else await measure(console, options)
+    kind = "library" if options.library else "plain"
+    file, picture = CLUSTER / "bench" / f"{kind}.json", CLUSTER / "bench" / f"{kind}.png"
+    found = results.read(file) if options.report else await measure(console, options, file)
     if found:
         console.print(main_table(found))
         console.print(phase_table(found))
-        figure.draw(found, PICTURE)
-        console.print(f"{RESULTS.relative_to(ROOT)}  {PICTURE.relative_to(ROOT)}", highlight=False)
+        figure.draw(found, picture)
+        console.print(f"{file.relative_to(ROOT)}  {picture.relative_to(ROOT)}", highlight=False)
     said = complaints(found)
     for complaint in said:
         console.print(complaint, style="red", markup=False, highlight=False)

@@ -14,6 +14,7 @@ INIT = re.compile(r"INIT rank=(\d+) world=(\d+) restart=-?\d+ time=([\d.]+)")
 AGENT = re.compile(r"elastic_pytorch\.agent (\S+Z) [A-Z]+ (.*)")
 TAKEN = re.compile(r"round (\d+): rank (\d+) of (\d+),")
 STARTED = re.compile(r"workers started in \d+ ms: pids ([\d ]+)")
+TAKEN_ALONG = re.compile(r"workers taken along in \d+ ms: pids ([\d ]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def read_worker_line(pod: str, line: str) -> Record | None:
     at, text = datetime.fromisoformat(agent[1]).timestamp(), agent[2]
     if found := TAKEN.match(text):
         return Taken(at, pod, round=int(found[1]), rank=int(found[2]), world=int(found[3]))
-    if found := STARTED.match(text):
+    if found := STARTED.match(text) or TAKEN_ALONG.match(text):
         return Started(at, pod, tuple(int(pid) for pid in found[1].split()))
     return None
 

@@ -13,10 +13,11 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from elastic_pytorch_operator.checkpoint_wait import LEAVE_SECONDS, leave_seconds
 from elastic_pytorch_operator.cluster import ClusterError
 from elastic_pytorch_operator.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.identity import TokenReviewer, TooManyTokensError
-from elastic_pytorch_operator.job import JobKey
+from elastic_pytorch_operator.job import Job, JobKey
 from elastic_pytorch_operator.listener import serving
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.rate_limit import RateLimit
@@ -98,10 +99,11 @@ class AgentApi:
             self._request_work(key, 0.0)
         elif beat.progress.step is not None:
             self._request_work(key, PROGRESS_LATENCY_SECONDS)
-        job = self._roster.job(job_uid)
+        job, spec = self._roster.job(job_uid), self._store.job(key)
         return web.json_response(
             {
                 "heartbeatSeconds": max(1.0, self._roster.agent_count / AGENTS_PER_SECOND),
+                "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
                 "round": job.round.number if job.round else 0,
                 "nudge": job.nudge,
             }
@@ -178,6 +180,7 @@ def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
     """The body of an answer to a long poll. Without a round declared, number 0, which is newer than nothing."""
     answer: dict[str, Any] = {
         "round": 0,
+        "orderlySince": 0,
         "members": [],
         "store": None,
         "cause": "",
@@ -188,7 +191,8 @@ def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
     }
     if job.round is not None:
         members = [{"worker": m.worker, "index": m.index, "address": m.address} for m in job.round.members]
-        answer |= {"round": job.round.number, "members": members, "cause": f"{job.round.reason}: {job.round.cause}"}
+        answer |= {"round": job.round.number, "orderlySince": job.round.orderly_since, "members": members}
+        answer["cause"] = f"{job.round.reason}: {job.round.cause}"
         if members:
             answer["store"] = {"address": members[0]["address"], "port": job.round.store_port}
     return answer

@@ -89,6 +89,7 @@ def _progress(body: object) -> Progress:
         total=_optional(body, "total"),
         loss=None if loss is None else float(loss),
         checkpoint_step=_optional(body, "checkpointStep"),
+        checkpoints=_optional(body, "checkpoints"),
     )
 
 

@@ -50,6 +50,8 @@ class Job:
         wanted: how many workers to aim at; 0 while it is suspended.
         requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
         allowed: the sizes that a group may have, rising; none: any.
+        checkpoint_wait_seconds: how long a change that nobody's loss has caused waits for the next checkpoint; 0: not at all.
+        checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
         version: the resource version that all this is from.
@@ -72,6 +74,8 @@ class Job:
     active_deadline_seconds: int | None = None
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
+    checkpoint_wait_seconds: float = 0.0
+    checkpoint_path: str = ""
     backend: str = names.BACKEND_OPERATOR
     store_port: int = 29500
     endpoint: str = ""
@@ -164,6 +168,7 @@ def parse_job(manifest: Manifest) -> Job:
     training_container(template)
     suspend = _boolean(spec, "suspend", default=False)
     backend, endpoint = _rendezvous(spec)
+    checkpoint_wait, checkpoint_path = _checkpoint_wait(spec, backend)
     if backend != names.BACKEND_OPERATOR and spec.get("maxReplicas") is None:
         bound = MOST_WORKERS  # what stock torchrun is told cannot be changed when the job is scaled
     return Job(
@@ -184,6 +189,8 @@ def parse_job(manifest: Manifest) -> Job:
         active_deadline_seconds=_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=_integer(spec, "ttlSecondsAfterFinished", None, least=0),
         settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
+        checkpoint_wait_seconds=checkpoint_wait,
+        checkpoint_path=checkpoint_path,
         backend=backend,
         store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
         endpoint=endpoint,
@@ -212,6 +219,21 @@ def _allowed_sizes(spec: Manifest, minimum: int, maximum: int) -> tuple[int, ...
         if not minimum <= size <= maximum:
             raise InvalidJob(path, f"holds {size}, which is not within minReplicas..maxReplicas ({minimum}..{maximum})")
     return tuple(sorted(set(sizes)))
+
+
+def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
+    """`resizePolicy.checkpointWaitSeconds` and `resizePolicy.checkpointPath`."""
+    policy, path = spec.get("resizePolicy") or {}, "spec.resizePolicy"
+    seconds, folder = _integer(policy, "checkpointWaitSeconds", 0, path, least=0) or 0, policy.get("checkpointPath") or ""
+    if not isinstance(folder, str) or (folder and not folder.startswith("/")):
+        raise InvalidJob(f"{path}.checkpointPath", f"must be an absolute path inside the container, not {folder!r}")
+    if seconds and not folder:
+        raise InvalidJob(f"{path}.checkpointPath", "is missing: where does the script write its checkpoints?")
+    if folder and backend != names.BACKEND_OPERATOR:
+        raise InvalidJob(
+            f"{path}.checkpointPath", f"needs rendezvous.backend operator: with {backend} nobody watches for files"
+        )
+    return float(seconds), folder
 
 
 def _boolean(fields: Manifest, name: str, *, default: bool) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.job import largest_allowed
+from elastic_pytorch_operator.orderly import orderly_since
 from elastic_pytorch_operator.round import Member, Round
 from elastic_pytorch_operator.standing import Candidate, Standing
 
@@ -52,6 +53,7 @@ def next_round(
     allowed: Sequence[int] = (),
     suspended: bool = False,
     stalled: str = "",
+    settled: bool = False,
 ) -> Decision:
     """Decides on the next round.
 
@@ -69,6 +71,7 @@ def next_round(
         allowed: the sizes that a group may have; none: any.
         suspended: nobody is to train.
         stalled: why the group hangs and is to be restarted; empty: it does not.
+        settled: the change for which newcomers are awaited is held up anyway: none is waited for beside that.
     """
     members = current.workers if current else ()
     by_name = {candidate.worker: candidate for candidate in candidates}
@@ -87,7 +90,8 @@ def next_round(
         ranked = assign_ranks(members, group)
         port = (ranked[0].port if ranked else 0) or default_port
         listed = tuple(Member(c.worker, c.index, c.address) for c in ranked)
-        return Decision(Round(number, listed, port, reason, cause, now))
+        since = orderly_since(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
+        return Decision(Round(number, listed, port, reason, cause, now, orderly_since=since))
 
     recheck = min((c.recheck_at for c in candidates if c.recheck_at is not None), default=None)
     if suspended:
@@ -124,7 +128,7 @@ def next_round(
     newcomers = chosen[len(stay) :]
     if newcomers:
         wait_until = _settled_at(newcomers, candidates, wanted - len(stay), settle_seconds, now)
-        if now < wait_until:
+        if now < wait_until and not settled:
             return Decision(recheck_at=_earliest(wait_until, recheck))
         return declare(names.WORKER_JOINED, f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready", chosen)
     return Decision(recheck_at=recheck)

@@ -83,6 +83,7 @@ class Progress:
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
+    checkpoints: int | None = None  # that its agent has seen written to the folder that it watches; None: it watches none
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from elastic_pytorch_operator import names
 from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus
 from elastic_pytorch_operator.aftermath import clean_up
 from elastic_pytorch_operator.budget import Budget
+from elastic_pytorch_operator.checkpoint_wait import CheckpointWait, hold_for_checkpoint
 from elastic_pytorch_operator.conditions import has_ended, is_true
 from elastic_pytorch_operator.ending import decide_ending, has_succeeded
 from elastic_pytorch_operator.failures import collect_failures
@@ -35,6 +36,7 @@ class Memory:
     Attributes:
         suspects: nodes that have probably died, and since when that is suspected.
         stall: the round that hangs, if it does.
+        checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
         active_since: when the job began, or was resumed, monotonic seconds.
         refusal: what the API server last said when it refused to create a pod.
         refusal_told: an event has been sent about it.
@@ -49,6 +51,7 @@ class Memory:
     suspects: Mapping[str, float] = field(default_factory=dict)
     recovery: Recovery | None = None
     stall: Stall | None = None
+    checkpoint_wait: CheckpointWait | None = None
     active_since: float | None = None
     refusal: str = ""
     refusal_told: bool = False
@@ -121,11 +124,14 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         deadline_at=deadline_at,
     )
     decision = Decision() if ending else _decide_round(job, observed, candidates, memory, restart)
+    hold = hold_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
+    if hold.until is not None:
+        decision = Decision(recheck_at=_earliest(hold.until, *(candidate.recheck_at for candidate in candidates)))
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
     if decision.round is not None:
         recovery = begin_recovery(observed.round, decision.round, observed, recovery)
     recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
-    memory = replace(memory, recovery=recovery)
+    memory = replace(memory, recovery=recovery, checkpoint_wait=hold.wait)
     round_ = decision.round or observed.round
     status = describe_job(
         job,
@@ -136,6 +142,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         recovery=recovery,
         ending=ending,
         refusal=memory.refusal,
+        waiting=hold.text,
     )
     actions: list[Action] = []
     recheck = _earliest(decision.recheck_at, stall_recheck, ending_recheck)
@@ -143,9 +150,8 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         actions += _pod_actions(observed, replicas, round_, memory)
         if memory.refusal and replicas.create:
             recheck = _earliest(recheck, memory.refused_until)
-    actions += tell_story(
-        job, observed, decision.round, recovery if recovered else None, ending, "" if memory.refusal_told else memory.refusal
-    )
+    refusal = "" if memory.refusal_told else memory.refusal
+    actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, refusal, hold.over)
     memory = replace(memory, refusal_told=bool(memory.refusal))
     if needs_write(job.status, status):
         actions.append(PatchStatus(status))
@@ -203,6 +209,7 @@ def _decide_round(
         allowed=job.allowed,
         suspended=job.suspend,
         stalled=restart.cause.message if restart else "",
+        settled=memory.checkpoint_wait is not None,
     )
 
 

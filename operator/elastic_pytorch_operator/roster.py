@@ -84,6 +84,7 @@ class Roster:
         steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
         first_step = beat.progress.first_step is not None and (steady is None or steady.progress.first_step is None)
+        checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
         job.agents[worker] = AgentView(
             worker=worker,
             incarnation=beat.incarnation,
@@ -103,7 +104,7 @@ class Roster:
         )
         current = job.round.number if job.round else 0
         awaited = any(a.state is AgentState.FAILED and a.round >= current for a in job.agents.values())
-        return steady is None or first_step or awaited
+        return steady is None or first_step or checkpointed or awaited
 
     def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
         """The agents of a job's pods as they stand; those of other pods are forgotten."""

@@ -25,6 +25,8 @@ class Round:
         declared_at: monotonic seconds.
         size: how many members were declared. More than `len(members)` only in a round that a restarted operator has
             put together from what agents said, when not all of them have spoken.
+        orderly_since: the oldest round since which nobody has been lost, that is, every member of every round was alive when the
+            next one was declared; the round's own number if somebody was lost before it.
     """
 
     number: int
@@ -34,10 +36,13 @@ class Round:
     cause: str
     declared_at: float
     size: int = -1
+    orderly_since: int = -1
 
     def __post_init__(self) -> None:
         if self.size < 0:
             object.__setattr__(self, "size", len(self.members))
+        if self.orderly_since < 0:
+            object.__setattr__(self, "orderly_since", self.number)
 
     @property
     def workers(self) -> tuple[str, ...]:

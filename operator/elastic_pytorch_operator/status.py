@@ -8,6 +8,7 @@ from elastic_pytorch_operator import names
 from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.conditions import Condition, find_condition, has_ended, is_true, merge_conditions
 from elastic_pytorch_operator.ending import Ending
+from elastic_pytorch_operator.history import extend_history
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.recovery import Recovery
@@ -18,7 +19,7 @@ from elastic_pytorch_operator.standing import Candidate, Standing
 Status = dict[str, Any]
 
 # Changes of these alone are written every few seconds at most.
-SLOW_FIELDS = ("progress",)
+SLOW_FIELDS = ("progress", "history")
 
 
 def describe_job(
@@ -31,6 +32,7 @@ def describe_job(
     recovery: Recovery | None,
     ending: Ending | None = None,
     refusal: str = "",
+    waiting: str = "",
 ) -> Status:
     """The whole status of a job that has not ended before.
 
@@ -43,6 +45,7 @@ def describe_job(
         recovery: its last change of the group.
         ending: set if it ends now.
         refusal: what the API server last said when it refused to create a pod.
+        waiting: which change of the group waits for a checkpoint, and for how long; empty: none.
     """
     old = job.status
     live = [c for c in candidates if c.standing in (Standing.READY, Standing.STARTING)]
@@ -76,12 +79,21 @@ def describe_job(
     elif old.get("lastRecovery"):
         status["lastRecovery"] = old["lastRecovery"]
     status["recoveries"] = int(old.get("recoveries", 0)) + _newly_recovered(old, status, recovery)
+    history = extend_history(
+        old.get("history") or {},
+        time=observed.time,
+        world=status["worldSize"],
+        recoveries=status["recoveries"],
+        progress=progress or {},
+    )
+    if history:
+        status["history"] = history
     cause = (ending.cause if ending else None) or budget.last
     if cause is not None:
         status["rootCause"] = cause.as_status()
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
-    conditions = _conditions(job, observed, live, round_, budget, ending, refusal)
+    conditions = _conditions(job, observed, live, round_, budget, ending, refusal, waiting)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
         status["completionTime"] = observed.time
@@ -166,12 +178,13 @@ def _conditions(
     budget: Budget,
     ending: Ending | None,
     refusal: str,
+    waiting: str,
 ) -> list[Condition]:
     if ending is not None:
         ended = Condition(names.COMPLETE if ending.complete else names.FAILED, True, ending.reason, ending.message)
         return [Condition(names.RUNNING, False, names.JOB_ENDED, "the job has ended"), ended]
     if job.suspend:
-        return _suspended(observed)
+        return _suspended(observed, waiting)
     size = round_.size if round_ else 0
     speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
     shortage = explain_shortage((*observed.pods, *observed.stores), speaking, refusal)
@@ -196,6 +209,9 @@ def _conditions(
     if size and size != job.wanted:
         word = "growing" if size < job.wanted else "shrinking"
         resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {job.wanted} workers")
+    if waiting:
+        text = f"{resizing.message}: {waiting}" if resizing.true else waiting
+        resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
     if size and size < job.wanted:
         text = f"trains with {size} of {job.wanted} workers"
         degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, f"{text}; {shortage}" if shortage else text)
@@ -203,9 +219,9 @@ def _conditions(
     return [running, resizing, degraded, *(resumed if find_condition(job.status, names.SUSPENDED) else [])]
 
 
-def _suspended(observed: Observed) -> list[Condition]:
+def _suspended(observed: Observed, waiting: str) -> list[Condition]:
     left = sum(not pod.ended for pod in observed.pods)
-    text = "spec.suspend is true: " + (f"{left} workers are stopping" if left else "nothing runs")
+    text = "spec.suspend is true: " + (waiting or (f"{left} workers are stopping" if left else "nothing runs"))
     running, resizing, degraded = (
         Condition(type_, False, names.JOB_SUSPENDED, "the job is suspended")
         for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)

@@ -19,6 +19,7 @@ def tell_story(
     recovered: Recovery | None,
     ending: Ending | None,
     refusal: str,
+    waited: str = "",
 ) -> list[RecordEvent]:
     """The events of this moment.
 
@@ -29,6 +30,7 @@ def tell_story(
         recovered: the change of the group that is over now.
         ending: how the job ends now.
         refusal: why the API server makes no more pods, if that is news.
+        waited: why a wait for a checkpoint is over now.
     """
     events = []
     suspended = is_true(job.status, names.SUSPENDED)
@@ -43,6 +45,8 @@ def tell_story(
         events.append(RecordEvent(names.SCALE_REFUSED, note))
     if refusal:
         events.append(RecordEvent(names.SCALE_REFUSED, f"The API server makes no more pods: {refusal}", warning=True))
+    if waited:
+        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
         before = observed.round.size if observed.round else 0
         change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"

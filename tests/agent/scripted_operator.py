@@ -68,14 +68,18 @@ class ScriptedOperator:
             server.server_close()
             server.cut()
 
-    def declare(self, *workers: str, cause: str = "the test wants it", after: int | None = None) -> int:
-        """Declares the next round, of these workers in rank order; none: an empty one. Returns its number."""
+    def declare(self, *workers: str, cause: str = "the test wants it", after: int | None = None, orderly: bool = False) -> int:
+        """Declares the next round, of these workers in rank order; none: an empty one. Returns its number.
+
+        An orderly one says that nobody has been lost since the round before.
+        """
         with self._changed:
             number = (self.round["round"] if after is None else after) + 1
             members = [{"worker": w, "index": int(w[1:]), "address": address(w)} for w in workers]
             port = self._last(workers[0]).port if workers else 0
             store = {"address": address(workers[0]), "port": port} if workers else None
-            self.round = {"round": number, "members": members, "store": store, "cause": cause}
+            since = self.round.get("orderlySince", 0) if orderly else number
+            self.round = {"round": number, "members": members, "store": store, "cause": cause, "orderlySince": since}
             self._changed.notify_all()
             return number
 

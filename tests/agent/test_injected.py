@@ -62,11 +62,14 @@ def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
 ) -> None:
     torchrun = [str(Path(sys.executable).with_name("torchrun"))]
     joining = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3, "PYTHONPATH": folder}
-    agent = agents("w0", script, command=torchrun, **joining)
+    agent = agents("w0", script, command=torchrun, ELASTIC_PYTORCH_CHECKPOINT_PATH=folder, **joining)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     operator.wait_for("succeeded", "w0")
     assert [found["package"] for found in events.all(what="found")] == [str(folder / "elastic_pytorch" / "__init__.py")]
+    told = operator.last("w0")
+    assert told is not None
+    assert told.progress["checkpoints"] == 0, "it watches the folder, too"
     operator.end("complete")
     assert agent.wait() == 0
 

@@ -29,14 +29,16 @@ def test_the_largest_step_and_the_newest_of_the_rest_count(receiver: ProgressRec
     report(step=7, total=100, loss=0.5, checkpoint_step=5)
     report(step=6, loss=0.25)
     wait(lambda: receiver.current() == Progress(7, 7, 100, 0.25, 5))
-    assert receiver.current().to_json() == {"step": 7, "firstStep": 7, "total": 100, "loss": 0.25, "checkpointStep": 5}
+    told = {"step": 7, "firstStep": 7, "total": 100, "loss": 0.25, "checkpointStep": 5, "checkpoints": None}
+    assert receiver.current().to_json() == told
 
 
 def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) -> None:
+    receiver.note_checkpoints(3)
     report(step=7, checkpoint_step=5)
     wait(lambda: receiver.current().step == 7)
     receiver.start_round()
-    assert receiver.current() == Progress(checkpoint_step=5)
+    assert receiver.current() == Progress(checkpoint_step=5, checkpoints=3)
     report(step=6)
     wait(lambda: receiver.current().step == 6)
 

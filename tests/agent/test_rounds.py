@@ -29,6 +29,7 @@ def test_a_round_is_read() -> None:
         worker="job-worker-1-9q2mm",
         verdict=None,
     )
+    assert declared.orderly_since == 8, "left out: nobody is waited for"
     assert declared.size == 2
     assert declared.rank_of("job-worker-1-9q2mm") == 1
     assert declared.rank_of("somebody-else") is None
@@ -36,6 +37,11 @@ def test_a_round_is_read() -> None:
 
 def test_an_empty_round_needs_no_store() -> None:
     assert parse_round(ANSWER | {"members": [], "store": None}).size == 0
+
+
+@pytest.mark.parametrize("since", [0, 5, 8])
+def test_since_when_nobody_has_been_lost_is_read(since: int) -> None:
+    assert parse_round(ANSWER | {"orderlySince": since}).orderly_since == since
 
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
@@ -69,6 +75,10 @@ def test_a_cause_cannot_forge_lines_of_the_log() -> None:
         {"store": {"address": "a", "port": 65536}},
         {"store": {"address": "a", "port": "29500"}},
         {"nudge": "3"},
+        {"orderlySince": "7"},
+        {"orderlySince": None},
+        {"orderlySince": -1},
+        {"orderlySince": 9},
         {"verdict": "done"},
         {"verdict": ["complete"]},
         {"worker": {"name": "w"}},

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from elastic_pytorch.settings import SettingsError, read_settings
 
@@ -14,6 +16,9 @@ def test_the_environment_is_read() -> None:
     assert settings.preload == ("a", "b.c")
     assert settings.store_port == 29500
     assert settings.stop_seconds == 29
+    assert settings.checkpoint_path is None
+    watching = read_settings(ENVIRON | {"ELASTIC_PYTORCH_CHECKPOINT_PATH": "/checkpoints"})
+    assert watching.checkpoint_path == Path("/checkpoints")
 
 
 @pytest.mark.parametrize(("grace", "stop"), [("0", 0), ("1", 0.75), ("2", 1.5), ("600", 599)])

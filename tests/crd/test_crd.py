@@ -105,6 +105,7 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         ("spec.maxReplicas", 1, 4096, None),
         ("spec.failurePolicy.maxFailures", 0, 1000, 3),
         ("spec.resizePolicy.settleSeconds", 0, 600, 1),
+        ("spec.resizePolicy.checkpointWaitSeconds", 0, 3600, 0),
         ("spec.rendezvous.port", 1024, 65435, 29500),
     ],
 )
@@ -122,6 +123,12 @@ def test_words_have_the_defaults_of_the_contract() -> None:
     assert PROPERTIES["spec.cleanPodPolicy"]["default"] == "Running"
     assert PROPERTIES["spec.nprocPerNode"]["x-kubernetes-int-or-string"] is True
     assert PROPERTIES["spec.nprocPerNode"]["default"] == 1
+
+
+def test_waiting_for_a_checkpoint_needs_a_folder() -> None:
+    [rule] = rules("spec.resizePolicy")
+    assert "has(self.checkpointPath)" in rule
+    assert "default" not in PROPERTIES["spec.resizePolicy.checkpointPath"]
 
 
 @pytest.mark.parametrize("path", ["spec.failurePolicy", "spec.resizePolicy", "spec.rendezvous", "spec.torchrun"])
@@ -185,6 +192,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "restarts",
         "progress",
         "lastRecovery",
+        "history",
         "recoveries",
         "rootCause",
         "workers",

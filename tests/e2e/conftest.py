@@ -36,12 +36,13 @@ def start_job(namespace: str) -> StartJob:
     def start(
         example: str = "all-reduce",
         *,
+        file: str = "job.yaml",
         args: list[str] | None = None,
         resources: dict[str, Any] | None = None,
         script: str | None = None,
         **spec: Any,
     ) -> JobUnderTest:
-        manifest = yaml.safe_load((ROOT / "examples" / example / "job.yaml").read_text())
+        manifest = yaml.safe_load((ROOT / "examples" / example / file).read_text())
         container = manifest["spec"]["template"]["spec"]["containers"][0]
         if script is not None:
             mount_script(namespace, manifest["spec"]["template"]["spec"], script)

@@ -104,7 +104,7 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
         "suspend": False,
         "managedBy": "",
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
-        "resizePolicy": {"settleSeconds": 1},
+        "resizePolicy": {"settleSeconds": 1, "checkpointWaitSeconds": 0},
         "rendezvous": {"backend": "operator", "port": 29500},
         "injectAgent": True,
         "torchrun": {},
@@ -161,7 +161,7 @@ def test_the_rest_can_be_changed(kubectl: Kubectl, job: str) -> None:
         "failurePolicy": {"maxFailures": 0, "onPodLoss": "FailJob"},
         "suspend": True,
         "activeDeadlineSeconds": 60,
-        "resizePolicy": {"settleSeconds": 5},
+        "resizePolicy": {"settleSeconds": 5, "checkpointWaitSeconds": 10, "checkpointPath": "/checkpoints"},
         "cleanPodPolicy": "All",
     }
     kubectl("patch", job, "--type=merge", f"--patch={json.dumps({'spec': changes})}")

@@ -58,7 +58,7 @@ async def served() -> AsyncIterator[Served]:
 
 async def test_heartbeat_is_put_down_to_the_tokens_pod(served: Served) -> None:
     code, answer = await served.post(BEAT)
-    assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "round": 0, "nudge": 0})
+    assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "round": 0, "nudge": 0})
     assert served.roster.agents("uid-lm", {POD})[POD].state == "ready"
     assert served.work == [KEY]
 
@@ -67,6 +67,21 @@ async def test_unchanged_heartbeat_is_no_work(served: Served) -> None:
     await served.post(BEAT)
     await served.post(BEAT)
     assert served.work == [KEY]
+
+
+async def test_checkpoint_that_an_agent_has_seen_is_work_at_once(served: Served) -> None:
+    for count, work in ((None, 1), (0, 2), (0, 2), (1, 3), (1, 3), (None, 4)):
+        await served.post({**BEAT, "progress": None if count is None else {"checkpoints": count}})
+        assert len(served.work) == work
+
+
+async def test_agents_are_told_how_long_they_may_take_to_leave(served: Served) -> None:
+    policy = {"checkpointWaitSeconds": 5, "checkpointPath": "/checkpoints"}
+    changed = a_manifest(resizePolicy=policy)
+    changed["metadata"]["resourceVersion"] = "2"
+    served.store.apply_job(changed, 1.0)
+    _, answer = await served.post(BEAT)
+    assert answer["leaveSeconds"] == 7
 
 
 @pytest.mark.parametrize("token", ["", "forged"])
@@ -118,6 +133,14 @@ async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) ->
     assert (answer["round"], answer["worker"], answer["cause"]) == (3, POD, "FirstRound: why")
     assert answer["members"] == [{"worker": POD, "index": 0, "address": "10.0.0.1"}]
     assert answer["store"] == {"address": "10.0.0.1", "port": 29501}
+    assert answer["orderlySince"] == 3
+
+
+async def test_answer_says_since_when_nobody_has_been_lost(served: Served) -> None:
+    assert (await served.poll(nudge=1))["orderlySince"] == 0
+    members = (Member(POD, 0, "10.0.0.1"),)
+    served.roster.declare("uid-lm", Round(9, members, 29501, "WorkerJoined", "why", 0.0, orderly_since=7))
+    assert (await served.poll())["orderlySince"] == 7
 
 
 async def test_long_poll_is_answered_by_a_nudge_and_by_a_verdict(served: Served) -> None:

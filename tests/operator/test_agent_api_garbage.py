@@ -23,7 +23,19 @@ from operator_builders import TIME, a_manifest
 
 FIELDS = [
     *("incarnation", "state", "round", "rank", "worldSize", "localWorldSize", "port", "restarts", "progress", "failure"),
-    *("step", "firstStep", "total", "loss", "checkpointStep", "exitCode", "signal", "ageSeconds", "message", "traceback"),
+    *(
+        "step",
+        "firstStep",
+        "total",
+        "loss",
+        "checkpointStep",
+        "checkpoints",
+        "exitCode",
+        "signal",
+        "ageSeconds",
+        "message",
+        "traceback",
+    ),
 ]
 STATES = ["ready", "running", "stopping", "failed", "succeeded", "leaving"]
 WORDS = st.one_of(st.text(), st.sampled_from(["\ud800", "\x00", "x" * 5000, *STATES]))

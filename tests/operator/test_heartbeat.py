@@ -16,7 +16,7 @@ GOOD: dict[str, Any] = {
     "localWorldSize": 1,
     "port": 29501,
     "restarts": 2,
-    "progress": {"step": 120, "firstStep": 101, "total": 1000, "loss": 2.31, "checkpointStep": 100},
+    "progress": {"step": 120, "firstStep": 101, "total": 1000, "loss": 2.31, "checkpointStep": 100, "checkpoints": 4},
     "failure": None,
 }
 FAILURE = {"localRank": 0, "rank": 1, "pid": 57, "exitCode": -9, "signal": "SIGKILL", "ageSeconds": 0.5, "message": "killed"}
@@ -25,6 +25,7 @@ FAILURE = {"localRank": 0, "rank": 1, "pid": 57, "exitCode": -9, "signal": "SIGK
 def test_good_heartbeat() -> None:
     beat = parse_heartbeat(GOOD)
     assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
+    assert beat.progress.checkpoints == 4
 
 
 def test_failure_gets_its_time_on_the_operators_clock() -> None:
@@ -45,6 +46,8 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": []}, "progress"),
         ({"progress": {"loss": "low"}}, "progress.loss"),
         ({"progress": {"step": 1.5}}, "step"),
+        ({"progress": {"checkpoints": -1}}, "checkpoints"),
+        ({"progress": {"checkpoints": "many"}}, "checkpoints"),
         ({"failure": {**FAILURE, "ageSeconds": -1}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "exitCode": 10**6}}, "exitCode"),
     ],

@@ -48,6 +48,11 @@ def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
         ({"rendezvous": {"endpoint": "etcd:2379"}}, "spec.rendezvous.endpoint"),
         ({"rendezvous": {"backend": "c10d"}, "progressDeadlineSeconds": 60}, "spec.progressDeadlineSeconds"),
         ({"rendezvous": {"backend": "c10d"}, "resizePolicy": {"allowedReplicas": [3]}}, "spec.resizePolicy.allowedReplicas"),
+        ({"resizePolicy": {"checkpointWaitSeconds": 30}}, "spec.resizePolicy.checkpointPath"),
+        ({"resizePolicy": {"checkpointPath": "checkpoints"}}, "spec.resizePolicy.checkpointPath"),
+        ({"resizePolicy": {"checkpointPath": ["/checkpoints"]}}, "spec.resizePolicy.checkpointPath"),
+        ({"resizePolicy": {"checkpointWaitSeconds": -1}}, "spec.resizePolicy.checkpointWaitSeconds"),
+        ({"rendezvous": {"backend": "c10d"}, "resizePolicy": {"checkpointPath": "/c"}}, "spec.resizePolicy.checkpointPath"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
@@ -55,6 +60,13 @@ def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
         parse_job(a_manifest(**change))
     assert refusal.value.path == path
     assert str(refusal.value).startswith(path)
+
+
+def test_no_change_waits_for_a_checkpoint_unless_it_is_said() -> None:
+    job = parse_job(a_manifest())
+    assert (job.checkpoint_wait_seconds, job.checkpoint_path) == (0, "")
+    job = parse_job(a_manifest(resizePolicy={"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}))
+    assert (job.checkpoint_wait_seconds, job.checkpoint_path, job.settle_seconds) == (30, "/checkpoints", 1)
 
 
 def test_rendezvous_is_the_operators_unless_it_is_said_otherwise() -> None:

@@ -46,6 +46,12 @@ def test_environment_of_the_agent() -> None:
     assert variables["ELASTIC_PYTORCH_STORE_PORT"] == "30000"
 
 
+def test_agent_is_told_of_a_folder_to_watch_if_there_is_one() -> None:
+    name = "ELASTIC_PYTORCH_CHECKPOINT_PATH"
+    assert name not in env(build())
+    assert env(build(a_job(resizePolicy={"checkpointPath": "/checkpoints"})))[name] == "/checkpoints"
+
+
 def test_options_of_torchrun_become_variables() -> None:
     job = a_job(torchrun={"role": "trainer", "maxRestarts": 7}, failurePolicy={"maxFailures": 2})
     assert (env(build(job))["PET_ROLE"], env(build(job))["PET_MAX_RESTARTS"]) == ("trainer", "7")

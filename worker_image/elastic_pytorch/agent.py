@@ -19,6 +19,7 @@ from pathlib import Path
 
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.first_look import FirstLook
+from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
 from elastic_pytorch.settings import SettingsError, read_settings
@@ -44,12 +45,15 @@ def main(argv: Sequence[str]) -> int:
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
+    local_server = LocalServer()
+    if path := local_server.prepare():
+        os.environ[LOCAL_SOCKET] = path
     try:
         settings = read_settings()
         first_look = FirstLook(settings)
         from elastic_pytorch.launch import launch  # noqa: PLC0415 - imports torch, which takes seconds
 
-        return launch(argv, settings, progress, first_look, began)
+        return launch(argv, settings, progress, local_server, first_look, began)
     except SettingsError as error:  # the options' errors are of this class too
         logger.error("%s", error)
         write_termination_message(termination_log, str(error))
@@ -59,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
         write_termination_message(termination_log, f"{type(error).__name__}: {error}")
         return 1
     finally:
+        local_server.close()
         progress.close()
 
 

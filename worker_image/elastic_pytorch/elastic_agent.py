@@ -15,8 +15,9 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing import LogsSpecs, SignalException
 
 from elastic_pytorch.failure import Failure, describe
+from elastic_pytorch.handover import Handover, Way
 from elastic_pytorch.log import logger, milliseconds
-from elastic_pytorch.operator_client import OperatorClient
+from elastic_pytorch.operator_client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.orphans import reap_orphans
 from elastic_pytorch.out_of_memory import OutOfMemoryKills
 from elastic_pytorch.rendezvous import OperatorRendezvous
@@ -25,8 +26,6 @@ from elastic_pytorch.stacks import dump_stacks
 from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_processes import WorkerProcesses
-
-LEAVE_SECONDS = 2.0  # how long workers train on after SIGTERM, for the operator to declare a round without them
 
 # An event of torch's carries the host's fully qualified name, looked up anew each time, workers waiting: with a slow DNS for seconds.
 api._get_fq_hostname = socket.gethostname
@@ -43,6 +42,7 @@ class ElasticAgent(LocalElasticAgent):
         signals: what asks this agent to leave.
         wakeup: rung on news and on signals.
         tails: what the workers say on stderr.
+        handover: the talk with the workers at the end of a round.
         monitor_interval: seconds between looks at the workers if nothing rings.
         stop_seconds: seconds that workers have from SIGTERM to SIGKILL.
         more: what else torch's agent takes.
@@ -61,6 +61,7 @@ class ElasticAgent(LocalElasticAgent):
         signals: Signals,
         wakeup: Wakeup,
         tails: StderrTails,
+        handover: Handover,
         monitor_interval: float,
         stop_seconds: float,
         **more: Any,
@@ -72,6 +73,7 @@ class ElasticAgent(LocalElasticAgent):
         self._signals = signals
         self._wakeup = wakeup
         self._tails = tails
+        self._handover = handover
         self._stacks_wanted = False
         self._monitor_seconds = monitor_interval
         self._stop_seconds = stop_seconds
@@ -104,6 +106,7 @@ class ElasticAgent(LocalElasticAgent):
     def _start_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> dict[int, Any]:
         since = time.monotonic()
         self._tails.start_round()
+        self._handover.start_round()
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
@@ -131,12 +134,57 @@ class ElasticAgent(LocalElasticAgent):
             self._dump_stacks(worker_group)
         if self._client.verdict is not None:
             return self._result_of_verdict(worker_group)
-        if self._signals.received is not None and self._may_leave():
-            raise SignalException(f"got {self._signals.received.name}", self._signals.received)
+        handler = self._rendezvous_handler
         # A newer round goes before a failure, which then is its consequence.
-        if not self._rendezvous_handler.newer_round_known() and not self._rendezvous_handler.broken:
+        if not handler.newer_round_known() and not handler.broken:
             self._look_at_exits(worker_group)
+        way = self._way_to_next_round()
+        if self._signals.received is not None and self._may_leave(way):
+            raise SignalException(f"got {self._signals.received.name}", self._signals.received)
+        handler.held = way is Way.WAIT
+        if way is Way.TAKE_ALONG:
+            self._take_workers_along(worker_group)
         return RunResult(WorkerState.HEALTHY)
+
+    def _way_to_next_round(self) -> Way | None:
+        """How the workers leave their round; None: it is not over."""
+        handler = self._rendezvous_handler
+        newer = handler.newer_round_known()
+        if not newer and not handler.broken:
+            return None
+        if self._processes is None or self._processes.exit_codes():
+            return Way.RESTART
+        return self._handover.way(
+            self._processes.pids.values(),
+            newer_round=self._client.newest.number if newer else None,
+            orderly=handler.newer_round_is_orderly(),
+        )
+
+    def _take_workers_along(self, worker_group: WorkerGroup) -> None:
+        """Brings living workers into the next round: torch's way of starting them again, but for the stop and the start."""
+        since = time.monotonic()
+        assert self._processes is not None
+        pids = self._processes.pids
+        self._rendezvous(worker_group)
+        for worker in worker_group.workers:
+            worker.id = pids[worker.local_rank]
+        taken = self._rendezvous_handler.taken
+        store = {"MASTER_ADDR": taken.store_address, "MASTER_PORT": str(taken.store_port)}
+        self._handover.take_along(
+            {
+                worker.id: {
+                    **store,
+                    "RANK": str(worker.global_rank),
+                    "ROLE_RANK": str(worker.role_rank),
+                    "GROUP_RANK": str(worker_group.group_rank),
+                    "WORLD_SIZE": str(worker.world_size),
+                    "ROLE_WORLD_SIZE": str(worker.role_world_size),
+                    "GROUP_WORLD_SIZE": str(worker_group.group_world_size),
+                }
+                for worker in worker_group.workers
+            }
+        )
+        logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
 
     def _dump_stacks(self, worker_group: WorkerGroup) -> None:
         if self._processes is not None:
@@ -159,6 +207,13 @@ class ElasticAgent(LocalElasticAgent):
             elif len(exit_codes) == len(self._processes.pids) and self._client.standing.state == "running":
                 self._client.tell(state="succeeded")
                 logger.info("all workers have exited with 0; waiting for the verdict")
+            elif (lost := self._handover.lost_peer(self._processes.pids)) is not None:
+                local_rank, message = lost
+                rank = worker_group.workers[local_rank].global_rank
+                kind = message.partition(":")[0]
+                self._report_failure(
+                    Failure(local_rank, rank, self._processes.pids[local_rank], 1, time.monotonic(), kind, message)
+                )
 
     def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int) -> Failure:
         context = self._pcontext
@@ -189,19 +244,25 @@ class ElasticAgent(LocalElasticAgent):
         self._remaining_restarts = 0  # has torch's loop stop the workers and end
         return RunResult(WorkerState.FAILED)
 
-    def _may_leave(self) -> bool:
+    def _may_leave(self, way: Way | None) -> bool:
         handler = self._rendezvous_handler
-        return handler.broken or handler.newer_round_known() or time.monotonic() - self._signals.at >= LEAVE_SECONDS
+        if handler.newer_round_known():
+            return way is not Way.WAIT
+        return handler.broken or time.monotonic() >= self._leave_at()
 
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
         seconds = self._monitor_seconds
         if self._signals.received is not None:
-            seconds = min(seconds, max(0.0, self._signals.at + LEAVE_SECONDS - time.monotonic()))
+            seconds = min(seconds, max(0.0, self._leave_at() - time.monotonic()))
         if self._processes is not None:
             self._processes.wait(self._wakeup, seconds)
         else:
             self._wakeup.wait(seconds)
+
+    def _leave_at(self) -> float:
+        """When the workers are stopped after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
+        return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._stop_seconds / 2))
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         if self._client.standing.state == "running":

@@ -13,11 +13,15 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
-from elastic_pytorch import prompt_store, quiet_destroy, warm_start
+from elastic_pytorch import gloo_sockets, prompt_store, quiet_destroy, warm_start
+from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.first_look import FirstLook
+from elastic_pytorch.handover import Handover
 from elastic_pytorch.http_connection import OperatorConnection
+from elastic_pytorch.last_checkpoint import wait_for_disk
+from elastic_pytorch.local_server import LocalServer
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_client import OperatorClient
 from elastic_pytorch.options import OptionsError, parse_options, worker_arguments
@@ -32,16 +36,25 @@ from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_logs import WorkerLogs
 
+BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 
 
-def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, first_look: FirstLook, began: float) -> int:
+def launch(
+    argv: Sequence[str],
+    settings: Settings,
+    progress: ProgressReceiver,
+    local_server: LocalServer,
+    first_look: FirstLook,
+    began: float,
+) -> int:
     """Runs the agent to its end.
 
     Args:
         argv: torchrun's options, the script, and its arguments.
         settings: the operator's.
         progress: what the workers will report to.
+        local_server: what keeps their state; it is started here.
         first_look: whether this is a job's first group.
         began: when this process began, by `time.monotonic()`.
 
@@ -52,6 +65,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         OptionsError: the command line cannot be run.
     """
     options, config, command, command_arguments = _prepare(argv, settings, first_look)
+    local_server.start()  # after the fork of the forkserver, which shall have none of it
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
@@ -77,6 +91,8 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
     )
 
     progress.on_first_step = client.speak
+    if settings.checkpoint_path is not None:
+        watch_for_checkpoints(settings.checkpoint_path, client, progress)
 
     def leave() -> None:
         client.leave()
@@ -114,6 +130,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         spec,
         WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
         tails=tails,
+        handover=Handover(local_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options), settings.rest_seconds),
         rendezvous=rendezvous,
         client=client,
         signals=signals,
@@ -132,6 +149,7 @@ def launch(argv: Sequence[str], settings: Settings, progress: ProgressReceiver, 
         logger.info("end: left because of %s", error.sigval.name)
         return 128 + error.sigval
     finally:
+        wait_for_disk(local_server, signals, settings.grace_seconds)
         client.stop()
         store_port.close()
         tails.close()
@@ -153,6 +171,7 @@ def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> 
             warm_start.import_modules(warm_start.DEFERRABLE)
         prompt_store.install()
         quiet_destroy.install()
+        gloo_sockets.install()
         sys.stdout.flush()
         sys.stderr.flush()
         warm_start.start_forkserver(() if trains else warm_start.DEFERRABLE)

@@ -24,6 +24,8 @@ FIRST_RETRY_SECONDS = 0.2
 LATER_RETRY_SECONDS = 2.0
 FIRST_RETRIES = 10
 MAX_HEARTBEAT_SECONDS = 60.0
+LEAVE_SECONDS = 2.0  # unless the operator says how long
+MAX_LEAVE_SECONDS = 86400.0
 POLL_HEAD_START_SECONDS = 0.02
 
 State = Literal["ready", "running", "stopping", "failed", "succeeded"]
@@ -55,6 +57,7 @@ class OperatorClient:
     Attributes:
         newest: the newest round that is known; its number is 0 before the first.
         verdict: how the job has ended, None while it goes on.
+        leave_seconds: how long workers train on after SIGTERM, for the operator to declare a round without them.
         leaving: set from the signal handler: from then on heartbeats say `leaving`.
     """
 
@@ -70,6 +73,7 @@ class OperatorClient:
     ) -> None:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
+        self.leave_seconds = LEAVE_SECONDS
         self.leaving = False
         self._stopped = False
         self._worker = ""
@@ -94,6 +98,11 @@ class OperatorClient:
     def standing(self) -> Standing:
         """What the heartbeats say."""
         return self._standing
+
+    @property
+    def running_round(self) -> int:
+        """The round whose workers run here, 0 while none do."""
+        return self._standing.round if self._standing.state == "running" else 0
 
     @property
     def worker(self) -> str:
@@ -164,6 +173,9 @@ class OperatorClient:
         seconds = answer.get("heartbeatSeconds")
         if isinstance(seconds, (int, float)) and 0.05 <= seconds <= MAX_HEARTBEAT_SECONDS:
             self._heartbeat_seconds = float(seconds)
+        leave_seconds = answer.get("leaveSeconds")
+        if isinstance(leave_seconds, (int, float)) and 0 <= leave_seconds <= MAX_LEAVE_SECONDS:
+            self.leave_seconds = float(leave_seconds)
         newest = integer(answer.get("round"), "round", 0)
         nudge = integer(answer.get("nudge", 0), "nudge", 0)
         if not self._has(newest, nudge):

@@ -9,13 +9,17 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from elastic_pytorch.progress_bar import ProgressBar, bar_of_this_process
 
 REPORT_SOCKET = "ELASTIC_PYTORCH_REPORT_SOCKET"
 MAX_DATAGRAM_BYTES = 1024
 
 _sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
+_bar: ProgressBar | None = None
+_bar_decided = False  # by the first report of a process: a worker is forked after this was imported, and its RANK comes later
 
 
 def report(
@@ -25,10 +29,10 @@ def report(
     loss: float | None = None,
     checkpoint_step: float | None = None,
 ) -> None:
-    """Tells the operator how far training is.
+    """Tells the operator how far training is, and shows it where rank 0 runs in a terminal.
 
     Call it as often as you like, from any rank: it takes microseconds, never blocks and never raises. Without an agent of
-    elastic-pytorch (under plain torchrun, in a notebook) it does nothing. Anything that float() takes is a number here, a tensor
+    elastic-pytorch and a terminal (in a notebook, say) it does nothing. Anything that float() takes is a number here, a tensor
     with one element too; mind that this waits for the GPU if the tensor is there.
 
     Args:
@@ -37,14 +41,24 @@ def report(
         loss: the newest loss.
         checkpoint_step: the step of the newest checkpoint that training could go on from.
     """
-    path = os.environ.get(REPORT_SOCKET)
-    if not path:
-        return
     # A report is a courtesy: no trouble with it may end the training.
     with contextlib.suppress(Exception):
+        path = os.environ.get(REPORT_SOCKET)
+        bar = _bar if _bar_decided else _decide_on_bar()
+        if not path and bar is None:
+            return
         values = {"step": step, "total": total, "loss": loss, "checkpointStep": checkpoint_step}
         given = {key: float(value) for key, value in values.items() if value is not None}
-        _socket().sendto(json.dumps(given).encode(), path)
+        if bar is not None:
+            bar.show(given.get("step"), given.get("total"), given.get("loss"))
+        if path:
+            _socket().sendto(json.dumps(given).encode(), path)
+
+
+def _decide_on_bar() -> ProgressBar | None:
+    global _bar, _bar_decided
+    _bar, _bar_decided = bar_of_this_process(), True
+    return _bar
 
 
 def _socket() -> socket.socket:
@@ -65,6 +79,7 @@ class Progress:
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
+    checkpoints: int | None = None  # that have been seen in the folder that is watched; None: none is
 
     def with_report(self, datagram: bytes) -> "Progress":
         """The progress after a report: the largest step, and the newest of all else.
@@ -85,6 +100,7 @@ class Progress:
             total=self.total if total is None else total,
             loss=self.loss if loss is None else loss,
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
+            checkpoints=self.checkpoints,
         )
 
     def to_json(self) -> dict[str, float | None] | None:
@@ -92,7 +108,8 @@ class Progress:
         if self == Progress():
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
-        return {**steps, "total": self.total, "loss": self.loss, "checkpointStep": self.checkpoint_step}
+        checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints}
 
 
 def _number(value: object) -> float | None:
@@ -132,9 +149,10 @@ class ProgressReceiver:
         self._lock = threading.Lock()
 
     def start_round(self) -> None:
-        """Forgets the steps of the last round, also those still on their way, but not which checkpoint there is."""
+        """Forgets the steps of the last round, also those still on their way, but not which checkpoints there are."""
         with self._lock:
-            self._progress = Progress(checkpoint_step=self._progress.checkpoint_step)
+            before = self._progress
+            self._progress = Progress(checkpoint_step=before.checkpoint_step, checkpoints=before.checkpoints)
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)  # ends the recv of the thread before
@@ -146,6 +164,11 @@ class ProgressReceiver:
         """What is known now."""
         with self._lock:
             return self._progress
+
+    def note_checkpoints(self, count: int | None) -> None:
+        """Takes note of how many checkpoints have been seen in the folder that is watched. From any thread."""
+        with self._lock:
+            self._progress = replace(self._progress, checkpoints=count)
 
     def close(self) -> None:
         """Removes the socket."""

@@ -30,6 +30,7 @@ class OperatorRendezvous(RendezvousHandler):
     Attributes:
         taken: the last round this agent took up; its number is 0 before the first.
         broken: set when a worker of the round has failed: the group must form again.
+        held: set while the workers are on their way to a step boundary: torch's loop shall not stop them.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class OperatorRendezvous(RendezvousHandler):
     ) -> None:
         self.taken = Round(0)
         self.broken = False
+        self.held = False
         self._client = client
         self._worker = worker
         self._run_id = run_id
@@ -54,6 +56,10 @@ class OperatorRendezvous(RendezvousHandler):
     def newer_round_known(self) -> bool:
         """Whether the operator has declared a round after the one this agent has taken up."""
         return self._client.newest.number > self.taken.number
+
+    def newer_round_is_orderly(self) -> bool:
+        """Whether all members of the round this agent has taken up still live, as far as the newest one tells."""
+        return self._client.newest.orderly_since <= self.taken.number
 
     def rank_in(self, declared: Round) -> int | None:
         """Tells this pod's rank in a round; None: it is not listed."""
@@ -101,7 +107,7 @@ class OperatorRendezvous(RendezvousHandler):
 
     def num_nodes_waiting(self) -> int:
         """More than 0 makes torch's loop stop the workers and ask for the next rendezvous."""
-        return int(self.broken or self.newer_round_known())
+        return int((self.broken or self.newer_round_known()) and not self.held)
 
     def get_backend(self) -> str:
         """The name that this handler is registered under."""

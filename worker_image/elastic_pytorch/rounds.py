@@ -50,6 +50,8 @@ class Round:
         worker: who the operator takes this agent for; empty if it does not say.
         verdict: how the job has ended, None while it goes on.
         dump: grows when the operator wants to see the workers' stacks.
+        orderly_since: the oldest round since which nobody has been lost. Workers of that round or a later one, all of whose peers
+            still train, may be let reach a step boundary before they are stopped for this round; no peer of older ones is waited for.
     """
 
     number: int
@@ -61,6 +63,11 @@ class Round:
     worker: str = ""
     verdict: Verdict | None = None
     dump: int = 0
+    orderly_since: int = -1
+
+    def __post_init__(self) -> None:
+        if self.orderly_since < 0:
+            object.__setattr__(self, "orderly_since", self.number)
 
     @property
     def size(self) -> int:
@@ -97,8 +104,9 @@ def parse_round(answer: object) -> Round:
     if verdict not in (None, "complete", "failed"):
         raise RoundError("verdict is neither null nor complete nor failed")
     worker = fields.get("worker")
+    number = integer(fields.get("round"), "round", 0)
     return Round(
-        number=integer(fields.get("round"), "round", 0),
+        number=number,
         members=members,
         store_address=store_address,
         store_port=store_port,
@@ -107,6 +115,7 @@ def parse_round(answer: object) -> Round:
         worker=_text(worker, "worker", _NAME) if worker else "",
         verdict=verdict,
         dump=integer(fields.get("dump", 0), "dump", 0),
+        orderly_since=integer(fields.get("orderlySince", number), "orderlySince", 0, number),
     )
 
 

@@ -3,8 +3,10 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
+REST_SECONDS = 1.0
 GRACE_MARGIN_SECONDS = 1.0  # kept from the pod's grace period for the agent's own end
 
 
@@ -27,6 +29,8 @@ class Settings:
         grace_seconds: how long the pod has from SIGTERM to SIGKILL.
         store_port: the first port that is tried for the store of a round.
         preload: modules to import beside torch before any worker starts.
+        rest_seconds: how long workers that can join another group in their process may take to notice the loss of a peer.
+        checkpoint_path: the folder to watch for checkpoints; None: none.
         termination_log: the file whose content Kubernetes shows as the container's termination message.
     """
 
@@ -41,6 +45,8 @@ class Settings:
     store_port: int
     preload: tuple[str, ...]
     termination_log: str
+    rest_seconds: float = REST_SECONDS
+    checkpoint_path: Path | None = None
 
     @property
     def stop_seconds(self) -> float:
@@ -88,7 +94,9 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         run_id=required("ELASTIC_PYTORCH_JOB_UID"),
         worker=required("ELASTIC_PYTORCH_WORKER"),
         grace_seconds=number("ELASTIC_PYTORCH_GRACE_SECONDS", 30),
+        rest_seconds=number("ELASTIC_PYTORCH_REST_SECONDS", REST_SECONDS),
         store_port=int(min(number("ELASTIC_PYTORCH_STORE_PORT", 29500), 65535)),
         preload=tuple(name.strip() for name in environ.get("ELASTIC_PYTORCH_PRELOAD", "").split(",") if name.strip()),
         termination_log=environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log"),
+        checkpoint_path=Path(folder) if (folder := environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH")) else None,
     )

@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
+from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.http_connection import OperatorConnection
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_client import OperatorClient
@@ -66,6 +67,8 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
         on_dump=_dump_stacks,
     )
     progress.on_first_step = client.speak
+    if settings.checkpoint_path is not None:
+        watch_for_checkpoints(settings.checkpoint_path, client, progress)
     handler = TorchrunRendezvous(
         client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
     )

@@ -1,0 +1,133 @@
+"""Trains a small GPT, character by character, on the licence texts that every Debian system carries.
+
+What train_elastic.py does, with a model that is sharded over the workers by FSDP2: no worker has all of it. Every few steps all
+workers together write a checkpoint, which a group of any size can go on from; a group that is told to change writes one, too.
+"""
+
+import argparse
+import math
+import os
+import time
+from pathlib import Path
+
+import elastic_pytorch as elastic
+import torch
+import torch.distributed as dist
+from data import Samples, load_text
+from model import CharLM
+from torch import Tensor, nn
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.fsdp import fully_shard
+from torch.nn import functional
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--steps", type=int, default=800, help="optimizer steps in all")
+    parser.add_argument("--batch-size", type=int, default=48, help="samples per step, shared out among the workers")
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="its peak, after the warm-up")
+    parser.add_argument("--context", type=int, default=64, help="characters per sample")
+    parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
+    parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
+    parser.add_argument("--checkpoint-every", type=int, default=20, help="steps between checkpoints")
+    parser.add_argument("--micro-batch-size", type=int, default=8, help="samples that a worker computes at once")
+    parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
+    parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
+    run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
+    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name trains afresh")
+    return parser.parse_args()
+
+
+def learning_rate_factor(step: int, steps: int) -> float:
+    """Warm up briefly, then fall along half a cosine to a twentieth."""
+    return min(1.0, (step + 1) / 40) * (0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2)
+
+
+def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    return functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+
+
+def train(
+    state: elastic.ShardedState,
+    model: CharLM,
+    optimizer: AdamW,
+    scheduler: LambdaLR,
+    sampler: elastic.ElasticSampler,
+    samples: Samples,
+    options: argparse.Namespace,
+) -> None:
+    printed_step = started_step = state.restore()
+    printed_at = time.perf_counter()
+    rank, workers = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        print(f"start at step {state.step}/{options.steps}  workers {workers}", flush=True)
+    loader = DataLoader(samples, batch_sampler=sampler)
+
+    while state.step < options.steps:
+        for inputs, targets in loader:
+            with sampler.part(model) as part:
+                loss = loss_of(model, inputs, targets)
+                (part.weight * loss).backward()  # type: ignore[no-untyped-call]
+            if not part.last:
+                continue
+            optimizer.step()
+            optimizer.zero_grad()
+            scheduler.step()
+            state.commit(loss=loss)
+
+            step, last = state.step, state.step == options.steps
+            if rank == 0 and (last or step % options.log_every == 0 or step == started_step + 1):
+                pace = 1000 * (time.perf_counter() - printed_at) / (step - printed_step)
+                line = f"step {step}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step"
+                print(line, flush=True)
+                printed_step, printed_at = step, time.perf_counter()
+            if last:
+                break
+
+
+@torch.no_grad()
+def validate(model: nn.Module, samples: Samples) -> float:
+    """Return the mean loss on samples held out from training; each rank computes a share of it."""
+    model.eval()
+    share = samples.windows[dist.get_rank() :: dist.get_world_size()]
+    total = torch.stack([loss_of(model, share[:, :-1], share[:, 1:]) * len(share), torch.tensor(float(len(share)))])
+    dist.all_reduce(total)
+    return (total[0] / total[1]).item()
+
+
+@record
+def main() -> None:
+    options = parse_options()
+    torch.manual_seed(options.seed)
+    text, held_out_text, vocabulary = load_text(options.text)
+    samples = Samples(text, options.context, stride=options.context // 2)
+    dist.init_process_group("gloo")
+    model = CharLM(vocabulary, options.context)  # with the same weights on all ranks, of which each keeps a part
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    optimizer = AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), weight_decay=0.1)
+    scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, options.steps))
+    sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed)
+    state = elastic.ShardedState(
+        options.checkpoint_dir / options.run_id,
+        every=options.checkpoint_every,
+        total_steps=options.steps,
+        model=model,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        sampler=sampler,
+    )
+
+    train(state, model, optimizer, scheduler, sampler, samples, options)
+    loss = validate(model, Samples(held_out_text, options.context, stride=options.context))
+    if dist.get_rank() == 0:
+        print(f"done at step {state.step}/{options.steps}  validation loss {loss:.3f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Measures what the training library costs a script: each step, and each commit of states of several sizes.
+
+.venv/bin/python hack/commit_cost.py
+"""
+
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import elastic_pytorch as elastic
+import torch
+import torch.distributed as dist
+from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+STEP_SECONDS = 0.02
+STEPS = 300
+MEGABYTES = (10, 100, 1000)
+COMMITS = 9
+
+
+class Numbers(nn.Module):
+    """A model of so many bytes, in a hundred tensors as a real one."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.parts = nn.ParameterList(torch.randn(size // 400) for _ in range(100))
+
+
+def commits(folder: str, size: int) -> list[float]:
+    """Seconds that each of some commits holds up the training, while the last one is being written to disk."""
+    state = elastic.State(folder, model=Numbers(size), flush_seconds=0)
+    state.restore()
+    for _ in range(3):  # each slot's memory is new once
+        state.commit()
+    seconds = []
+    for _ in range(COMMITS):
+        begun = time.perf_counter()
+        state.commit()
+        seconds.append(time.perf_counter() - begun)
+    state.flush()
+    return seconds
+
+
+def train(rank: int, world: int, port: int, results: Any) -> None:
+    """Takes steps of 20 ms in a group; tells what commit took of each, with nothing to commit."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = dist.TCPStore("127.0.0.1", port, is_master=rank == 0, use_libuv=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
+    state = elastic.State(None, every=10**9)
+    state.restore()
+    wall, cpu = [], []
+    for _ in range(STEPS):
+        time.sleep(STEP_SECONDS)
+        dist.all_reduce(torch.ones(1000))
+        begun, worked = time.perf_counter(), time.thread_time()
+        state.commit(loss=1.0)
+        wall.append(time.perf_counter() - begun)
+        cpu.append(time.thread_time() - worked)
+    if rank == 0:
+        results.put((statistics.mean(wall), statistics.mean(cpu)))
+    dist.barrier()
+
+
+def in_group(world: int) -> tuple[float, float]:
+    """Seconds, and seconds of CPU, that a step's commit takes in a group."""
+    server = LocalServer()
+    os.environ[LOCAL_SOCKET] = server.prepare()
+    server.start()
+    context = multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    port = 20000 + os.getpid() % 10000
+    processes = [context.Process(target=train, args=(rank, world, port, results)) for rank in range(world)]
+    for process in processes:
+        process.start()
+    found: tuple[float, float] = results.get()
+    for process in processes:
+        process.join()
+    server.close()
+    del os.environ[LOCAL_SOCKET]
+    return found
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    made = Table(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        made.add_column(column, justify="right")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def main() -> int:
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    rows = []
+    for world in (1, 2, 3):
+        wall, cpu = in_group(world)
+        rows.append((str(world), f"{wall * 1e6:.0f} µs", f"{cpu * 1e6:.0f} µs", f"{100 * cpu / STEP_SECONDS:.2f} %"))
+    columns = ("ranks", "time", "CPU time", "CPU time of a step")
+    console.print(table("A step's commit without a state, steps of 20 ms (mean)", columns, rows))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for megabytes in MEGABYTES:
+            seconds = commits(str(Path(folder, str(megabytes))), megabytes * 10**6)
+            rows.append((f"{megabytes} MB", f"{1e3 * statistics.median(seconds):.1f} ms", f"{1e3 * max(seconds):.1f} ms"))
+    console.print(
+        table("How long a commit holds up the training, while another is written to disk", ("state", "median", "worst"), rows)
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

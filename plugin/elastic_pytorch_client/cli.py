@@ -1,0 +1,103 @@
+"""The command line: `kubectl epj VERB …`."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
+
+from rich.console import Console
+
+from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
+from elastic_pytorch_client.errors import EpjError
+from elastic_pytorch_client.verbs import list_jobs, logs, plot, resize, resume, status, suspend, top, why
+from elastic_pytorch_client.verbs.context import Context
+
+FAILED, INTERRUPTED = 1, 130
+PLAIN_WIDTH = 140  # where there is no terminal to ask
+
+VERBS: dict[str, ModuleType] = {verb.NAME: verb for verb in (status, list_jobs, top, why, logs, plot, resize, suspend, resume)}
+
+
+def main() -> None:
+    """The program `kubectl-epj`, which kubectl runs as `kubectl epj`."""
+    sys.exit(run(sys.argv[1:], KubernetesCluster.connect, _console()))
+
+
+def run(
+    words: Sequence[str], connect: Callable[[Access], Cluster], console: Console, make: Callable[..., Context] = Context
+) -> int:
+    """Does what a command line says.
+
+    Args:
+        words: the arguments.
+        connect: to the cluster that the options mean.
+        console: where to write; errors go to stderr.
+        make: the context of a verb.
+
+    Returns:
+        The exit code: 0, or 1 if it could not be done (with one line on stderr), 130 if it was interrupted; `why` has 3.
+    """
+    options = parser().parse_args(list(words))
+    verb = VERBS[options.verb]
+    try:
+        cluster = connect(Access(options.kubeconfig, options.context, options.namespace))
+        everywhere = getattr(options, "all_namespaces", False)
+        code: int = verb.run(make(cluster, console, None if everywhere else cluster.namespace), options)
+        return code
+    except EpjError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    outer = argparse.ArgumentParser(
+        prog="kubectl epj",
+        description="Elastic PyTorch jobs: see how they train, why they do not, and change their size.",
+        epilog="exit codes: 0 done, 1 could not be done, 2 wrong usage, 130 interrupted; why: 3 if something is not as wanted",
+    )
+    outer.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    _add_access(outer, default="")
+    verbs = outer.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, verb in VERBS.items():
+        inner = verbs.add_parser(name, help=verb.HELP, description=f"{verb.HELP[:1].upper()}{verb.HELP[1:]}.")
+        # Left out, they leave what stood before the verb.
+        _add_access(inner, default=argparse.SUPPRESS)
+        verb.add_arguments(inner)
+    return outer
+
+
+def options_of(verb: str | None) -> list[str]:
+    """The options of a verb, or of the program itself, in all spellings."""
+    outer = parser()
+    found = outer
+    if verb is not None:
+        chosen = next(action for action in outer._actions if isinstance(action, argparse._SubParsersAction))
+        found = chosen.choices[verb]
+    return [spelling for action in found._actions for spelling in action.option_strings]
+
+
+def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
+    """The options that kubectl has, too."""
+    parser.add_argument("-n", "--namespace", default=default, help="where the job is (default: the context's)")
+    parser.add_argument("--context", default=default, help="of the kubeconfig (default: its current one)")
+    parser.add_argument("--kubeconfig", default=default, metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
+
+
+def _console() -> Console:
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kubectl epj logs … | head` ends as any Unix program does
+    wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
+    return Console(width=wide, highlight=False)
+
+
+def _version() -> str:
+    try:
+        return version("elastic-pytorch-client")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,89 @@
+"""What kubectl's own shell completion asks for `kubectl epj …`: it runs `kubectl_complete-epj` with the words typed so far."""
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+
+from elastic_pytorch_client import cli
+from elastic_pytorch_client.cluster import Access, KubernetesCluster
+from elastic_pytorch_client.errors import EpjError
+
+NO_FILES, FILES = ":4", ":0"  # cobra's directives
+OPTIONS_WITH_VALUE = (
+    "-n",
+    "--namespace",
+    "--context",
+    "--kubeconfig",
+    "--rank",
+    "--index",
+    "--tail",
+    "--timeout",
+    "--turns",
+    "-o",
+)
+
+
+def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]]) -> tuple[list[str], str]:
+    """What the last word could become.
+
+    Args:
+        words: typed after `kubectl epj`, the last one unfinished, perhaps empty.
+        job_names: asks the cluster.
+
+    Returns:
+        The candidates, and the directive for the shell.
+    """
+    *before, unfinished = words or [""]
+    if before and before[-1] in ("--output", "-o", "--kubeconfig"):
+        return [], FILES
+    verb = next((word for word in _plain(before) if word in cli.VERBS), None)
+    if unfinished.startswith("-"):
+        found = cli.options_of(verb)
+    elif before and before[-1] in OPTIONS_WITH_VALUE:
+        found = []
+    elif verb is None:
+        found = list(cli.VERBS)
+    elif verb == "list" or len(_plain(before)) > 1:
+        found = []
+    else:
+        found = list(job_names(_access(before)))
+    return sorted(word for word in found if word.startswith(unfinished)), NO_FILES
+
+
+def main() -> None:
+    """Prints them; nothing if anything is wrong: nobody wants to read errors while typing."""
+    try:
+        found, directive = candidates(sys.argv[1:], _ask)
+    except (EpjError, OSError):
+        found, directive = [], NO_FILES
+    sys.stdout.write("\n".join([*found, directive]) + "\n")
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    """The words that are neither options nor their values."""
+    plain, value = [], False
+    for word in words:
+        if value:
+            value = False
+        elif word.startswith("-"):
+            value = word in OPTIONS_WITH_VALUE
+        else:
+            plain.append(word)
+    return plain
+
+
+def _access(words: Sequence[str]) -> Access:
+    found = {"-n": "", "--namespace": "", "--context": "", "--kubeconfig": ""}
+    for name, value in itertools.pairwise(words):
+        if name in found:
+            found[name] = value
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and name in found:
+            found[name] = value
+    return Access(found["--kubeconfig"], found["--context"], found["--namespace"] or found["-n"])
+
+
+def _ask(access: Access) -> list[str]:
+    cluster = KubernetesCluster.connect(access)
+    return [str(job["metadata"]["name"]) for job in cluster.list_jobs(cluster.namespace)]

@@ -1,0 +1,208 @@
+"""Why a job does not run at the wanted size, and what to do about it. Pure: judges what was read."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.durations import seconds_since, spell
+from elastic_pytorch_client.ending_advice import advise_on_end
+from elastic_pytorch_client.gist import gist
+from elastic_pytorch_client.job_view import JobView
+from elastic_pytorch_client.nodes import NodeView, shortage_of_room
+from elastic_pytorch_client.pods import PodTrouble, pod_troubles, silent_pods
+from elastic_pytorch_client.timeline import Turn
+
+UNSEEN_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason.
+
+    Attributes:
+        what: what is the matter, a sentence or two.
+        do: what to do about it, commands among it on lines of their own; empty: nothing, it passes.
+    """
+
+    what: str
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is the matter with a job.
+
+    Attributes:
+        headline: how it stands, one sentence.
+        well: whether that is as wanted.
+        findings: why not, the most important first.
+    """
+
+    headline: str
+    well: bool
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was read.
+
+    Attributes:
+        pods: of the job, as the API has them.
+        nodes: all; None: the user may not look at nodes.
+        turns: the job's story.
+        pod_warnings: the newest warning event of each pod, by its name.
+        now: when it was read.
+    """
+
+    pods: Sequence[Mapping[str, Any]]
+    nodes: Sequence[NodeView] | None
+    turns: Sequence[Turn]
+    pod_warnings: Mapping[str, str]
+    now: datetime
+
+
+def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
+    """Judges a job by what was read of it and around it."""
+    name = job.name
+    if job.ended:
+        return _ended(job)
+    if job.managed_by and job.managed_by != names.MANAGER:
+        what = f"spec.managedBy is {job.managed_by}: the operator keeps its hands off, and that controller decides when the job runs."
+        return Diagnosis(f"{name} is looked after by {job.managed_by}.", False, (Finding(what),))
+    if not job.seen and seconds_since(job.created, evidence.now) >= UNSEEN_SECONDS:
+        return Diagnosis(f"The operator has not looked at {name} as it is now.", False, (_operator_away(),))
+    if job.suspended:
+        do = f"Let it go on from its checkpoint:\n  kubectl epj resume {name}"
+        suspended = job.condition("Suspended")
+        what = f"{suspended.message}." if suspended and suspended.message else "It stops."
+        return Diagnosis(f"{name} is suspended.", True, (Finding(what, do),))
+    trains = len(job.members) if job.world else 0
+    if job.at_wanted_size:
+        notes = tuple(_notes(job, evidence))
+        return Diagnosis(f"{name} runs at the wanted size: all {trains} workers train.", not notes, notes)
+    findings = [*_backing_off(job), *_from_pods(job, evidence), *_silent(job, evidence), *_refused(job), *_notes(job, evidence)]
+    if not findings:
+        findings = _passing(job, evidence.now)
+    if job.world:
+        return Diagnosis(f"{name} trains with {trains} of {job.wanted} workers.", False, tuple(findings))
+    headline = f"{name} does not train: {job.ready} of {job.wanted} wanted workers are ready, and it starts with {job.minimum}."
+    return Diagnosis(headline, False, tuple(findings))
+
+
+def _ended(job: JobView) -> Diagnosis:
+    if job.complete:
+        return Diagnosis(f"{job.name} is complete: its training is done, and its workers have gone.", True)
+    failed = job.condition("Failed")
+    reason, message = (failed.reason, failed.message) if failed else ("", "")
+    said = gist(message).rstrip(".") + "."
+    return Diagnosis(f"{job.name} has failed: {reason}.", False, (Finding(said, advise_on_end(job, reason)),))
+
+
+def _operator_away() -> Finding:
+    return Finding(
+        "Its status is older than its spec. The operator is not running, or cannot reach the API server; a group that trains goes on.",
+        "See whether it runs:\n  kubectl get deployments -A -l app.kubernetes.io/name=elastic-pytorch-operator",
+    )
+
+
+def _backing_off(job: JobView) -> Iterable[Finding]:
+    running = job.condition("Running")
+    if running is None or running.reason != "BackingOff":
+        return
+    yield Finding(
+        f"Its script fails soon after each start: {gist(running.message)}. The operator waits longer before each new try.",
+        f"Read what the worker said last:\n  kubectl epj logs {job.name} --tail 50",
+    )
+
+
+def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
+    """One finding for each kind of trouble that pods have."""
+    groups: dict[tuple[str, str], list[PodTrouble]] = defaultdict(list)
+    for trouble in pod_troubles(evidence.pods, evidence.pod_warnings, evidence.now):
+        groups[trouble.kind, trouble.said].append(trouble)
+    for (kind, said), troubles in sorted(groups.items(), key=lambda group: -len(group[1])):
+        who = troubles[0].pod if len(troubles) == 1 else f"{len(troubles)} pods ({troubles[0].pod} is one)"
+        if kind == "unscheduled":
+            room = shortage_of_room(troubles[0].requests, evidence.nodes) if evidence.nodes is not None else None
+            what = f"{who} {'has' if len(troubles) == 1 else 'have'} no node: {said.rstrip('.')}."
+            yield Finding(what + (f" {room.what}" if room else ""), _make_room(job, room.do if room else ""))
+        else:
+            joint = " " if said.startswith("does") else ": "
+            yield Finding(f"{who}{joint}{said.rstrip('.')}.", troubles[0].do)
+
+
+def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
+    spoken = [w.name for w in job.workers if w.state in ("Ready", "Running", "Succeeded", "Leaving", "Lost")]
+    silent = silent_pods(evidence.pods, spoken, evidence.now) if job.backend == names.BACKEND_OPERATOR else []
+    if silent:
+        who = silent[0] if len(silent) == 1 else f"{len(silent)} pods ({silent[0]} is one)"
+        yield Finding(
+            f"{who} has run for more than a minute, and the operator has not heard its agent.",
+            "Does its command start the agent (or a plain torchrun), and may the pod reach the operator's Service "
+            f"(a NetworkPolicy may forbid it)? What it says:\n  kubectl logs -n {job.namespace} {silent[0]} --tail=30",
+        )
+
+
+def _make_room(job: JobView, do: str) -> str:
+    lines = [do] if do else ["Make room, or add a node: the job grows by itself."]
+    if job.world and len(job.members) >= job.minimum:
+        lines.append(f"Or be content with what trains:\n  kubectl epj resize {job.name} {len(job.members)}")
+    return "\n".join(lines)
+
+
+def _refused(job: JobView) -> Iterable[Finding]:
+    mark = "the API server refuses to create a pod: "
+    message = next((c.message for c in job.conditions if c.true and mark in c.message), "")
+    if not message:
+        running = job.condition("Running")
+        message = running.message if running and mark in running.message else ""
+    if not message:
+        return
+    refusal = message.partition(mark)[2]
+    do = "Read the message: a policy of the cluster does not let the pod be. Change spec.template, or the policy."
+    if "exceeded quota" in refusal:
+        do = f"Free some of the quota, or have it raised; the operator tries again by itself:\n  kubectl describe quota -n {job.namespace}"
+    yield Finding(f"The API server refuses its pods: {refusal}.", do)
+
+
+def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
+    if job.allowed and job.wanted not in job.allowed:
+        smaller = max((size for size in job.allowed if size < job.wanted), default=job.allowed[0])
+        sizes = ", ".join(map(str, job.allowed))
+        yield Finding(
+            f"{job.wanted} workers are not one of resizePolicy.allowedReplicas ({sizes}): the next smaller size is taken.",
+            f"Ask for one of them:\n  kubectl epj resize {job.name} {smaller}",
+        )
+    unready = {node.name for node in evidence.nodes or () if not node.ready}
+    hit = sorted({worker.node for worker in job.workers} & unready)
+    if hit and not job.at_wanted_size:
+        yield Finding(
+            f"{' and '.join(hit)} {'is' if len(hit) == 1 else 'are'} not ready: what ran there is replaced elsewhere, if it fits.",
+            f"See what is the matter:\n  kubectl describe node {hit[0]}",
+        )
+    if job.failures and not job.ended:
+        yield Finding(
+            f"{job.failures} of {job.max_failures} allowed failures have counted since the last progress"
+            + (f", the last in {job.root_cause.worker}: {_last_line(job.root_cause.message)}." if job.root_cause else "."),
+            f"Read what happened:\n  kubectl epj status {job.name}",
+        )
+
+
+def _passing(job: JobView, now: datetime) -> list[Finding]:
+    """Nothing is wrong with any pod: the operator's own words are the best there are."""
+    for type_ in ("Degraded", "Resizing", "Running"):
+        condition = job.condition(type_)
+        if condition is not None and (condition.true or type_ == "Running") and condition.message:
+            since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
+            message = gist(condition.message)
+            what = f"{message[:1].upper()}{message[1:]}{since}."
+            return [Finding(what, f"That should pass within seconds; watch it:\n  kubectl epj top {job.name}")]
+    return [Finding("The operator has only just seen it.", f"Ask again in a few seconds:\n  kubectl epj why {job.name}")]
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1].rstrip(".")

@@ -1,0 +1,208 @@
+"""A job as an object: what a notebook, a pipeline or a test needs."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch_client.cluster import Cluster, KubernetesCluster
+from elastic_pytorch_client.errors import JobFailed, NoSuchJob, TimedOut
+from elastic_pytorch_client.job_view import JobView, view_job
+from elastic_pytorch_client.manifest import build_manifest, read_manifest
+from elastic_pytorch_client.series import Series, gather
+from elastic_pytorch_client.timeline import Turn, tell
+from elastic_pytorch_client.watch import Clock, follow_job
+from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
+
+DELETE_SECONDS = 60.0
+
+
+class Job:
+    """An ElasticPyTorchJob on a cluster.
+
+    Made by `Job.create`, `Job.get` or `Job.list_all`. Every method may raise an EpjError, which is one line for people.
+
+    Args:
+        name: of the job.
+        namespace: where it is.
+        cluster: that it is on.
+    """
+
+    def __init__(self, name: str, namespace: str, cluster: Cluster, *, clock: Clock | None = None) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.cluster = cluster
+        self._clock = clock or Clock()
+
+    def __repr__(self) -> str:
+        return f"Job({self.name!r}, namespace={self.namespace!r})"
+
+    @classmethod
+    def create(
+        cls,
+        source: Mapping[str, Any] | str | Path | None = None,
+        *,
+        namespace: str | None = None,
+        cluster: Cluster | None = None,
+        **wanted: Any,
+    ) -> "Job":
+        """Creates a job.
+
+        Args:
+            source: its manifest: a dict, YAML text, or the Path of a file. None: it is made of `wanted`.
+            namespace: default: the manifest's, or else the context's.
+            cluster: default: the one of the kubeconfig, or of the pod that this runs in.
+            wanted: as `build_manifest` takes it: `name`, `image`, `args`, `replicas`, …
+
+        Raises:
+            Refused: the API server does not take it, or has one of that name.
+        """
+        cluster = cluster or KubernetesCluster.connect()
+        manifest = read_manifest(source) if source is not None else build_manifest(**wanted)
+        place = namespace or (manifest.get("metadata") or {}).get("namespace") or cluster.namespace
+        made = cluster.create_job(place, manifest)
+        return cls(str(made["metadata"]["name"]), place, cluster)
+
+    @classmethod
+    def get(cls, name: str, *, namespace: str | None = None, cluster: Cluster | None = None) -> "Job":
+        """A job that is there.
+
+        Raises:
+            NoSuchJob: it is not.
+        """
+        cluster = cluster or KubernetesCluster.connect()
+        job = cls(name, namespace or cluster.namespace, cluster)
+        cluster.get_job(job.namespace, name)
+        return job
+
+    @classmethod
+    def list_all(cls, *, namespace: str | None = None, cluster: Cluster | None = None) -> list["Job"]:
+        """The jobs of a namespace."""
+        cluster = cluster or KubernetesCluster.connect()
+        place = namespace or cluster.namespace
+        return [cls(str(found["metadata"]["name"]), place, cluster) for found in cluster.list_jobs(place)]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The job as the API has it now."""
+        return self.cluster.get_job(self.namespace, self.name)
+
+    @property
+    def status(self) -> JobView:
+        """What holds of it now."""
+        return view_job(self.manifest)
+
+    def scale(self, replicas: int, *, wait: bool = False, timeout_seconds: float | None = None) -> None:
+        """Asks for another number of workers.
+
+        Args:
+            replicas: within minReplicas and maxReplicas.
+            wait: until all of them train.
+            timeout_seconds: of the wait; None: no end.
+        """
+        self.cluster.scale_job(self.namespace, self.name, replicas)
+        if wait:
+            self.wait_until_whole(timeout_seconds=timeout_seconds)
+
+    def suspend(self) -> None:
+        """Has the workers save and stop; the job stays."""
+        self.cluster.patch_job(self.namespace, self.name, {"spec": {"suspend": True}})
+
+    def resume(self) -> None:
+        """Has a suspended job go on from its checkpoint."""
+        self.cluster.patch_job(self.namespace, self.name, {"spec": {"suspend": False}})
+
+    def delete(self, *, wait: bool = False, timeout_seconds: float = DELETE_SECONDS) -> None:
+        """Deletes the job and all that it owns; one that is gone already is nothing to complain about.
+
+        Args:
+            wait: until it is gone (its pods may take their grace period).
+            timeout_seconds: of the wait.
+        """
+        try:
+            self.cluster.delete_job(self.namespace, self.name)
+            if not wait:
+                return
+            for _ in self.progress(timeout_seconds=timeout_seconds):
+                pass
+            self.cluster.get_job(self.namespace, self.name)
+        except NoSuchJob:
+            return
+        raise TimedOut(f"{self.name} is still there {timeout_seconds:.0f} s after it was deleted")
+
+    def progress(self, *, timeout_seconds: float | None = None) -> Iterator[JobView]:
+        """The job as it is now, and again after each change of its spec or status, until it has ended or is deleted.
+
+        Connections that break are made anew; changes that come meanwhile are told as one.
+        """
+        for view in follow_job(self.cluster, self.namespace, self.name, timeout_seconds=timeout_seconds, clock=self._clock):
+            yield view
+            if view.ended:
+                return
+
+    def wait(self, *, timeout_seconds: float | None = None) -> JobView:
+        """Waits until the job is complete.
+
+        Raises:
+            JobFailed: it has failed, with the reason and the root cause, or was deleted.
+            TimedOut: it has not ended in time.
+        """
+        view = None
+        for view in self.progress(timeout_seconds=timeout_seconds):
+            if view.complete:
+                return view
+            if view.failed:
+                failed = view.condition("Failed")
+                assert failed is not None
+                raise JobFailed(f"{self.name} has failed, {failed.reason}: {failed.message}", failed.reason)
+        raise self._why_not("ended", timeout_seconds)
+
+    def wait_until_whole(self, *, timeout_seconds: float | None = None) -> JobView:
+        """Waits until all wanted workers train.
+
+        Raises:
+            JobFailed: the job has ended first.
+            TimedOut: they do not train in time.
+        """
+        view = None
+        for view in self.progress(timeout_seconds=timeout_seconds):
+            if view.seen and view.at_wanted_size:
+                return view
+            if view.ended:
+                raise JobFailed(f"{self.name} has ended ({view.state}) before all its workers trained")
+        raise self._why_not("all its workers trained", timeout_seconds)
+
+    def logs(self, *, rank: int | None = None, tail_lines: int | None = None) -> Iterator[Line]:
+        """What the workers have said; of those whose pods are still there.
+
+        Args:
+            rank: only who has this rank now; None: everybody, one after the other.
+            tail_lines: only so many lines of each.
+        """
+        choice = Choice(frozenset() if rank is None else frozenset({rank}))
+        return read_logs(self.cluster, self.status, choice, tail_lines=tail_lines)
+
+    def follow_logs(self, *, rank: int | None = None) -> Iterator[Line]:
+        """What the workers say, as they say it, over the replacement of pods, until the job ends.
+
+        Args:
+            rank: only whoever has this rank at the time; None: everybody.
+        """
+        choice = Choice(frozenset() if rank is None else frozenset({rank}))
+        return follow_logs(self.cluster, self.namespace, self.name, choice)
+
+    def timeline(self) -> list[Turn]:
+        """The job's story, oldest first, as far back as the cluster keeps events (an hour, usually)."""
+        return tell(self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name), self.status.uid)
+
+    def series(self) -> Series:
+        """Loss, world size and recoveries over time, as far as the job's status and events tell."""
+        return gather(self.status, self.timeline())
+
+    def _why_not(self, what: str, timeout_seconds: float | None) -> JobFailed | TimedOut:
+        try:
+            self.cluster.get_job(self.namespace, self.name)
+        except NoSuchJob:
+            return JobFailed(
+                f"{self.name} has been deleted before it {what}" if what == "ended" else f"{self.name} was deleted"
+            )
+        return TimedOut(f"{self.name} has not {what} within {timeout_seconds or 0:.0f} s")

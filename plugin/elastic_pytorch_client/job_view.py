@@ -1,0 +1,259 @@
+"""A job as its manifest tells it: parsed once, so that what shows or judges it need not know the API's shapes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from elastic_pytorch_client import names
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One entry of `status.conditions`."""
+
+    type: str
+    true: bool
+    reason: str
+    message: str
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One entry of `status.workers`.
+
+    Attributes:
+        name: of its pod.
+        index: among the job's workers; its replacement gets the same.
+        rank: in the current group; None if it is not in it, or if stock torchrun gives the ranks.
+        node: empty until it has one.
+        state: one word.
+    """
+
+    name: str
+    index: int
+    rank: int | None
+    node: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the training is, as far as its script says; None: it does not."""
+
+    step: int | None = None
+    total: int | None = None
+    loss: float | None = None
+    steps_per_second: float | None = None
+    checkpoint_step: int | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """Of the way to the last step, from 0 to 1."""
+        if self.step is None or not self.total:
+            return None
+        return min(1.0, self.step / self.total)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the present speed; None if there is no saying."""
+        if self.step is None or self.total is None or not self.steps_per_second:
+            return None
+        return max(0, self.total - self.step) / self.steps_per_second
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """`status.lastRecovery`."""
+
+    cause: str
+    seconds: float | None
+    steps_lost: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RootCause:
+    """`status.rootCause`: the last failure that counted."""
+
+    worker: str
+    rank: int | None
+    exit_code: int | None
+    signal: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job.
+
+    Attributes:
+        wanted: `spec.replicas`.
+        state: the conditions in one word.
+        world: processes that train together, 0 while nothing trains.
+        seen: whether the operator has looked at the newest spec.
+        history: `status.history`, raw.
+    """
+
+    name: str
+    namespace: str
+    uid: str
+    created: datetime | None
+    wanted: int
+    minimum: int
+    maximum: int
+    suspended: bool
+    managed_by: str
+    backend: str
+    max_failures: int
+    allowed: tuple[int, ...]
+    state: str
+    ready: int
+    world: int
+    round: int
+    failures: int
+    restarts: int
+    recoveries: int
+    seen: bool
+    started: datetime | None
+    completed: datetime | None
+    progress: Progress
+    last_recovery: Recovery | None
+    root_cause: RootCause | None
+    workers: tuple[Worker, ...]
+    conditions: tuple[Condition, ...]
+    history: Mapping[str, Any] = field(default_factory=dict)
+
+    def condition(self, type_: str) -> Condition | None:
+        """The condition of a type, None if there is none."""
+        return next((c for c in self.conditions if c.type == type_), None)
+
+    def holds(self, type_: str) -> bool:
+        """Whether a condition is there and true."""
+        found = self.condition(type_)
+        return found is not None and found.true
+
+    @property
+    def complete(self) -> bool:
+        """Whether the job has ended well."""
+        return self.holds("Complete")
+
+    @property
+    def failed(self) -> bool:
+        """Whether the job has ended badly."""
+        return self.holds("Failed")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended, and stays so."""
+        return self.complete or self.failed
+
+    @property
+    def members(self) -> tuple[Worker, ...]:
+        """The workers of the current group, by rank; by index where stock torchrun gives the ranks."""
+        if self.backend != names.BACKEND_OPERATOR:
+            return tuple(w for w in self.workers if w.state == "Running")
+        return tuple(sorted((w for w in self.workers if w.rank is not None), key=lambda w: w.rank or 0))
+
+    @property
+    def at_wanted_size(self) -> bool:
+        """Whether a group trains that is not to change its size."""
+        return self.holds("Running") and not self.holds("Resizing") and not self.holds("Degraded")
+
+
+def view_job(manifest: Mapping[str, Any]) -> JobView:
+    """A job's manifest as a view; what is missing has the API's default."""
+    metadata, spec, status = (manifest.get(part) or {} for part in ("metadata", "spec", "status"))
+    wanted = int(spec.get("replicas", spec.get("maxReplicas", 1)))
+    progress, recovery, cause = (status.get(part) or {} for part in ("progress", "lastRecovery", "rootCause"))
+    return JobView(
+        name=str(metadata.get("name", "")),
+        namespace=str(metadata.get("namespace", "default")),
+        uid=str(metadata.get("uid", "")),
+        created=parse_time(metadata.get("creationTimestamp")),
+        wanted=wanted,
+        minimum=int(spec.get("minReplicas", 1)),
+        maximum=int(spec.get("maxReplicas", wanted)),
+        suspended=bool(spec.get("suspend", False)),
+        managed_by=str(spec.get("managedBy", "")),
+        backend=str((spec.get("rendezvous") or {}).get("backend", names.BACKEND_OPERATOR)),
+        max_failures=int((spec.get("failurePolicy") or {}).get("maxFailures", 3)),
+        allowed=tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ())),
+        state=str(status.get("state", "Pending")),
+        ready=int(status.get("readyReplicas", 0)),
+        world=int(status.get("worldSize", 0)),
+        round=int(status.get("round", 0)),
+        failures=int(status.get("failures", 0)),
+        restarts=int(status.get("restarts", 0)),
+        recoveries=int(status.get("recoveries", 0)),
+        seen=int(status.get("observedGeneration", 0)) >= int(metadata.get("generation", 0)) and bool(status),
+        started=parse_time(status.get("startTime")),
+        completed=parse_time(status.get("completionTime")),
+        progress=Progress(
+            step=_whole(progress.get("step")),
+            total=_whole(progress.get("total")),
+            loss=parse_number(progress.get("loss")),
+            steps_per_second=parse_number(progress.get("stepsPerSecond")),
+            checkpoint_step=_whole(progress.get("checkpointStep")),
+        ),
+        last_recovery=Recovery(
+            cause=str(recovery.get("cause", "")),
+            seconds=parse_number(recovery.get("seconds")),
+            steps_lost=_whole(recovery.get("stepsLost")),
+        )
+        if recovery
+        else None,
+        root_cause=RootCause(
+            worker=str(cause.get("worker", "")),
+            rank=_whole(cause.get("rank")),
+            exit_code=_whole(cause.get("exitCode")),
+            signal=str(cause.get("signal", "")),
+            message=str(cause.get("message", "")),
+        )
+        if cause
+        else None,
+        workers=tuple(
+            Worker(
+                name=str(worker["name"]),
+                index=int(worker.get("index", 0)),
+                rank=_whole(worker.get("rank")),
+                node=str(worker.get("node", "")),
+                state=str(worker.get("state", "")),
+            )
+            for worker in status.get("workers") or ()
+        ),
+        conditions=tuple(
+            Condition(
+                type=str(condition["type"]),
+                true=condition.get("status") == "True",
+                reason=str(condition.get("reason", "")),
+                message=str(condition.get("message", "")),
+                since=parse_time(condition.get("lastTransitionTime")),
+            )
+            for condition in status.get("conditions") or ()
+        ),
+        history=status.get("history") or {},
+    )
+
+
+def parse_time(text: object) -> datetime | None:
+    """An RFC 3339 time, with up to nine digits of a second; None if it is none."""
+    if not isinstance(text, str):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def parse_number(text: object) -> float | None:
+    """A decimal number in a string; None if it is none."""
+    try:
+        return float(str(text))
+    except ValueError:
+        return None
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,85 @@
+"""The manifest of a job, from what a person would say of it, or from a file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.errors import Refused
+
+
+def build_manifest(
+    name: str,
+    *,
+    image: str,
+    args: Sequence[str],
+    replicas: int | None = None,
+    min_replicas: int | None = None,
+    max_replicas: int | None = None,
+    nproc_per_node: int | str | None = None,
+    env: Mapping[str, str] | None = None,
+    resources: Mapping[str, Mapping[str, str]] | None = None,
+    labels: Mapping[str, str] | None = None,
+    pod: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A job's manifest.
+
+    Args:
+        name: of the job.
+        image: with torch and the script.
+        args: what would follow `torchrun`, such as `["train.py", "--lr", "0.1"]`.
+        replicas: wanted workers.
+        min_replicas: trains with no fewer.
+        max_replicas: the most that may be asked for.
+        nproc_per_node: worker processes in each pod, or `auto`, `cpu`, `gpu`.
+        env: variables of the training container.
+        resources: of the training container, as `{"limits": {"nvidia.com/gpu": "1"}}`.
+        labels: of the job.
+        pod: more of the pod's spec, such as `{"volumes": […]}`; its container `pytorch` is added to, if it has one.
+        spec: more fields of the job's spec, as the API names them, such as `failurePolicy={"maxFailures": 1}`.
+    """
+    pod_spec: dict[str, Any] = dict(pod or {})
+    containers = [dict(container) for container in pod_spec.get("containers") or ()]
+    training = next((c for c in containers if c.get("name") == names.TRAINING_CONTAINER), None)
+    if training is None:
+        training = {"name": names.TRAINING_CONTAINER}
+        containers.insert(0, training)
+    training |= {"image": image, "args": list(args)}
+    if env:
+        training["env"] = [*training.get("env", ()), *({"name": key, "value": value} for key, value in env.items())]
+    if resources:
+        training["resources"] = {kind: dict(amounts) for kind, amounts in resources.items()}
+    sizes = {"replicas": replicas, "minReplicas": min_replicas, "maxReplicas": max_replicas, "nprocPerNode": nproc_per_node}
+    metadata: dict[str, Any] = {"name": name, **({"labels": dict(labels)} if labels else {})}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": {
+            **{field: value for field, value in sizes.items() if value is not None},
+            **spec,
+            "template": {"spec": {**pod_spec, "containers": containers}},
+        },
+    }
+
+
+def read_manifest(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
+    """The job in a manifest, in YAML text, or in a file.
+
+    Raises:
+        Refused: there is none.
+    """
+    if isinstance(source, Mapping):
+        return dict(source)
+    try:
+        text = source.read_text() if isinstance(source, Path) else source
+        documents = list(yaml.safe_load_all(text))
+    except (OSError, yaml.YAMLError) as error:
+        raise Refused(f"cannot read the manifest: {' '.join(str(error).split())}") from error
+    found = next((d for d in documents if isinstance(d, dict) and d.get("kind") == names.KIND), None)
+    if found is None:
+        raise Refused(f"the manifest holds no {names.KIND}")
+    return found

@@ -1,0 +1,105 @@
+"""What keeps a pod from training, as the pod itself tells."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from elastic_pytorch_client.durations import seconds_since
+from elastic_pytorch_client.gist import gist
+from elastic_pytorch_client.job_view import parse_time
+from elastic_pytorch_client.nodes import requests_of
+
+SLOW_START_SECONDS = 60.0
+
+_WAITING = {
+    "ErrImagePull": "Is the image's name right, and may the node pull it (imagePullSecrets)?",
+    "ImagePullBackOff": "Is the image's name right, and may the node pull it (imagePullSecrets)?",
+    "ErrImageNeverPull": "imagePullPolicy is Never, and the node has no such image: put it there, or let it be pulled.",
+    "InvalidImageName": "Correct the image's name in spec.template, and create the job again.",
+    "CreateContainerConfigError": "Create what the container refers to, such as its ConfigMap or Secret.",
+    "CreateContainerError": "Read the message: the node cannot make the container as spec.template has it.",
+    "CrashLoopBackOff": "It ends again and again; read what it says.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PodTrouble:
+    """What keeps a pod from training.
+
+    Attributes:
+        kind: `unscheduled`, `waiting`, `starting` or `leaving`.
+        said: what is the matter, without the pod's name.
+        do: what to do about it.
+        requests: what it asks of a node.
+    """
+
+    pod: str
+    kind: str
+    said: str
+    do: str = ""
+    requests: Mapping[str, float] = field(default_factory=dict)
+
+
+def pod_troubles(pods: Iterable[Mapping[str, Any]], warnings: Mapping[str, str], now: datetime) -> list[PodTrouble]:
+    """The trouble of each pod that has one.
+
+    Args:
+        pods: of a job.
+        warnings: the newest warning event of each pod, by its name.
+        now: the time of day.
+    """
+    return [trouble for pod in pods if (trouble := _trouble(pod, warnings.get(str(pod["metadata"]["name"]), ""), now))]
+
+
+def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble | None:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    name, namespace = str(metadata["name"]), str(metadata.get("namespace", "default"))
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return None
+    if metadata.get("deletionTimestamp"):
+        return PodTrouble(name, "leaving", "it is being deleted, and its node has not confirmed that it is gone")
+    describe = f"Look closer:\n  kubectl describe pod -n {namespace} {name}"
+    if not pod["spec"].get("nodeName"):
+        scheduled: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
+        said = str(scheduled.get("message") or "it waits for the scheduler")
+        return PodTrouble(name, "unscheduled", gist(said), describe, requests_of(pod))
+    for state in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        waiting = (state.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason", ""))
+        if reason and reason not in ("ContainerCreating", "PodInitializing"):
+            message = str(waiting.get("message") or "").strip()
+            said = f"container {state.get('name')} cannot start, {reason}" + (f": {message}" if message else "")
+            if reason == "CrashLoopBackOff":
+                logs = f"\n  kubectl logs -n {namespace} {name} -c {state.get('name')} --previous --tail=30"
+                return PodTrouble(name, "waiting", said, _WAITING[reason] + logs)
+            return PodTrouble(name, "waiting", said, _WAITING.get(reason, describe))
+    if warning and not _started(status):
+        return PodTrouble(name, "starting", f"does not start: {warning}", describe)
+    age = seconds_since(parse_time(metadata.get("creationTimestamp")), now)
+    if not _started(status) and age > SLOW_START_SECONDS:
+        return PodTrouble(name, "starting", "its image and volumes are taking more than a minute to get ready", describe)
+    return None
+
+
+def silent_pods(pods: Iterable[Mapping[str, Any]], spoken: Iterable[str], now: datetime) -> list[str]:
+    """Pods that have run for a while, and whose agent the operator has not heard.
+
+    Args:
+        pods: of a job.
+        spoken: names of those that are ready or train.
+        now: the time of day.
+    """
+    known = set(spoken)
+    silent = []
+    for pod in pods:
+        status = pod.get("status") or {}
+        since = [(s.get("state") or {}).get("running", {}).get("startedAt") for s in status.get("containerStatuses") or ()]
+        started = next((time for text in since if (time := parse_time(text))), None)
+        if started and seconds_since(started, now) > SLOW_START_SECONDS and pod["metadata"]["name"] not in known:
+            silent.append(str(pod["metadata"]["name"]))
+    return silent
+
+
+def _started(status: Mapping[str, Any]) -> bool:
+    return any((s.get("state") or {}).get("running") for s in status.get("containerStatuses") or ())

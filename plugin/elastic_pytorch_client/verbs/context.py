@@ -1,0 +1,101 @@
+"""What every verb is given, and what several need."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rich.console import Console
+
+from elastic_pytorch_client.cluster import Cluster
+from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
+from elastic_pytorch_client.job_view import JobView, view_job
+from elastic_pytorch_client.timeline import Turn, tell
+from elastic_pytorch_client.watch import Clock, follow_job
+
+WAIT_SECONDS = 300.0
+
+
+def time_of_day() -> datetime:
+    """Now."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A verb's surroundings.
+
+    Attributes:
+        cluster: where the jobs are.
+        console: where to write.
+        namespace: where the jobs are that are meant; None: in all.
+        now: the time of day.
+        clock: for waiting.
+    """
+
+    cluster: Cluster
+    console: Console
+    namespace: str | None
+    now: Callable[[], datetime] = time_of_day
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def one_namespace(self) -> str:
+        """The namespace, for verbs that know no other."""
+        return self.namespace if self.namespace is not None else self.cluster.namespace
+
+    def job(self, name: str) -> JobView:
+        """A job."""
+        return view_job(self.cluster.get_job(self.one_namespace, name))
+
+    def turns(self, job: JobView) -> list[Turn]:
+        """A job's story; empty if its events may not be read."""
+        try:
+            return tell(self.cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid)
+        except EpjError:
+            return []
+
+    def wait(self, name: str, fulfilled: Callable[[JobView], bool], what: str, seconds: float) -> JobView:
+        """Waits until a job fulfils something.
+
+        Raises:
+            JobFailed: it has ended instead, or is gone.
+            TimedOut: it took too long.
+        """
+        job = None
+        for job in follow_job(self.cluster, self.one_namespace, name, timeout_seconds=seconds, clock=self.clock):
+            if fulfilled(job):
+                return job
+            if job.ended:
+                raise JobFailed(f"{name} has ended ({job.state}) before {what}")
+        if job is not None and not self._is_there(name):
+            raise JobFailed(f"{name} has been deleted before {what}")
+        raise TimedOut(f"{seconds:.0f} s have passed before {what}; `kubectl epj why {name}` may tell why")
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self.job(name)
+        except EpjError:
+            return False
+        return True
+
+
+def job_name(text: str) -> str:
+    """The name in `NAME` or `epj/NAME`, as kubectl takes it."""
+    kind, slash, name = text.partition("/")
+    if slash and kind in ("epj", "elasticpytorchjob", "elasticpytorchjobs", "elasticpytorchjobs.elasticpytorch.dev"):
+        text = name
+    if not text or "/" in text:
+        raise argparse.ArgumentTypeError(f"not the name of a job: {kind}{slash}{name}")
+    return text
+
+
+def add_name(parser: argparse.ArgumentParser) -> None:
+    """The argument that says which job."""
+    parser.add_argument("name", metavar="NAME", type=job_name, help="of the job; epj/NAME is understood, too")
+
+
+def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
+    """The options of verbs that may wait for their effect."""
+    parser.add_argument("--wait", action="store_true", help=f"until {what}")
+    parser.add_argument("--timeout", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="of --wait (default: 300)")

@@ -1,0 +1,55 @@
+"""`kubectl epj logs NAME`: what the workers say, by rank, over the replacement of their pods."""
+
+import argparse
+from collections.abc import Iterable
+
+from rich.text import Text
+
+from elastic_pytorch_client.errors import NotFound
+from elastic_pytorch_client.verbs.context import Context, add_name
+from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
+
+NAME, HELP = "logs", "what the workers say, by rank; -f goes on when pods are replaced"
+COLORS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add_name(parser)
+    parser.add_argument("--rank", type=int, action="append", default=[], help="only whoever has this rank (may be repeated)")
+    parser.add_argument(
+        "--index", type=int, action="append", default=[], help="only the worker with this index (may be repeated)"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each worker (default: all)")
+    parser.add_argument("--timestamps", action="store_true", help="with the time of each line")
+    parser.add_argument("--no-prefix", action="store_true", help="without saying whose line it is")
+
+
+def run(context: Context, options: argparse.Namespace) -> int:
+    """Prints them."""
+    choice = Choice(frozenset(options.rank), frozenset(options.index))
+    job = context.job(options.name)
+    if not options.follow:
+        if not choice.of(job):
+            raise NotFound(_nobody(options, job.name))
+        lines: Iterable[Line] = read_logs(context.cluster, job, choice, tail_lines=options.tail)
+    else:
+        lines = follow_logs(context.cluster, context.one_namespace, job.name, choice, tail_lines=options.tail)
+    prefixed = not options.no_prefix and len(options.rank) + len(options.index) != 1
+    for line in lines:
+        text = Text()
+        if prefixed:
+            worker = line.worker
+            who = f"rank {worker.rank}" if worker.rank is not None else f"index {worker.index}"
+            text.append(f"[{who}] ", COLORS[worker.index % len(COLORS)])
+        if options.timestamps:
+            text.append(f"{line.at} ", "bright_black")
+        context.console.print(text.append(line.text), soft_wrap=True, highlight=False)
+    return 0
+
+
+def _nobody(options: argparse.Namespace, name: str) -> str:
+    wanted = [f"rank {rank}" for rank in options.rank] + [f"index {index}" for index in options.index]
+    who = " or ".join(wanted) if wanted else "worker"
+    return f"{name} has no {who} now; `kubectl epj status {name}` shows who is there"

@@ -1,0 +1,27 @@
+"""`kubectl epj resize NAME N`: another number of workers."""
+
+import argparse
+
+from elastic_pytorch_client.verbs.context import Context, add_name, add_wait
+
+NAME, HELP = "resize", "ask for another number of workers"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add_name(parser)
+    parser.add_argument("replicas", metavar="N", type=int, help="the number of workers, from minReplicas to maxReplicas")
+    add_wait(parser, "all N workers train")
+
+
+def run(context: Context, options: argparse.Namespace) -> int:
+    """Asks for them."""
+    name, replicas = options.name, options.replicas
+    before = context.job(name)
+    context.cluster.scale_job(context.one_namespace, name, replicas)
+    context.console.print(f"{name}: {before.wanted} -> {replicas} workers wanted", highlight=False)
+    if options.wait:
+        what = f"all {replicas} workers trained"
+        job = context.wait(name, lambda job: job.seen and job.at_wanted_size, what, options.timeout)
+        context.console.print(f"{name}: {len(job.members)} workers train in round {job.round}", highlight=False)
+    return 0

@@ -1,0 +1,51 @@
+"""`kubectl epj status NAME`: one job on one screen."""
+
+import argparse
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.live import Live
+
+from elastic_pytorch_client.job_view import JobView
+from elastic_pytorch_client.verbs.context import Context, add_name
+from elastic_pytorch_client.views.status_view import show_status
+from elastic_pytorch_client.watch import follow_job
+
+NAME, HELP = "status", "one job on one screen: how far, who, what holds, what happened"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add_name(parser)
+    parser.add_argument("-w", "--watch", action="store_true", help="show it again whenever it changes, until it ends")
+    parser.add_argument(
+        "--turns", type=int, default=12, metavar="N", help="how many of the newest events to show (default: 12)"
+    )
+
+
+def run(context: Context, options: argparse.Namespace) -> int:
+    """Shows it; again and again, one below the other, where there is no terminal to write over."""
+
+    def draw(job: JobView) -> RenderableType:
+        return show_status(job, context.turns(job), context.now(), most_turns=options.turns)
+
+    if not options.watch:
+        context.console.print(draw(context.job(options.name)))
+        return 0
+    jobs = until_ended(follow_job(context.cluster, context.one_namespace, options.name, clock=context.clock))
+    if not context.console.is_terminal:
+        for job in jobs:
+            context.console.print(draw(job))
+        return 0
+    with Live(console=context.console, auto_refresh=False, vertical_overflow="visible") as live:
+        for job in jobs:
+            live.update(draw(job), refresh=True)
+    return 0
+
+
+def until_ended(jobs: Iterator[JobView]) -> Iterator[JobView]:
+    """The views of a job up to the first that has ended."""
+    for job in jobs:
+        yield job
+        if job.ended:
+            return

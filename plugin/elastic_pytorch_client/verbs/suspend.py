@@ -1,0 +1,30 @@
+"""`kubectl epj suspend NAME`: the workers save and stop, the job stays."""
+
+import argparse
+
+from elastic_pytorch_client.job_view import JobView
+from elastic_pytorch_client.verbs.context import Context, add_name, add_wait
+
+NAME, HELP = "suspend", "stop a job's workers, which may save first; the job stays"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add_name(parser)
+    add_wait(parser, "nothing runs any more")
+
+
+def run(context: Context, options: argparse.Namespace) -> int:
+    """Stops them."""
+    name = options.name
+    context.cluster.patch_job(context.one_namespace, name, {"spec": {"suspend": True}})
+    context.console.print(f"{name}: its workers save and stop", highlight=False)
+    if options.wait:
+        context.wait(name, has_stopped, "all its workers had stopped", options.timeout)
+        context.console.print(f"{name}: nothing runs any more", highlight=False)
+    return 0
+
+
+def has_stopped(job: JobView) -> bool:
+    """Whether a suspended job's workers have gone; what was lost with a node may never be confirmed, and does not count."""
+    return job.seen and job.holds("Suspended") and all(worker.state == "Lost" for worker in job.workers)

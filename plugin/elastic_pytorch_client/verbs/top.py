@@ -1,0 +1,70 @@
+"""`kubectl epj top [NAME]`: jobs, alive."""
+
+import argparse
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from elastic_pytorch_client.mirror import Mirror
+from elastic_pytorch_client.series import gather
+from elastic_pytorch_client.verbs.context import Context, job_name
+from elastic_pytorch_client.views.status_view import show_status
+from elastic_pytorch_client.views.top_view import Gauges, show_top
+
+NAME, HELP = "top", "jobs alive: progress, loss and speed; until Ctrl-C"
+REFRESH_SECONDS = 0.5
+EVENTS_EVERY = 6  # refreshes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    parser.add_argument("name", metavar="NAME", nargs="?", type=job_name, help="one job, with its workers and its story")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
+    parser.add_argument("--once", action="store_true", help="print it once and end, as is done where there is no terminal")
+
+
+def run(context: Context, options: argparse.Namespace) -> int:
+    """Shows them until the user has had enough, or the only job is gone."""
+    namespace = context.one_namespace if options.name else context.namespace
+    mirror = Mirror(context.cluster, namespace, options.name)
+    screen = _Screen(context, mirror, single=options.name is not None)
+    mirror.start()
+    if options.once or not context.console.is_terminal:
+        mirror.stop()
+        context.console.print(screen.draw())
+        return 0
+    try:
+        with Live(console=context.console, auto_refresh=False, screen=True) as live:
+            while mirror.jobs or options.name is None:
+                live.update(screen.draw(), refresh=True)
+                context.clock.sleep(REFRESH_SECONDS)
+    except KeyboardInterrupt:  # that is how to leave it
+        pass
+    finally:
+        mirror.stop()
+    return 0
+
+
+class _Screen:
+    """What is shown, and what has to be remembered for it."""
+
+    def __init__(self, context: Context, mirror: Mirror, *, single: bool) -> None:
+        self._context, self._mirror, self._single = context, mirror, single
+        self._gauges: dict[str, Gauges] = {}
+        self._drawn = 0
+        self._details: RenderableType = Text()
+
+    def draw(self) -> RenderableType:
+        jobs, now = self._mirror.jobs, self._context.now()
+        for job in jobs:
+            if job.uid not in self._gauges:
+                self._gauges[job.uid] = Gauges.begun_with(gather(job, []))
+            self._gauges[job.uid].take(job)
+        table = show_top(jobs, self._gauges, now, namespaces=self._mirror.namespace is None, trouble=self._mirror.trouble)
+        if not self._single or not jobs:
+            return table
+        if self._drawn % EVENTS_EVERY == 0:
+            self._turns = self._context.turns(jobs[0])
+        self._drawn += 1
+        return Group(table, Text(), show_status(jobs[0], self._turns, now, most_turns=8, most_workers=12))

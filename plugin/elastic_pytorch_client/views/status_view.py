@@ -1,0 +1,180 @@
+"""One job on one screen: how far, who, what holds, and what happened."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.durations import seconds_since, short, spell
+from elastic_pytorch_client.gist import gist
+from elastic_pytorch_client.job_view import Condition, JobView, Worker
+from elastic_pytorch_client.timeline import Turn
+from elastic_pytorch_client.views.progress_bar import progress_bar
+from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED, state_mark, state_style
+
+BAR_WIDTH = 40
+MOST_WORKERS = 32
+NEWS_IF_TRUE = ("Degraded", "Resizing", "Suspended", "Failed")
+
+
+def show_status(
+    job: JobView, turns: Sequence[Turn], now: datetime, *, most_turns: int = 12, most_workers: int = MOST_WORKERS
+) -> RenderableType:
+    """The whole screen.
+
+    Args:
+        job: the job.
+        turns: its story, oldest first.
+        now: the time of day.
+        most_turns: how many of the newest turns to show.
+        most_workers: more than that are summed up.
+    """
+    parts: list[RenderableType] = [_headline(job, now)]
+    if (how_far := _how_far(job)) is not None:
+        parts.append(Padding(how_far, (0, 0, 0, 2)))
+    parts += [Text(), _workers(job, most_workers)]
+    if job.conditions:
+        parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
+    if job.root_cause is not None:
+        parts += _root_cause(job)
+    parts += [Text("\nTimeline", "bold"), _timeline(turns, now, most_turns)]
+    return Group(*parts)
+
+
+def _headline(job: JobView, now: datetime) -> Text:
+    text = Text().append(job.name, "bold").append(f"  {job.namespace}  ", MUTED)
+    text.append(f"{state_mark(job.state)} {job.state}", f"bold {state_style(job.state)}")
+    if job.ended and job.started and job.completed:
+        ago = spell(seconds_since(job.completed, now))
+        text.append(f"  after {spell(seconds_since(job.started, job.completed))}, {ago} ago", MUTED)
+    elif job.started and not job.suspended:
+        text.append(f"  for {spell(seconds_since(job.started, now))}", MUTED)
+    return text
+
+
+def _how_far(job: JobView) -> Text | None:
+    progress = job.progress
+    if progress.step is None:
+        return None
+    text = Text()
+    if progress.fraction is not None:
+        text.append_text(progress_bar(progress.fraction, BAR_WIDTH))
+        text.append(f" {progress.fraction:.0%}  step {progress.step} of {progress.total}")
+    else:
+        text.append(f"step {progress.step}")
+    trains = job.world > 0
+    if trains and progress.seconds_left:
+        text.append(f", about {spell(progress.seconds_left)} left")
+    facts = [f"loss {progress.loss:.4g}"] if progress.loss is not None else []
+    facts += [f"{progress.steps_per_second:.3g} steps/s"] if trains and progress.steps_per_second is not None else []
+    facts += [f"checkpoint at step {progress.checkpoint_step}"] if progress.checkpoint_step is not None else []
+    return text.append("\n" + " · ".join(facts), MUTED) if facts else text
+
+
+def _workers(job: JobView, most: int) -> Tree:
+    members = job.members
+    size = f"{job.wanted} wanted" if job.minimum == job.maximum else f"{job.wanted} wanted ({job.minimum} to {job.maximum})"
+    standing = "at its end" if job.ended else f"{len(members) if job.world else 0} train, {size}"
+    label = Text().append("Workers", "bold").append(f"  {standing}")
+    if job.world:
+        label.append(f" · world size {job.world} · round {job.round}", MUTED)
+    tree = Tree(label, guide_style=MUTED)
+    others = sorted((w for w in job.workers if w not in members), key=lambda w: (w.index, w.name))
+    everybody = [*members, *others]
+    shown = everybody if len(everybody) <= most else _notable(everybody, most)
+    widths = [max((len(w.name) for w in shown), default=0), max((len(w.node) for w in shown), default=0)]
+    for worker in shown:
+        tree.add(_worker(job, worker, widths))
+    if len(shown) < len(everybody):
+        rest = Counter(w.state for w in everybody if w not in shown)
+        tree.add(Text("and " + ", ".join(f"{count} more {state}" for state, count in rest.most_common()), MUTED))
+    if job.backend != names.BACKEND_OPERATOR and everybody:
+        tree.add(Text(f"stock torchrun ({job.backend}) gives the ranks; the operator does not know them", MUTED))
+    if not everybody:
+        tree.add(Text("none", MUTED))
+    return tree
+
+
+def _worker(job: JobView, worker: Worker, widths: Sequence[int]) -> Text:
+    place = f"rank {worker.rank}" if worker.rank is not None else "in it" if worker in job.members else "waits"
+    if worker.state in ("Leaving", "Lost"):
+        place = "gone" if worker.rank is None else place
+    text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED).append(f"{worker.name:<{widths[0]}}  ")
+    text.append(f"{worker.node or 'no node yet':<{max(widths[1], 11)}}  ", MUTED)
+    text.append(f"{state_mark(worker.state)} {worker.state}", state_style(worker.state))
+    if worker.rank is not None and job.progress.step is not None and job.world:
+        text.append(f"  step {job.progress.step}", MUTED)
+    return text
+
+
+def _notable(workers: Sequence[Worker], most: int) -> list[Worker]:
+    """Of many, those that are not as they should be first."""
+    unwell = [w for w in workers if w.state not in ("Running", "Succeeded")]
+    chosen = {w.name for w in [*unwell, *workers][:most]}
+    return [w for w in workers if w.name in chosen]
+
+
+def _conditions(job: JobView, now: datetime) -> list[RenderableType]:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    grid.add_column(justify="right", no_wrap=True)
+    told = [c for c in job.conditions if c.true or (c.type == "Running" and not job.ended)]
+    for condition in told:
+        mark, style = _sign(condition)
+        age = short(seconds_since(condition.since, now)) if condition.since else ""
+        no = "" if condition.true else "not "
+        name = f"{no}{condition.type}"
+        text = Text(gist(condition.message) or condition.reason, "" if condition.true else MUTED)
+        grid.add_row(Text(f"  {mark} {name}", style), text, Text(age, MUTED))
+    rest = [condition.type for condition in job.conditions if condition not in told]
+    return [grid, *([Text(f"  ○ not {' or '.join(rest)}", MUTED)] if rest else [])]
+
+
+def _sign(condition: Condition) -> tuple[str, str]:
+    if condition.type == "Failed" and condition.true:
+        return "✗", BAD
+    if condition.true:
+        return ("▲", BUSY) if condition.type in NEWS_IF_TRUE else ("●", GOOD)
+    return "○", MUTED
+
+
+def _root_cause(job: JobView) -> list[RenderableType]:
+    cause = job.root_cause
+    assert cause is not None
+    who = cause.worker + (f", rank {cause.rank}" if cause.rank is not None else "")
+    how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}" if cause.exit_code is not None else ""
+    title = Text().append("\nLast failure", "bold").append(f"  {who}" + (f", {how}" if how else ""), MUTED)
+    lines = [line for line in cause.message.rstrip().splitlines() if line.strip()][-6:]
+    text = Text()
+    for number, line in enumerate(lines):
+        last = number == len(lines) - 1
+        text.append(f"  {line}" + ("" if last else "\n"), BAD if last else MUTED)
+    return [title, text]
+
+
+def _timeline(turns: Sequence[Turn], now: datetime, most: int) -> RenderableType:
+    if not turns:
+        return Text("  nothing in the last hour, which is how long Kubernetes keeps events", MUTED)
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for turn in turns[-most:]:
+        ago = f"  {short(seconds_since(turn.at, now))} ago"
+        grid.add_row(Text(ago, MUTED), Text(turn.reason, _turn_style(turn)), Text(gist(turn.note)))
+    if len(turns) > most:
+        return Group(Text(f"  {len(turns) - most} earlier turns: --turns", MUTED), grid)
+    return grid
+
+
+def _turn_style(turn: Turn) -> str:
+    if turn.warning:
+        return BAD if turn.reason == "JobFailed" else BUSY
+    return GOOD if turn.reason in ("TrainingResumed", "JobCompleted") else ""

@@ -1,0 +1,21 @@
+"""A diagnosis in prose."""
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from elastic_pytorch_client.diagnosis import Diagnosis
+from elastic_pytorch_client.views.styles import ACCENT, BAD, GOOD
+
+
+def show_why(diagnosis: Diagnosis) -> RenderableType:
+    """The headline, and each finding with what to do about it; commands stand on lines of their own."""
+    mark, style = ("✔", GOOD) if diagnosis.well else ("✗", BAD)
+    parts: list[RenderableType] = [Text(f"{mark} ", style).append(diagnosis.headline, "bold default")]
+    for finding in diagnosis.findings:
+        parts += [Text(), Padding(Text(finding.what), (0, 0, 0, 2))]
+        for line in finding.do.splitlines():
+            command = line.startswith("  ")
+            text = Text(line.strip(), ACCENT) if command else Text("→ ", ACCENT).append(line, "default")
+            parts.append(Padding(text, (0, 0, 0, 6 if command else 2)))
+    return Group(*parts)

@@ -1,0 +1,76 @@
+"""Following jobs for as long as it takes: a watch that ends or breaks is begun anew."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from elastic_pytorch_client.cluster import WATCH_SECONDS, Cluster, Object
+from elastic_pytorch_client.errors import NoSuchJob, Unreachable
+from elastic_pytorch_client.job_view import JobView, view_job
+
+PAUSE_SECONDS = 0.2  # between two watches: a server that ends each at once is not asked without end
+RETRY_SECONDS = 1.0
+MOST_RETRY_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time, as following sees it; tests have their own."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def follow_job(
+    cluster: Cluster, namespace: str, name: str, *, timeout_seconds: float | None = None, clock: Clock | None = None
+) -> Iterator[JobView]:
+    """A job as it is now, and again whenever it changes, until it is deleted or time is up.
+
+    Args:
+        cluster: where it is.
+        namespace: of the job.
+        name: of the job.
+        timeout_seconds: None: no end.
+        clock: the time.
+
+    Raises:
+        NoSuchJob: there is none now.
+        NotAllowed: the user may not look.
+        Unreachable: the API server does not answer the first time; later, it is asked again.
+    """
+    clock = clock or Clock()
+    until = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
+    manifest = cluster.get_job(namespace, name)
+    uid, version = manifest["metadata"].get("uid"), _version(manifest)
+    yield view_job(manifest)
+    wait = RETRY_SECONDS
+    while (seconds := _seconds_for_a_watch(until, clock)) > 0:
+        try:
+            for change, found in cluster.watch_jobs(namespace, name, seconds=seconds):
+                wait = RETRY_SECONDS
+                if change == "DELETED" or found["metadata"].get("uid") != uid:
+                    return
+                if _version(found) != version:
+                    version = _version(found)
+                    yield view_job(found)
+                if until is not None and clock.monotonic() >= until:
+                    return
+            # Deleted between two watches: the new one does not tell.
+            cluster.get_job(namespace, name)
+            clock.sleep(PAUSE_SECONDS)
+        except NoSuchJob:
+            return
+        except Unreachable:
+            clock.sleep(wait)
+            wait = min(MOST_RETRY_SECONDS, 2 * wait)
+
+
+def _seconds_for_a_watch(until: float | None, clock: Clock) -> int:
+    if until is None:
+        return WATCH_SECONDS
+    left = until - clock.monotonic()
+    return 0 if left <= 0 else max(1, min(WATCH_SECONDS, round(left)))
+
+
+def _version(manifest: Object) -> str:
+    return str(manifest["metadata"].get("resourceVersion", ""))

@@ -1,0 +1,191 @@
+"""The logs of a job's workers, each line with who said it; followed over the replacement of pods."""
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from elastic_pytorch_client.cluster import Cluster
+from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed, NotFound, Refused
+from elastic_pytorch_client.job_view import JobView, Worker, view_job
+
+LOOK_SECONDS = 1.0
+MOST_WAITING_LINES = 10_000
+LAST_WORDS_SECONDS = 3.0  # for lines of pods that end with the job
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Whose logs; with neither given, everybody's.
+
+    Attributes:
+        ranks: places in the group, whoever has them at the time.
+        indexes: numbers among the job's workers, which replacements keep.
+    """
+
+    ranks: frozenset[int] = frozenset()
+    indexes: frozenset[int] = frozenset()
+
+    def of(self, job: JobView) -> list[Worker]:
+        """The chosen workers of a job, by rank and index."""
+        everybody = sorted(job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.index, w.name))
+        if not self.ranks and not self.indexes:
+            return everybody
+        return [w for w in everybody if w.rank in self.ranks or w.index in self.indexes]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a worker's log.
+
+    Attributes:
+        worker: who said it.
+        at: RFC 3339; empty if there is none.
+        text: without its end.
+    """
+
+    worker: Worker
+    at: str
+    text: str
+
+
+def read_logs(
+    cluster: Cluster,
+    job: JobView,
+    choice: Choice,
+    *,
+    tail_lines: int | None = None,
+    limit_bytes: int | None = None,
+) -> Iterator[Line]:
+    """What there is of the chosen workers' logs, one worker after the other; those without a log yet are left out."""
+    for worker in choice.of(job):
+        try:
+            for line in cluster.pod_log(job.namespace, worker.name, tail_lines=tail_lines, limit_bytes=limit_bytes):
+                yield _line(worker, line)
+        except (NotFound, Refused):  # gone, or not started yet
+            continue
+
+
+def follow_logs(
+    cluster: Cluster, namespace: str, name: str, choice: Choice, *, tail_lines: int | None = None
+) -> Iterator[Line]:
+    """The chosen workers' lines as they come, of replacements too, until the job has ended or is deleted.
+
+    Args:
+        cluster: where the job is.
+        namespace: of the job.
+        name: of the job.
+        choice: whose.
+        tail_lines: of those that there are at first, only so many lines each.
+
+    Raises:
+        NotAllowed: the user may not read logs.
+        EpjError: the job cannot be read at first. Later, it is tried again.
+    """
+    following = _Following(cluster, namespace, tail_lines)
+    job: JobView | None = view_job(cluster.get_job(namespace, name))
+    try:
+        while job is not None:
+            following.look(choice.of(job), job)
+            yield from following.lines(LAST_WORDS_SECONDS if job.ended else LOOK_SECONDS, until_silent=job.ended)
+            if job.ended:
+                return
+            try:
+                job = view_job(cluster.get_job(namespace, name))
+            except NoSuchJob:
+                job = None
+            except EpjError:
+                continue
+    finally:
+        following.stop()
+
+
+@dataclass
+class _Following:
+    """A thread for each pod that is read; their lines come together in a queue."""
+
+    cluster: Cluster
+    namespace: str
+    tail_lines: int | None
+    _queue: "queue.Queue[tuple[str, str | NotAllowed]]" = field(default_factory=lambda: queue.Queue(MOST_WAITING_LINES))
+    _readers: dict[str, threading.Thread] = field(default_factory=dict)
+    _last: dict[str, str] = field(default_factory=dict)  # the newest timestamp of each pod
+    _chosen: dict[str, Worker] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)  # pods that were in the job at an earlier look
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def look(self, chosen: list[Worker], job: JobView) -> None:
+        """Reads the chosen workers that are not read yet, and again those whose connection has ended.
+
+        One that has left the group or the job is still listened to: its last words are the most interesting. One that has
+        another rank now is not.
+        """
+        moved = {w.name for w in job.workers if w.rank is not None} - {w.name for w in chosen}
+        self._chosen = {name: w for name, w in self._chosen.items() if name not in moved} | {w.name: w for w in chosen}
+        for worker in chosen:
+            if worker.name in self._seen and worker.name not in self._last:
+                # It had another rank until now: what it said then is not asked for.
+                self._last[worker.name] = max(self._last.values(), default="")
+            reader = self._readers.get(worker.name)
+            if reader is None or not reader.is_alive():
+                self._readers[worker.name] = threading.Thread(
+                    target=self._read, args=(worker.name, self.tail_lines), daemon=True
+                )
+                self._readers[worker.name].start()
+        self._seen |= {worker.name for worker in job.workers}
+        self.tail_lines = None  # pods that come from now on are read from their beginning
+
+    def stop(self) -> None:
+        """Has the threads end at their next line."""
+        self._stopped.set()
+
+    def lines(self, seconds: float, *, until_silent: bool) -> Iterator[Line]:
+        """What comes within so many seconds; less if nobody is left to say anything."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if until_silent and self._queue.empty() and not any(reader.is_alive() for reader in self._readers.values()):
+                return
+            try:
+                pod, text = self._queue.get(timeout=min(left, 0.1))
+            except queue.Empty:
+                continue
+            if isinstance(text, NotAllowed):
+                raise text
+            if pod in self._chosen:
+                yield _line(self._chosen[pod], text)
+
+    def _read(self, pod: str, tail_lines: int | None) -> None:
+        before = self._last.get(pod, "")
+        since = _to_the_second(before) if before else None
+        try:
+            for line in self.cluster.pod_log(self.namespace, pod, follow=True, tail_lines=tail_lines, since=since):
+                stamp = line.partition(" ")[0]
+                if stamp <= before:  # `since` is exact to the second only
+                    continue
+                self._last[pod] = stamp
+                if not self._put(pod, line):
+                    return
+        except NotAllowed as error:
+            self._put(pod, error)
+        except EpjError:  # not started yet, or gone: it is looked at again
+            return
+
+    def _put(self, pod: str, line: str | NotAllowed) -> bool:
+        """Waits until there is room; false if nobody listens any more."""
+        while not self._stopped.is_set():
+            try:
+                self._queue.put((pod, line), timeout=1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+
+def _to_the_second(stamp: str) -> str:
+    return stamp.partition(".")[0].rstrip("Z") + "Z"
+
+
+def _line(worker: Worker, line: str) -> Line:
+    stamp, _, text = line.partition(" ")
+    return Line(worker, stamp, text)

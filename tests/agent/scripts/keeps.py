@@ -1,0 +1,43 @@
+"""Keeps a state in the agent and goes on from what its predecessor has kept; has it flushed when told to end, or at once and ends."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+
+from elastic_pytorch.local_link import LocalLink
+from elastic_pytorch.local_server import LOCAL_SOCKET
+from elastic_pytorch.snapshot import Snapshot
+from elastic_pytorch.stamp import Stamp
+from events import event
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--folder", default="")
+parser.add_argument("--end", action="store_true")
+options = parser.parse_args()
+
+link = LocalLink.connect()
+found = link.fetch("state")
+if found is None:
+    snapshot, step = Snapshot.create("state"), 0
+    link.hold("state", snapshot.fd)
+else:
+    snapshot = Snapshot(found)
+    stamp, tree = snapshot.read()
+    step = tree["step"]
+    event("found", step=step, stamp=stamp)
+step += 7
+snapshot.write(Stamp(1, step), {"step": step, "blob": bytes(30_000_000)})
+
+
+def leave(_number: int, _frame: object) -> None:
+    link.flush("state", Stamp(1, step), options.folder, 1)
+    sys.exit(0)
+
+
+signal.signal(signal.SIGTERM, leave)
+event("kept", step=step, path=os.environ[LOCAL_SOCKET])
+if options.end:
+    leave(0, None)
+time.sleep(600)

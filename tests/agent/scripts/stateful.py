@@ -1,0 +1,76 @@
+"""Trains a small model on numbers with the training library, and tells which samples each step has taken."""
+
+import argparse
+import hashlib
+import time
+
+import elastic_pytorch as elastic
+import torch
+import torch.distributed as dist
+from events import event
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--samples", type=int, default=500)
+parser.add_argument("--batch-size", type=int, default=12)
+parser.add_argument("--micro-batch-size", type=int, default=4, help="so that dropout does not depend on the group")
+parser.add_argument("--loader-workers", type=int, default=0)
+parser.add_argument("--step-seconds", type=float, default=0.02)
+parser.add_argument("--folder", default=None)
+parser.add_argument("--flush-seconds", type=float, default=0.3)
+parser.add_argument("--in-process", action="store_true")
+parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
+options = parser.parse_args()
+
+torch.manual_seed(5)
+numbers = torch.arange(options.samples, dtype=torch.float32)
+data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
+model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.1), nn.Tanh(), nn.Linear(32, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size, seed=3)
+loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
+state = elastic.State(
+    options.folder,
+    model=model,
+    optimizer=optimizer,
+    sampler=sampler,
+    flush_seconds=options.flush_seconds,
+    total_steps=options.epochs * sampler.batches_per_epoch,
+    failed=False,
+)
+
+
+def train() -> None:
+    dist.init_process_group("gloo")
+    first = state.restore()
+    ddp = DistributedDataParallel(model)
+    event("restored", step=first, generation=state._stamp.generation)
+    taken: list[int] = []
+    for epoch in sampler.epochs(options.epochs):
+        for inputs, targets, which in loader:
+            with sampler.part(ddp) as part:
+                loss = nn.functional.mse_loss(ddp(inputs).squeeze(1), targets)
+                taken += which.int().tolist() if part.samples else []
+                if part.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+                    event("step", step=state.step + 1, epoch=epoch, samples=taken, generation=state._stamp.generation)
+                (part.weight * loss).backward()
+            if not part.last:
+                continue
+            if options.fail_at == state.step + 1 and not state.failed:
+                state.failed = True
+                if dist.get_rank() == dist.get_world_size() - 1:
+                    raise ValueError("told to fail")
+            optimizer.step()
+            optimizer.zero_grad()
+            taken = []
+            time.sleep(options.step_seconds)
+            state.commit(loss=loss)
+    dist.destroy_process_group()
+
+
+(elastic.in_process(train) if options.in_process else train)()
+digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+event("done", digest=digest, parameters=[x for p in model.parameters() for x in p.flatten().tolist()])

@@ -1,0 +1,208 @@
+"""A training with the library, as its group changes: what is lost, and what comes out."""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent.agents import SCRIPTS, Agent, Events
+from agent.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+SCRIPT = SCRIPTS / "stateful.py"
+STEPS = 84  # of two epochs of 500 samples in batches of 12
+# However busy this machine is, a worker that can go on in its process has the time for it.
+ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
+Agents = Callable[..., Agent]
+
+
+def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
+    """Starts agents and declares a first round of them all."""
+    workers = [f"w{number}" for number in range(count)]
+    started = [agents(worker, SCRIPT, *options, **ENVIRONMENT) for worker in workers]
+    operator.wait_for("ready", *workers)
+    operator.declare(*workers)
+    return started
+
+
+def until_step(events: Events, step: int, world: int) -> None:
+    deadline = time.monotonic() + 60
+    while not any(e["step"] >= step for e in events.all(what="step", WORLD_SIZE=world)):
+        assert time.monotonic() < deadline, f"no step {step} in a world of {world}; last: {events.all()[-4:]}"
+        time.sleep(0.02)
+
+
+def finish(operator: ScriptedOperator, events: Events, *workers: str) -> list[float]:
+    """Waits for the end of the job; returns the parameters that came out, the same on all ranks."""
+    operator.wait_for("succeeded", *workers)
+    operator.end("complete")
+    done = events.all(what="done")[-len(workers) :]
+    assert len({e["digest"] for e in done}) == 1, "all ranks have the same parameters"
+    parameters: list[float] = done[-1]["parameters"]
+    return parameters
+
+
+def lineage(events: Events) -> dict[int, list[dict[str, Any]]]:
+    """The ranks' events of each step, as it counts: of the last group that computed it."""
+    steps: dict[int, list[dict[str, Any]]] = {}
+    for event in events.all(what="step"):
+        there = steps.setdefault(event["step"], [])
+        if there and event["generation"] > there[0]["generation"]:
+            there.clear()
+        if not there or event["generation"] == there[0]["generation"]:
+            there.append(event)
+    return steps
+
+
+def check_samples(events: Events) -> None:
+    steps = lineage(events)
+    assert sorted(steps) == list(range(1, STEPS + 1)), "no step is left out"
+    seen: Counter[tuple[int, int]] = Counter()
+    for ranks in steps.values():
+        samples = [(event["epoch"], sample) for event in ranks for sample in event["samples"]]
+        assert len(samples) in (12, 500 % 12), "the batch is the same whatever the group"
+        seen.update(samples)
+    assert seen == {(epoch, sample): 1 for epoch in range(2) for sample in range(500)}, "each sample once an epoch"
+
+
+def computed_twice(events: Events) -> int:
+    """How many steps were computed by more than one group."""
+    groups: dict[int, set[int]] = {}
+    for event in events.all(what="step"):
+        groups.setdefault(event["step"], set()).add(event["generation"])
+    return sum(len(generations) - 1 for generations in groups.values())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The parameters that a run of two workers has at its end if nothing happens to it."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    operator, events = ScriptedOperator(), Events(directory / "events")
+
+    def agents(worker: str, *arguments: Any, **environment: Any) -> Agent:
+        return Agent(worker, operator.url, directory, *arguments, **environment)
+
+    started = start(agents, operator, 2, "--step-seconds", 0)
+    parameters = finish(operator, events, "w0", "w1")
+    for agent in started:
+        agent.wait()
+    operator.go_away()
+    check_samples(events)
+    return parameters
+
+
+@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+def test_orderly_changes_lose_nothing(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
+) -> None:
+    start(agents, operator, 3, *option)
+    until_step(events, 5, 3)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 20, 2)
+    operator.declare("w0", "w1", "w2", orderly=True)
+    until_step(events, 40, 3)
+    operator.declare("w1", orderly=True)
+    until_step(events, 50, 1)
+    operator.declare("w1", "w2", orderly=True)
+    parameters = finish(operator, events, "w1", "w2")
+    check_samples(events)
+    assert computed_twice(events) == 0, "every step was computed once"
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    processes = {event["pid"] for event in events.all(what="step", worker="w1")}
+    assert len(processes) == (1 if option else 5)
+
+
+@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+def test_killed_worker_costs_a_step_at_most(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
+) -> None:
+    start(agents, operator, 2, *option)
+    until_step(events, 30, 2)
+    victim = events.all(what="step", worker="w1")[-1]["pid"]
+    os.kill(victim, signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    parameters = finish(operator, events, "w0", "w1")
+    check_samples(events)
+    assert computed_twice(events) <= 1
+    assert parameters == undisturbed, "bit for bit: the world size was the same all the time"
+    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == (1 if option else 2)
+
+
+def test_lost_pod_costs_a_step_at_most(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    lost, *_ = start(agents, operator, 3, "--in-process")
+    until_step(events, 30, 3)
+    lost.kill()
+    operator.declare("w1", "w2")
+    parameters = finish(operator, events, "w1", "w2")
+    check_samples(events)
+    assert computed_twice(events) <= 1
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
+
+
+def test_new_group_goes_on_from_the_checkpoint_if_all_pods_are_gone(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], tmp_path: Path
+) -> None:
+    first = start(agents, operator, 2, "--folder", tmp_path / "checkpoints")
+    until_step(events, 40, 2)
+    for agent in first:
+        agent.kill()
+    for worker in ("w3", "w4"):
+        agents(worker, SCRIPT, "--folder", tmp_path / "checkpoints", **ENVIRONMENT)
+    operator.wait_for("ready", "w3", "w4")
+    operator.declare("w3", "w4")
+    assert finish(operator, events, "w3", "w4") == undisturbed
+    check_samples(events)
+    assert 0 < events.all(what="restored", worker="w3")[0]["step"] <= 40
+    assert list((tmp_path / "checkpoints").glob(f"*s{STEPS:09}*")), "the last state is on disk when the job is done"
+
+
+def test_script_that_raises_is_started_anew_and_its_peer_is_not(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    start(agents, operator, 2, "--in-process", "--fail-at", 30)
+    operator.wait_for("failed", "w0", "w1")
+    heard = operator.last("w1")
+    assert heard is not None
+    assert heard.failure["message"] == "ValueError: told to fail"
+    peer = operator.last("w0")
+    assert peer is not None
+    assert "Connection" in peer.failure["message"]
+    operator.declare("w0", "w1")
+    assert finish(operator, events, "w0", "w1") == undisturbed
+    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 1
+    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 2
+
+
+def test_several_workers_in_each_pod(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    for worker in ("w0", "w1"):
+        agents(worker, "--nproc-per-node", 2, SCRIPT, "--in-process", **ENVIRONMENT)
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    until_step(events, 10, 4)
+    operator.declare("w1", orderly=True)
+    until_step(events, 20, 2)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 30, 4)
+    assert computed_twice(events) == 0
+    os.kill(events.all(what="step", RANK=3)[-1]["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    operator.wait_for("succeeded", "w0", "w1")
+    operator.end("complete")
+    check_samples(events)
+    assert computed_twice(events) <= 1
+    done = events.all(what="done")
+    assert {event["digest"] for event in done} == {done[0]["digest"]}
+    assert done[0]["parameters"] == pytest.approx(undisturbed, abs=1e-4)
+    assert len({event["pid"] for event in events.all(what="step", worker="w0", LOCAL_RANK=0)}) == 1

@@ -1,0 +1,131 @@
+"""`kubectl epj`, through kubectl, on one job: each verb once."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from elastic_pytorch_client import Access, Job, KubernetesCluster
+from job_under_test import KUBECONFIG, KUBECTL, JobUnderTest, StartJob
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = """
+import os, pathlib, time
+import torch.distributed as dist
+from elastic_pytorch import report
+
+dist.init_process_group("gloo")
+checkpoint = pathlib.Path("/checkpoints") / (os.environ["TORCHELASTIC_RUN_ID"] + ".step")
+step = int(checkpoint.read_text()) if checkpoint.exists() else 0
+while True:
+    dist.barrier()
+    step += 1
+    if dist.get_rank() == 0 and step % 10 == 0:
+        checkpoint.write_text(str(step))
+    report(step=step, total=10_000, loss=4 / step ** 0.5, checkpoint_step=step // 10 * 10)
+    print(f"rank={dist.get_rank()} step={step} loss={4 / step ** 0.5:.4f}", flush=True)
+    time.sleep(0.1)
+"""
+
+# The plugin lies beside this Python; kubectl finds it on the PATH.
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "KUBECONFIG": str(KUBECONFIG)}
+
+
+def epj(namespace: str, *words: str, code: int = 0) -> str:
+    """Runs `kubectl epj …`; returns what it printed, errors among it."""
+    command = [str(KUBECTL), "epj", "-n", namespace, *words]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == code, f"kubectl epj {' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@contextmanager
+def running(namespace: str, *words: str, output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`kubectl epj …` that goes on until it is interrupted."""
+    command = [str(KUBECTL), "epj", "-n", namespace, *words]
+    with output.open("wb") as file, subprocess.Popen(command, env=ENVIRONMENT, stdout=file, stderr=file) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=20)
+
+
+def until_said(output: Path, words: str, seconds: float = 60) -> None:
+    """Waits until a program has printed something."""
+    until = time.monotonic() + seconds
+    while words not in (text := output.read_text(errors="replace")):
+        assert time.monotonic() < until, f"waited {seconds:.0f} s for {words!r} in\n{text[-2000:]}"
+        time.sleep(0.2)
+
+
+def on_a_terminal(namespace: str, *words: str, until: str) -> str:
+    """Runs `kubectl epj …` on a terminal until that shows something, then presses Ctrl-C; returns what was shown."""
+    ours, its = pty.openpty()
+    environment = {**ENVIRONMENT, "TERM": "xterm", "COLUMNS": "150", "LINES": "50"}
+    command = [str(KUBECTL), "epj", "-n", namespace, *words]
+    with subprocess.Popen(command, env=environment, stdin=its, stdout=its, stderr=its) as process:
+        shown = ""
+        try:
+            while until not in shown:
+                ready, _, _ = select.select([ours], [], [], 60)
+                assert ready, f"nothing more was shown than\n{shown}"
+                shown += os.read(ours, 65536).decode(errors="replace")
+        finally:
+            process.send_signal(signal.SIGINT)
+            # A terminal that nobody reads would hold the program up.
+            while process.poll() is None:
+                if select.select([ours], [], [], 0.1)[0]:
+                    shown += os.read(ours, 65536).decode(errors="replace")
+            os.close(ours)
+            os.close(its)
+    assert process.returncode == 0, shown
+    return shown
+
+
+def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Path) -> None:
+    job: JobUnderTest = start_job(script=SCRIPT, replicas=2, maxReplicas=3)
+    client = Job.get(job.name, cluster=KubernetesCluster.connect(Access(str(KUBECONFIG), namespace=namespace)))
+    client.wait_until_whole(timeout_seconds=90)
+    job.until(lambda status: status.get("progress", {}).get("step", 0) > 20, "20 steps", 60)
+
+    assert job.name in epj(namespace, "list")
+    assert "rank 1" in epj(namespace, "status", f"epj/{job.name}")
+    assert "1 training with 2 processes" in on_a_terminal(namespace, "top", job.name, until="FirstRound")
+    assert "all 2 workers train" in epj(namespace, "why", job.name)
+    assert "rank=1 step=" in epj(namespace, "logs", job.name, "--rank", "1", "--tail", "3")
+
+    # Rank 1's pod is killed: who has the rank next is heard, in the same stream.
+    lost = job.members()[1]
+    with running(namespace, "logs", job.name, "--rank", "1", "-f", output=tmp_path / "logs") as following:
+        until_said(tmp_path / "logs", "rank=1 step=")
+        job.kubectl("delete", "pod", lost, "--grace-period=0", "--force")
+        job.until(lambda s: s["worldSize"] == 2 and lost not in [w["name"] for w in s["workers"]], "another in its place")
+        newest = job.status["progress"]["step"]
+        until_said(tmp_path / "logs", f"rank=1 step={newest + 20} ")
+        assert following.poll() is None
+
+    assert "3 workers train" in epj(namespace, "resize", job.name, "3", "--wait", "--timeout", "90")
+    refused = epj(namespace, "resize", job.name, "4", code=1)
+    assert "must not be more than maxReplicas" in refused
+    assert len(refused.splitlines()) == 1
+
+    epj(namespace, "suspend", job.name, "--wait", "--timeout", "60")
+    assert "is suspended" in epj(namespace, "why", job.name)
+    epj(namespace, "resume", job.name, "--wait", "--timeout", "90")
+
+    shown = epj(namespace, "plot", job.name, "--from-logs")
+    assert "world size" in shown
+    assert "▲" in shown
+    series = client.series()
+    assert {2, 3} <= {world for _, world in series.worlds}
+    client.delete(wait=True)
+    assert "there is no ElasticPyTorchJob" in epj(namespace, "status", job.name, code=1)

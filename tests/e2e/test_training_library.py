@@ -1,0 +1,116 @@
+"""A job whose script uses the training library: what it loses when its group changes, and who is started anew."""
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from job_under_test import JobUnderTest, StartJob, run_kubectl
+from kind_nodes import killed, worker_node_without_the_operator
+
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+
+
+def steps(job: JobUnderTest, pod: str) -> list[tuple[int, int, float]]:
+    """Number, world size and time of the steps that a pod has told of as rank 0."""
+    found = [re.match(r"STEP (\d+) world=(\d+) time=([\d.]+)", line) for line in job.logs(pod)]
+    return [(int(m[1]), int(m[2]), float(m[3])) for m in found if m]
+
+
+def processes(job: JobUnderTest, pod: str) -> Iterator[str]:
+    for line in job.logs(pod):
+        if found := re.search(r"workers started in .* pids (\d+)", line):
+            yield found[1]
+
+
+def test_changes_of_the_group_lose_nothing_and_start_nobody_anew(start_job: StartJob) -> None:
+    job = start_job(file="elastic.yaml", args=ENDLESS)
+    job.until_world(3)
+    leader, victim, _ = job.members()
+    job.until_stepping(leader, 3)
+
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+    job.until_stepping(leader, 2)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
+    job.until(lambda status: status.get("worldSize") == 3, "a newcomer")
+    until_steps_of_world(job, leader, [3, 2, 3])
+    numbers = [number for number, _, _ in steps(job, leader)]
+    assert numbers == list(range(1, len(numbers) + 1)), "each step was computed once"
+
+    node, drained = worker_node_without_the_operator(job)
+    try:
+        run_kubectl(
+            *("drain", node, f"--pod-selector=elasticpytorch.dev/job-name={job.name}"),
+            *("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"),
+        )
+        job.until(lambda status: status["worldSize"] == 3 and drained not in job.members(), "another in its place", 60)
+    finally:
+        run_kubectl("uncordon", node)
+    until_steps_of_world(job, leader, [3, 2, 3, 2, 3])
+    numbers = [number for number, _, _ in steps(job, leader)]
+    assert numbers == list(range(1, len(numbers) + 1)), "a drained node costs no step"
+    assert job.status["failures"] == 0
+
+    victim = job.members()[1]
+    pid = list(processes(job, victim))[-1]
+    before = job.status["round"]
+    job.kubectl("exec", victim, "--", "python3", "-c", f"import os; os.kill({pid}, 9)")
+    job.until(lambda status: status["round"] > before, "a new round", 30)
+    last = len(numbers) + 20
+    until = time.monotonic() + 60
+    while (found := steps(job, leader))[-1][0] < last:
+        assert time.monotonic() < until, found[-3:]
+        time.sleep(0.3)
+    numbers = [number for number, _, _ in found]
+    assert len(numbers) - len(set(numbers)) <= 1, "a killed worker costs a step at most"
+    assert sorted(set(numbers)) == list(range(1, max(numbers) + 1)), "and none is left out"
+    assert len(list(processes(job, leader))) == 1, "the survivors' processes have lived through it all"
+    assert job.status["lastRecovery"]["stepsLost"] <= 1
+
+
+def until_steps_of_world(job: JobUnderTest, pod: str, worlds: list[int]) -> None:
+    """Waits until rank 0 has told of steps in groups of these sizes, one after the other."""
+    until = time.monotonic() + 90
+    while True:
+        seen = [world for _, world, _ in steps(job, pod)]
+        runs = [world for i, world in enumerate(seen) if i == 0 or seen[i - 1] != world]
+        if runs == worlds:
+            return
+        assert time.monotonic() < until, f"{runs} instead of {worlds}"
+        time.sleep(0.3)
+
+
+def test_dead_node_costs_a_step_at_most(start_job: StartJob) -> None:
+    job = start_job(file="elastic.yaml", args=ENDLESS)
+    job.until_world(3)
+    leader = job.members()[0]
+    job.until_stepping(leader, 3)
+    node, lost = worker_node_without_the_operator(job)
+    with killed(node):
+        job.until(lambda status: status["worldSize"] == 3 and lost not in job.members(), "a worker in its place", 60)
+        until_steps_of_world(job, leader, [3, 2, 3])
+    numbers = [number for number, _, _ in steps(job, leader)]
+    assert len(numbers) - len(set(numbers)) <= 1
+    assert sorted(set(numbers)) == list(range(1, max(numbers) + 1))
+
+
+def test_suspended_job_goes_on_where_it_stopped(start_job: StartJob) -> None:
+    job = start_job(file="elastic.yaml", args=ENDLESS, replicas=2)
+    job.until_world(2)
+    leader = job.members()[0]
+    job.until_stepping(leader, 2)
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    last = 0
+    until = time.monotonic() + 60
+    while job.pods():
+        last = max([last, *(number for number, _, _ in steps(job, leader))])
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    job.until(lambda status: status["state"] == "Suspended", "the suspension")
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    job.until(lambda status: status.get("worldSize") == 2 and status["state"] == "Running", "the job again")
+    leader = job.members()[0]
+    job.until_stepping(leader, 2)
+    assert steps(job, leader)[0][0] > last > 1, "the last step was on disk before the pods were gone"

@@ -1,0 +1,218 @@
+"""The edge: the real client against an HTTP server that answers as an API server does."""
+
+import json
+import textwrap
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from elastic_pytorch_client.cluster import Access, KubernetesCluster, error_of
+from elastic_pytorch_client.errors import EpjError, NoJobKind, NoSuchJob, NotAllowed, NotFound, Refused, Unreachable
+
+ROOT = Path(__file__).parents[2]
+JOBS = "/apis/elasticpytorch.dev/v1alpha1/namespaces/team/elasticpytorchjobs"
+POD = {"metadata": {"name": "w"}, "spec": {"containers": [{"name": "side"}, {"name": "pytorch"}]}}
+
+
+def status(code: int, message: str, name: str = "") -> bytes:
+    return json.dumps({"kind": "Status", "code": code, "message": message, "details": {"name": name}}).encode()
+
+
+class ApiServer(ThreadingHTTPServer):
+    """Answers as it is told, and remembers what it was asked.
+
+    Attributes:
+        answers: by method and path: a code, and a body or the chunks of one.
+        asked: method, path, query, body.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: dict[tuple[str, str], list[tuple[int, bytes | list[bytes]]]] = {}
+        self.asked: list[tuple[str, str, dict[str, list[str]], Any]] = []
+        self.content_types: list[str] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self) -> None:
+        assert isinstance(self.server, ApiServer)
+        parts = urlsplit(self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.server.asked.append((self.command, parts.path, parse_qs(parts.query), body))
+        self.server.content_types.append(self.headers.get("Content-Type", ""))
+        answers = self.server.answers.get((self.command, parts.path)) or [(404, b"404 page not found\n")]
+        code, content = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.send_response(code)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for chunk in content if isinstance(content, list) else [content]:
+            self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Says nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: Path) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "here", "user": "me", "namespace": "team"}},
+            {"name": "two", "context": {"cluster": "here", "user": "me"}},
+        ],
+        "current-context": "one",
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    return str(tmp_path / "config")
+
+
+@pytest.fixture
+def cluster(kubeconfig: str) -> KubernetesCluster:
+    return KubernetesCluster.connect(Access(kubeconfig=kubeconfig))
+
+
+def test_namespaces_of_contexts(kubeconfig: str) -> None:
+    assert KubernetesCluster.connect(Access(kubeconfig)).namespace == "team"
+    assert KubernetesCluster.connect(Access(kubeconfig, "two")).namespace == "default"
+    assert KubernetesCluster.connect(Access(kubeconfig, "two", "mine")).namespace == "mine"
+
+
+@pytest.mark.parametrize("context", ["three", ""])
+def test_kubeconfigs_that_are_not_there(context: str, kubeconfig: str) -> None:
+    file = kubeconfig if context else f"{kubeconfig}.no"
+    with pytest.raises(Unreachable, match="cannot use the kubeconfig"):
+        KubernetesCluster.connect(Access(file, context))
+
+
+def test_lists_in_pages(server: ApiServer, cluster: KubernetesCluster) -> None:
+    pages = [{"items": [{"a": 1}], "metadata": {"continue": "x"}}, {"items": [{"a": 2}], "metadata": {}}]
+    server.answers["GET", JOBS] = [(200, json.dumps(page).encode()) for page in pages]
+    assert cluster.list_jobs("team") == [{"a": 1}, {"a": 2}]
+    assert server.asked[1][2]["continue"] == ["x"]
+
+
+def test_changes(server: ApiServer, cluster: KubernetesCluster) -> None:
+    for method, path in (("PATCH", f"{JOBS}/j"), ("PATCH", f"{JOBS}/j/scale"), ("DELETE", f"{JOBS}/j"), ("POST", JOBS)):
+        server.answers[method, path] = [(200, b"{}")]
+    cluster.patch_job("team", "j", {"spec": {"suspend": True}})
+    cluster.scale_job("team", "j", 4)
+    cluster.delete_job("team", "j")
+    cluster.create_job("team", {"kind": "ElasticPyTorchJob"})
+    assert [(method, body) for method, _, _, body in server.asked] == [
+        ("PATCH", {"spec": {"suspend": True}}),
+        ("PATCH", {"spec": {"replicas": 4}}),
+        ("DELETE", {"propagationPolicy": "Background"}),
+        ("POST", {"kind": "ElasticPyTorchJob"}),
+    ]
+    assert server.content_types[:2] == ["application/merge-patch+json"] * 2
+
+
+def test_watches_put_lines_together(server: ApiServer, cluster: KubernetesCluster) -> None:
+    lines = b"".join(
+        json.dumps({"type": t, "object": {"n": t}}).encode() + b"\n" for t in ("ADDED", "MODIFIED", "ERROR", "ADDED")
+    )
+    server.answers["GET", JOBS] = [(200, [lines[:20], lines[20:25], lines[25:]])]
+    assert list(cluster.watch_jobs("team", "j", seconds=7)) == [("ADDED", {"n": "ADDED"}), ("MODIFIED", {"n": "MODIFIED"})]
+    query = server.asked[0][2]
+    assert (query["fieldSelector"], query["timeoutSeconds"]) == (["metadata.name=j"], ["7"])
+
+
+def test_logs_of_the_training_container(server: ApiServer, cluster: KubernetesCluster) -> None:
+    path = "/api/v1/namespaces/team/pods/w"
+    server.answers["GET", path] = [(200, json.dumps(POD).encode())]
+    server.answers["GET", f"{path}/log"] = [(200, [b"1Z one\n2Z ", b"two\xff\n3Z three"])]
+    found = cluster.pod_log("team", "w", follow=True, tail_lines=3, since="2026-01-01T00:00:00Z", limit_bytes=9)
+    assert list(found) == ["1Z one", "2Z two\ufffd", "3Z three"]
+    query = {name: value[0] for name, value in server.asked[-1][2].items()}
+    assert query == {
+        "timestamps": "true",
+        "container": "pytorch",
+        "follow": "true",
+        "tailLines": "3",
+        "sinceTime": "2026-01-01T00:00:00Z",
+        "limitBytes": "9",
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "kind", "words"),
+    [
+        (
+            404,
+            status(404, 'elasticpytorchjobs "j" not found', "j"),
+            NoSuchJob,
+            'there is no ElasticPyTorchJob "j" in namespace "team"',
+        ),
+        (404, b"404 page not found\n", NoJobKind, "is the chart elastic-pytorch-operator installed"),
+        (403, status(403, "elasticpytorchjobs is forbidden:\n User x cannot get"), NotAllowed, "forbidden: User x cannot get"),
+        (401, status(401, "Unauthorized"), NotAllowed, "credentials"),
+        (422, status(422, "spec.replicas: must not be more"), Refused, "spec.replicas: must not be more"),
+        (500, b"\xffoops", Unreachable, "the API server answers 500"),
+    ],
+)
+def test_errors(
+    code: int, body: bytes, kind: type[EpjError], words: str, server: ApiServer, cluster: KubernetesCluster
+) -> None:
+    server.answers["GET", f"{JOBS}/j"] = [(code, body)]
+    with pytest.raises(kind, match=words) as caught:
+        cluster.get_job("team", "j")
+    assert "\n" not in str(caught.value)
+
+
+def test_pods_that_are_not_there() -> None:
+    assert isinstance(error_of(404, status(404, 'pods "w" not found', "w")), NotFound)
+
+
+def test_an_answer_that_is_no_json(server: ApiServer, cluster: KubernetesCluster) -> None:
+    server.answers["GET", f"{JOBS}/j"] = [(200, b"<html>")]
+    with pytest.raises(Unreachable, match="broke off"):
+        cluster.get_job("team", "j")
+
+
+def test_nobody_answers(server: ApiServer, cluster: KubernetesCluster) -> None:
+    server.server_close()
+    server.shutdown()
+    with pytest.raises(Unreachable, match="no answer from the API server") as caught:
+        cluster.get_job("team", "j")
+    assert "\n" not in str(caught.value)
+    assert " object at " not in str(caught.value)
+
+
+def test_the_python_of_the_documentation(
+    server: ApiServer, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    chapter = (ROOT / "docs" / "plugin.md").read_text().partition("## From Python")[2].partition("\n## ")[0]
+    code = textwrap.dedent("\n".join(line for line in chapter.splitlines() if line.startswith("    ")))
+    complete = [{"type": "Complete", "status": "True"}]
+    job = {"metadata": {"name": "my-job", "uid": "1"}, "status": {"state": "Complete", "conditions": complete}}
+    server.answers["POST", JOBS] = [(201, json.dumps(job).encode())]
+    server.answers["GET", f"{JOBS}/my-job"] = [(200, json.dumps(job).encode())]
+    server.answers["DELETE", f"{JOBS}/my-job"] = [(200, b"{}")]
+    exec(compile(code, "docs/plugin.md", "exec"), {})
+    assert capsys.readouterr().out == "Complete 0 None None\n"
+    assert [method for method, *_ in server.asked] == ["POST", "GET", "DELETE"]
+    assert server.asked[0][3]["spec"]["failurePolicy"] == {"maxFailures": 1}

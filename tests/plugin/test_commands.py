@@ -1,0 +1,226 @@
+"""Command lines: what they print, what they do, and how they end. Among them each one of the documentation."""
+
+import copy
+import io
+import shlex
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elastic_pytorch_client import cli
+from elastic_pytorch_client.cluster import Access
+from elastic_pytorch_client.completion import candidates
+from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Unreachable
+from elastic_pytorch_client.verbs.context import Context
+from plugin_console import FakeTime
+from recorded_cluster import RecordedCluster, moment_of, recorded
+from rich.console import Console
+
+DOCS = Path(__file__).parents[2] / "docs" / "plugin.md"
+COMMANDS = [line.strip() for line in DOCS.read_text().splitlines() if line.startswith("    kubectl epj ")]
+
+Epj = Callable[..., tuple[int, str]]
+
+
+def settled(**status: Any) -> dict[str, Any]:
+    """The job as it is once it is as it was asked to be, whatever that was."""
+    job = copy.deepcopy(recorded("young")["job"])
+    job["metadata"] |= {"resourceVersion": "100000000"}
+    job["status"] |= {"observedGeneration": 100, **status}
+    return job
+
+
+def over(cluster: RecordedCluster) -> dict[str, Any]:
+    job = cluster.get_job("team", "char-lm")
+    job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
+    return job
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_of_the_documentation(command: str, epj: Epj, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cluster = RecordedCluster("young")
+    members = [worker["name"] for worker in recorded("young")["job"]["status"]["workers"]]
+    cluster.logs = {name: [f"2026-11-21T18:01:3{i}.5Z step {i} loss {9 - i}" for i in range(9)] for name in members}
+    words = shlex.split(command)[2:]
+    verb = words[0]
+    if verb in ("resize", "resume"):
+        cluster.script = [settled()]
+    elif verb == "suspend":
+        suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "nothing runs"}
+        cluster.script = [settled(workers=[], conditions=[suspended])]
+    elif "-f" in words or "--watch" in words:
+        cluster.put(over(cluster))
+    code, printed = epj(cluster, *words, now=moment_of("young"))
+    assert code == 0
+    assert printed.strip()
+
+
+def test_the_documentation_has_a_command_for_each_verb() -> None:
+    assert {command.split()[2] for command in COMMANDS} == set(cli.VERBS)
+
+
+def test_resize_says_what_it_does_and_waits(epj: Epj) -> None:
+    cluster = RecordedCluster("young")
+    cluster.script = [settled()]
+    code, printed = epj(cluster, "resize", "epj/char-lm", "4", "--wait")
+    assert (code, cluster.calls) == (0, [("scale", "char-lm", "4")])
+    assert printed.splitlines() == ["char-lm: 3 -> 4 workers wanted", "char-lm: 3 workers train in round 1"]
+
+
+def test_waits_end(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+    assert epj(RecordedCluster("young"), "suspend", "char-lm", "--wait", "--timeout", "3")[0] == 1
+    assert "3 s have passed before all its workers had stopped" in capsys.readouterr().err
+    ended = RecordedCluster("young")
+    ended.script = [over(ended)]
+    assert epj(ended, "resize", "char-lm", "4", "--wait")[0] == 1
+    assert "has ended" in capsys.readouterr().err
+
+
+def test_why_exits_with_3_when_something_is_not_as_wanted(epj: Epj) -> None:
+    assert epj(RecordedCluster("young"), "why", "char-lm")[0] == 0
+    code, printed = epj(RecordedCluster("no-volume"), "why", "no-volume", now=moment_of("no-volume"), width=400)
+    assert code == 3
+    assert 'configmap "missing" not found' in printed
+
+
+def test_why_without_the_right_to_see_nodes_or_events(epj: Epj) -> None:
+    cluster = RecordedCluster("too-large")
+    cluster.faults = {"list_nodes": [NotAllowed("no")], "list_events": [NotAllowed("no")]}
+    code, printed = epj(cluster, "why", "too-large", width=400)
+    assert code == 3
+    assert "3 Insufficient cpu" in printed
+
+
+def test_list_of_nothing(epj: Epj) -> None:
+    assert epj(RecordedCluster(), "list") == (0, 'There are no ElasticPyTorchJobs in namespace "team".')
+    assert epj(RecordedCluster(), "list", "-A") == (0, "There are no ElasticPyTorchJobs.")
+
+
+def test_logs_have_prefixes_where_lines_could_be_anybodys(epj: Epj) -> None:
+    cluster = RecordedCluster("young")
+    first, second = (worker["name"] for worker in recorded("young")["job"]["status"]["workers"][:2])
+    cluster.logs = {first: ["2026-01-01T00:00:00Z [red]hello"], second: ["2026-01-01T00:00:01Z " + "x" * 300]}
+    assert epj(cluster, "logs", "char-lm")[1].splitlines() == ["[rank 0] [red]hello", "[rank 1] " + "x" * 300]
+    assert epj(cluster, "logs", "char-lm", "--rank", "0")[1] == "[red]hello"
+    assert epj(cluster, "logs", "char-lm", "--no-prefix", "--timestamps", "--tail", "1")[1].startswith(
+        "2026-01-01T00:00:00Z [red]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "faults", "said"),
+    [
+        (["status", "nobody"], {}, 'error: there is no ElasticPyTorchJob "nobody" in namespace "team"'),
+        (["list"], {"list_jobs": [NoJobKind("no such kind: is the chart installed?")]}, "error: no such kind: is the chart"),
+        (["suspend", "char-lm"], {"patch_job": [NotAllowed("you may not")]}, "error: you may not"),
+        (["top"], {"list_jobs": [Unreachable("no answer")]}, "error: no answer"),
+        (["logs", "char-lm", "--rank", "9"], {}, "error: char-lm has no rank 9 now"),
+        (["plot", "char-lm", "-o", "/nowhere/x.png"], {}, "error: cannot write /nowhere/x.png"),
+    ],
+)
+def test_errors_are_one_line(
+    words: list[str], faults: dict[str, Any], said: str, epj: Epj, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = RecordedCluster("young")
+    cluster.faults = faults
+    code, printed = epj(cluster, *words)
+    errors = capsys.readouterr().err.splitlines()
+    assert (code, printed, len(errors)) == (1, "", 1)
+    assert errors[0].startswith(said)
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["dance"], ["status"], ["resize", "x"], ["resize", "x", "many"], ["status", "pod/x"], ["status", ""]]
+)
+def test_wrong_usage(words: list[str], epj: Epj) -> None:
+    with pytest.raises(SystemExit) as ended:
+        epj(RecordedCluster(), *words)
+    assert ended.value.code == 2
+
+
+def test_access_may_stand_before_and_after_the_verb() -> None:
+    asked: list[Access] = []
+
+    def connect(access: Access) -> RecordedCluster:
+        asked.append(access)
+        return RecordedCluster("young")
+
+    console = Console(quiet=True)
+    for words in (
+        ["-n", "team", "--context", "c", "list", "--kubeconfig", "f"],
+        ["list", "-n", "team", "--context=c", "--kubeconfig=f"],
+    ):
+        assert cli.run(words, connect, console) == 0
+    assert asked == [Access("f", "c", "team")] * 2
+
+
+def test_ctrl_c_ends_it(epj: Epj, fake_time: FakeTime) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    fake_time.on_sleep = interrupt
+    assert epj(RecordedCluster("young"), "suspend", "char-lm", "--wait")[0] == 130
+
+
+@pytest.mark.parametrize("words", [["top"], ["top", "char-lm"], ["top", "-A"]])
+def test_top_on_a_terminal_until_ctrl_c(words: list[str], fake_time: FakeTime) -> None:
+    refreshes = 0
+
+    def refreshed() -> None:
+        nonlocal refreshes
+        refreshes += 1
+        if refreshes == 8:
+            raise KeyboardInterrupt
+
+    fake_time.on_sleep = refreshed
+    console = Console(file=io.StringIO(), width=150, height=50, force_terminal=True)
+    cluster = RecordedCluster("young", "suspended")
+    cluster.script = [settled(progress={"step": 400, "total": 800, "loss": "1.5", "stepsPerSecond": "9"})]
+    make = partial(Context, clock=fake_time.clock, now=lambda: moment_of("young"))
+    assert cli.run(words, lambda access: cluster, console, make) == 0
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "char-lm" in shown
+    assert ("FirstRound" in shown) is ("char-lm" in words)
+
+
+def test_status_that_is_watched_ends_with_the_job(epj: Epj) -> None:
+    cluster = RecordedCluster("young")
+    cluster.script = [settled(progress={"step": 400, "total": 800}), over(cluster)]
+    code, printed = epj(cluster, "status", "char-lm", "--watch")
+    assert code == 0
+    assert "step 400 of 800" in printed
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("", sorted(cli.VERBS)),
+        ("s", ["status", "suspend"]),
+        ("status ", ["char-lm", "mnist"]),
+        ("status m", ["mnist"]),
+        ("-n team status c", ["char-lm"]),
+        ("status char-lm ", []),
+        ("list ", []),
+        ("logs x --r", ["--rank"]),
+        ("logs x --rank ", []),
+        ("status --w", ["--watch"]),
+        ("--con", ["--context"]),
+    ],
+)
+def test_completion(typed: str, found: list[str]) -> None:
+    asked: list[Access] = []
+
+    def names(access: Access) -> list[str]:
+        asked.append(access)
+        return ["char-lm", "mnist"]
+
+    assert candidates(typed.split(" "), names) == (found, ":4")
+    assert all(access.namespace in ("", "team") for access in asked)
+
+
+def test_completion_of_files() -> None:
+    assert candidates(["plot", "x", "--output", ""], lambda access: []) == ([], ":0")

@@ -1,0 +1,167 @@
+"""Why a job does not run, found in what real clusters say, and in changes of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from elastic_pytorch_client.diagnosis import Diagnosis, Evidence, diagnose
+from elastic_pytorch_client.job_view import Condition, JobView
+from elastic_pytorch_client.nodes import NodeView, parse_quantity, shortage_of_room, view_node
+from elastic_pytorch_client.views.why_view import show_why
+from plugin_console import text_of
+from recorded_cluster import job_of, moment_of, recorded, turns_of
+
+
+def evidence_of(name: str, **changes: Any) -> Evidence:
+    found = recorded(name)
+    warnings = {
+        event["involvedObject"]["name"]: f"{event['reason']}: {event['message']}"
+        for event in found["events"]
+        if event["involvedObject"]["kind"] == "Pod" and event["type"] == "Warning"
+    }
+    nodes = [view_node(node) for node in found["nodes"]]
+    evidence = Evidence(found["pods"], nodes, turns_of(name), warnings, moment_of(name))
+    return replace(evidence, **changes)
+
+
+def why(name: str, **changes: Any) -> Diagnosis:
+    return diagnose(job_of(name), evidence_of(name, **changes))
+
+
+def said(diagnosis: Diagnosis) -> str:
+    return text_of(show_why(diagnosis), 400)
+
+
+@pytest.mark.parametrize(
+    ("name", "well", "lines"),
+    [
+        ("young", True, ["✔ char-lm runs at the wanted size: all 3 workers train."]),
+        ("suspended", True, ["✔ sleeper is suspended.", "spec.suspend is true", "kubectl epj resume sleeper"]),
+        ("lost", False, ["✗ char-lm trains with 2 of 3 workers.", "1 pod: starting", "should pass"]),
+        ("failed", False, ["fails has failed: TooManyFailures.", "told to fail at step 5", "Correct the script"]),
+        (
+            "too-large",
+            False,
+            [
+                "2 pods",
+                "have no node",
+                "3 Insufficient cpu.",
+                "It asks for 400 CPU; the largest node in use has",
+                "ask for less CPU",
+            ],
+        ),
+        ("no-image", False, ["container pytorch cannot start", "ErrImagePull", "Is the image's name right"]),
+        (
+            "no-volume",
+            False,
+            ['FailedMount: MountVolume.SetUp failed for volume "x" : configmap "missing" not found', "kubectl describe"],
+        ),
+    ],
+)
+def test_recorded_jobs(name: str, well: bool, lines: list[str]) -> None:
+    diagnosis = why(name)
+    assert diagnosis.well is well
+    for line in lines:
+        assert line in said(diagnosis)
+
+
+def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
+    diagnosis = why("too-large", nodes=None)
+    assert "3 Insufficient cpu." in said(diagnosis)
+    assert "largest node" not in said(diagnosis)
+
+
+def with_condition(job: JobView, type_: str, reason: str, message: str, *, true: bool = True) -> JobView:
+    rest = tuple(c for c in job.conditions if c.type != type_)
+    return replace(job, conditions=(*rest, Condition(type_, true, reason, message, job.started)))
+
+
+def refused(job: JobView) -> JobView:
+    message = 'trains with 2 of 3 workers; the API server refuses to create a pod: pods "x" is forbidden: exceeded quota: small'
+    return with_condition(job, "Degraded", "WorkersMissing", message)
+
+
+def fails_again_and_again(job: JobView) -> JobView:
+    message = "restarting after failure 2 of 3 allowed; rank 0 failed: ValueError: no"
+    return replace(with_condition(job, "Running", "BackingOff", message, true=False), world=0, failures=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is looked after by kueue.x-k8s.io/multikueue"]),
+        (lambda job: replace(job, seen=False), ["The operator has not looked at char-lm", "kubectl get deployments -A"]),
+        (refused, ["refuses its pods", "exceeded quota: small", "kubectl describe quota -n team"]),
+        (
+            fails_again_and_again,
+            ["fails soon after each start", "kubectl epj logs char-lm --tail 50", "2 of 3 allowed failures"],
+        ),
+        (
+            lambda job: replace(job, allowed=(1, 2, 4)),
+            ["3 workers are not one of resizePolicy.allowedReplicas (1, 2, 4)", "resize char-lm 2"],
+        ),
+    ],
+)
+def test_what_else_can_be_the_matter(change: Callable[[JobView], JobView], lines: list[str]) -> None:
+    diagnosis = diagnose(change(job_of("lost")), evidence_of("lost"))
+    assert not diagnosis.well
+    for line in lines:
+        assert line in said(diagnosis)
+
+
+def test_a_job_made_just_now_gets_time_to_be_seen() -> None:
+    job = replace(job_of("lost"), seen=False, created=moment_of("lost") - timedelta(seconds=2))
+    assert "has not looked" not in said(diagnose(job, evidence_of("lost")))
+
+
+def test_an_agent_that_is_not_heard_for_a_minute() -> None:
+    job = job_of("lost")
+    mute = replace(job, workers=tuple(replace(w, state="Starting") if w.rank == 1 else w for w in job.workers))
+    shown = said(diagnose(mute, evidence_of("lost", now=moment_of("lost") + timedelta(minutes=5))))
+    assert "char-lm-worker-2-w9n54 has run for more than a minute, and the operator has not heard its agent" in shown
+
+
+def test_a_node_that_is_not_ready() -> None:
+    nodes = [replace(node, ready=node.name != "elastic-pytorch-worker2") for node in evidence_of("lost").nodes or ()]
+    shown = said(why("lost", nodes=nodes))
+    assert "elastic-pytorch-worker2 is not ready" in shown
+    assert "kubectl describe node elastic-pytorch-worker2" in shown
+
+
+def test_a_container_that_crashes_before_it_trains() -> None:
+    found = recorded("no-image")["pods"]
+    waiting = {"name": "agent", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}}
+    found[0]["status"]["containerStatuses"] = [waiting]
+    shown = said(why("no-image", pods=found))
+    assert "container agent cannot start, CrashLoopBackOff: back-off 10s" in shown
+    assert "kubectl logs -n team" in shown
+
+
+@pytest.mark.parametrize(
+    ("quantity", "amount"), [("2", 2), ("500m", 0.5), ("1Gi", 2**30), ("1.5k", 1500), ("1e3", 1000), ("many", 0), ("", 0)]
+)
+def test_quantities(quantity: str, amount: float) -> None:
+    assert parse_quantity(quantity) == amount
+
+
+def node(name: str, *, cpu: str = "4", ready: bool = True, cordoned: bool = False) -> NodeView:
+    return NodeView(name, ready, cordoned, {"cpu": cpu, "memory": "8Gi", "nvidia.com/gpu": "0"})
+
+
+@pytest.mark.parametrize(
+    ("requests", "nodes", "words"),
+    [
+        ({"cpu": 1.0}, [node("a")], None),
+        ({"cpu": 5.0}, [node("a"), node("b", cpu="2")], "It asks for 5 CPU; the largest node in use has 4 CPU."),
+        ({"memory": 2.0**34}, [node("a")], "It asks for 16 GiB of memory; the largest node in use has 8 GiB of memory."),
+        ({"nvidia.com/gpu": 1.0}, [node("a")], "It asks for 1 GPUs; the largest node in use has 0 GPUs."),
+        ({"cpu": 1.0}, [node("a"), node("b", cordoned=True)], "Of 2 nodes, b is cordoned."),
+        ({"cpu": 1.0}, [node("a", ready=False), node("b", ready=False)], "Of 2 nodes, a and 1 more are not ready."),
+        ({}, [], None),
+    ],
+)
+def test_room_on_nodes(requests: dict[str, float], nodes: list[NodeView], words: str | None) -> None:
+    shortage = shortage_of_room(requests, nodes)
+    assert (shortage.what if shortage else None) == words

@@ -1,0 +1,74 @@
+"""What krew installs: the archive, its manifest, and the launcher in it."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    where = ["--uri", "https://example.org/a.tar.gz", "--homepage", "https://example.org", "--output", str(folder)]
+    subprocess.run([sys.executable, str(ROOT / "hack" / "krew" / "release.py"), *where], check=True, timeout=100)
+    return folder
+
+
+def test_the_manifest_names_the_archive(release: Path) -> None:
+    manifest = yaml.safe_load((release / "epj.yaml").read_text())
+    assert (manifest["kind"], manifest["metadata"]["name"]) == ("Plugin", "epj")
+    (platform,) = manifest["spec"]["platforms"]
+    archive = (release / "kubectl-epj.tar.gz").read_bytes()
+    assert platform["sha256"] == hashlib.sha256(archive).hexdigest()
+    assert platform["uri"] == "https://example.org/a.tar.gz"
+    assert len(manifest["spec"]["shortDescription"]) <= 50
+    with tarfile.open(release / "kubectl-epj.tar.gz") as tar:
+        assert platform["bin"] in tar.getnames()
+        assert any(name.endswith(".whl") for name in tar.getnames())
+
+
+def launch(release: Path, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Calls the launcher by a link, as krew does."""
+    with tarfile.open(release / "kubectl-epj.tar.gz") as tar:
+        tar.extractall(tmp_path / "store", filter="data")
+    (tmp_path / "kubectl-epj").symlink_to("store/kubectl-epj")
+    surroundings = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), **environment}
+    command = [str(tmp_path / "kubectl-epj"), "--version"]
+    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ('echo "No module named venv"; exit 1', "error: cannot install them: No module named venv"),
+        ("exit 1", "error: kubectl epj needs Python 3.11 or newer as python3"),
+    ],
+)
+def test_a_first_call_that_cannot_install_says_so_and_leaves_nothing(
+    python: str, said: str, release: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    good = 'test "$1" = -c && exit 0\n' if "venv" in python else ""
+    (tmp_path / "bin" / "python3").write_text(f"#!/bin/sh\n{good}{python}\n")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    done = launch(release, tmp_path, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == said
+    assert not list((tmp_path / "data").glob("*/*"))
+
+
+def test_later_calls_use_what_is_installed(release: Path, tmp_path: Path) -> None:
+    version = yaml.safe_load((release / "epj.yaml").read_text())["spec"]["version"].removeprefix("v")
+    home = tmp_path / "data" / "kubectl-epj" / version / "bin"
+    home.mkdir(parents=True)
+    (home / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (home / "python").chmod(0o755)
+    done = launch(release, tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, f"kubectl epj {version}")

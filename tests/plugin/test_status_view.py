@@ -1,0 +1,91 @@
+"""One job on one screen, from what a real cluster said of it."""
+
+from dataclasses import replace
+
+import pytest
+from elastic_pytorch_client.job_view import JobView, Worker, view_job
+from elastic_pytorch_client.views.status_view import show_status
+from plugin_console import text_of
+from recorded_cluster import job_of, moment_of, turns_of
+
+
+def status(name: str, **options: int) -> str:
+    return text_of(show_status(job_of(name), turns_of(name), moment_of(name), **options))
+
+
+def test_a_job_that_trains() -> None:
+    assert status("lost") == LOST.strip("\n")
+
+
+LOST = """
+char-lm  team  ○ Resizing  for 1 min 7 s
+  ━━━━━━━━━━━━━━━━━─────────────────────── 43%  step 341 of 800, about 1 min 14 s left
+  loss 1.633 · 6.2 steps/s · checkpoint at step 340
+
+Workers  2 train, 3 wanted (1 to 4) · world size 2 · round 2
+├── rank 0   char-lm-worker-0-4jz6j  elastic-pytorch-worker3  ● Running  step 341
+├── rank 1   char-lm-worker-2-w9n54  elastic-pytorch-worker   ● Running  step 341
+└── waits    char-lm-worker-1-nz26n  elastic-pytorch-worker2  ○ Starting
+
+Conditions
+  ● Running   2 of 3 workers train                         57s
+  ▲ Resizing  growing from 2 to 3 workers                   5s
+  ▲ Degraded  trains with 2 of 3 workers; 1 pod: starting   5s
+
+Timeline
+  57s ago  FirstRound       Round 1, 0 -> 3 workers: 3 of 3 wanted workers are ready
+   4s ago  WorkerLeaving    Round 2, 3 -> 2 workers: char-lm-worker-1-v7jk7 is being deleted
+   4s ago  TrainingResumed  Trains again with 2 workers 1.0 s after WorkerLeaving, 9 steps are done again
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("young", ["● Running", "rank 0", "rank 2", "3 train, 3 wanted (1 to 4) · world size 3 · round 1"]),
+        ("whole", ["4 train, 4 wanted", "TrainingResumed", "Trains again with 4 workers 1.2 s after WorkerJoined"]),
+        ("suspended", ["○ Suspended", "▲ Suspended", "spec.suspend is true: nothing runs", "none"]),
+        ("failed", ["✗ Failed  after 12 s", "Last failure", "rank 1, exit code 1", "ValueError: told to fail at step 5"]),
+        ("too-large", ["no node yet", "3 Insufficient cpu", "0 train, 2 wanted (1 to 2)"]),
+        ("no-image", ["○ Pending", "registry.invalid/team/train:v1", "nothing in the last hour"]),
+    ],
+)
+def test_says_what_matters(name: str, lines: list[str]) -> None:
+    shown = status(name)
+    for line in lines:
+        assert line in shown
+
+
+def test_what_does_not_hold_is_one_line() -> None:
+    assert "○ not Resizing or Degraded or Suspended" in status("resumed")
+
+
+def test_only_the_newest_turns() -> None:
+    shown = status("resumed", most_turns=2)
+    assert "10 earlier turns" in shown
+    assert shown.count(" ago  ") == 2
+
+
+def test_of_many_workers_those_that_are_unwell_come_first() -> None:
+    workers = tuple(Worker(f"job-worker-{i}-aaaaa", i, i, "node", "Running") for i in range(1000))
+    lost = replace(workers[700], rank=None, state="Lost")
+    job = replace(job_of("young"), workers=(*workers[:700], lost, *workers[701:]))
+    shown = text_of(show_status(job, [], moment_of("young"), most_workers=5))
+    assert "job-worker-700-aaaaa" in shown
+    assert "and 995 more Running" in shown
+    assert len(shown.splitlines()) < 25
+
+
+@pytest.mark.parametrize("manifest", [{"metadata": {"name": "new"}}, {"metadata": {"name": "new"}, "spec": {}, "status": {}}])
+def test_a_job_that_nobody_has_looked_at(manifest: dict[str, object]) -> None:
+    shown = text_of(show_status(view_job(manifest), [], moment_of("young")))
+    assert "new  default  ○ Pending" in shown
+    assert "none" in shown
+
+
+def test_stock_torchrun_has_ranks_that_nobody_knows() -> None:
+    job: JobView = job_of("young")
+    stock = replace(job, backend="c10d", workers=tuple(replace(worker, rank=None) for worker in job.workers))
+    shown = text_of(show_status(stock, [], moment_of("young")))
+    assert "stock torchrun (c10d) gives the ranks" in shown
+    assert "3 train" in shown

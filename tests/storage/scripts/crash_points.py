@@ -1,0 +1,105 @@
+"""Writes a checkpoint again and again in processes that die, each a little later; prints what was found after each death, as JSON.
+
+`crash_points.py FOLDER`. What a process does is seen through the interpreter's profiler, which is told of each call of the system: death
+comes before or behind such a call. Within a call, it comes by the kernel: a file may not grow beyond a size, and SIGXFSZ ends who tries.
+With that signal ignored, it is a disk that is full.
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch import checkpoint_folder
+from elastic_pytorch.stamp import Stamp
+
+FOLDER = Path(sys.argv[1])
+CALLS = {os.write, os.fsync, os.rename, os.unlink, os.open, os.close, os.listdir, os.mkdir, os.stat, os.fstat}
+KEEP = 2
+
+
+def payload(step: int) -> Iterator[bytes]:
+    for i in range(12):
+        yield bytes([step]) * (100 + i)
+
+
+def write(step: int) -> None:
+    checkpoint_folder.write(FOLDER, Stamp(1, step), payload(step), KEEP)
+
+
+def in_child(run: Callable[[], None]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            run()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def die_at_call(step: int, number: int) -> None:
+    count = 0
+
+    def profile(_frame: Any, event: str, called: Any) -> None:
+        nonlocal count
+        if event in ("c_call", "c_return") and called in CALLS:
+            count += 1
+            if count == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(profile)
+    write(step)
+    sys.setprofile(None)
+
+
+def die_at_size(step: int, size: int) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    write(step)
+
+
+def fail_at_size(step: int, size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    try:
+        write(step)
+    except OSError as error:
+        os._exit(error.errno)
+
+
+def look(kind: str, point: int, code: int) -> None:
+    found = list(checkpoint_folder.newest(FOLDER))
+    contents = []
+    for checkpoint in found:
+        with checkpoint.path.open("rb") as file:
+            contents.append(b"".join(bytes(piece) for piece in checkpoint_folder.payload_of(file)))
+    right = all(content == b"".join(payload(c.stamp.step)) for c, content in zip(found, contents, strict=True))
+    steps = [checkpoint.stamp.step for checkpoint in found]
+    partials = len(list(FOLDER.glob(".partial*")))
+    print(json.dumps({"kind": kind, "point": point, "code": code, "steps": steps, "right": right, "partials": partials}))
+
+
+def tries(kind: str, die: Callable[[int, int], None], points: Iterator[int]) -> None:
+    for point in points:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        for step in (1, 2):
+            write(step)
+        code = in_child(lambda point=point: die(3, point))  # type: ignore[misc]
+        look(kind, point, code)
+        write(4)
+        look(f"after {kind}", point, code)
+        if code == 0:
+            return
+
+
+if __name__ == "__main__":
+    tries("call", die_at_call, iter(range(1, 1000)))
+    tries("size", die_at_size, iter(range(1, 2000, 13)))
+    tries("full", fail_at_size, iter(range(1, 2000, 131)))

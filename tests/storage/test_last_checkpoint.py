@@ -1,0 +1,69 @@
+"""How long an agent waits for the disk."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elastic_pytorch.flusher import Flush
+from elastic_pytorch.last_checkpoint import wait_for_disk
+from elastic_pytorch.local_server import LocalServer
+from elastic_pytorch.signals import Signals
+from elastic_pytorch.snapshot import Snapshot
+from elastic_pytorch.stamp import Stamp
+
+
+@pytest.fixture
+def release() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def busy(release: threading.Event, tmp_path: Path) -> Iterator[LocalServer]:
+    """A server that is not done with a flush until it is released."""
+    server = LocalServer()
+    server.prepare()
+    server.start()
+    snapshot = Snapshot.create("x")
+    snapshot.write(Stamp(1, 1), 1)
+    server._flusher.ask(Flush("x", os.dup(snapshot.fd), str(tmp_path), 1, lambda _stamp, _trouble: release.wait(60) or None))
+    yield server
+    release.set()
+    server.close()
+
+
+def signals() -> Signals:
+    return Signals("SIGTERM", lambda: None)
+
+
+def test_nothing_to_wait_for() -> None:
+    assert wait_for_disk(LocalServer(), signals(), 30.0)
+
+
+def test_the_disk_is_waited_for(busy: LocalServer, release: threading.Event) -> None:
+    threading.Timer(0.3, release.set).start()
+    assert wait_for_disk(busy, signals(), 30.0)
+
+
+def test_a_disk_that_hangs_is_given_up(busy: LocalServer) -> None:
+    assert not wait_for_disk(busy, signals(), 30.0, disk_seconds=0.2)
+
+
+def test_the_grace_period_is_the_end(busy: LocalServer) -> None:
+    asked = signals()
+    asked.received, asked.at = signal.SIGTERM, time.monotonic() - 29.0
+    assert not wait_for_disk(busy, asked, 30.0)
+
+
+def test_the_grace_period_may_begin_while_it_waits(busy: LocalServer) -> None:
+    asked = signals()
+
+    def ask() -> None:
+        asked.at = time.monotonic() - 29.0
+        asked.received = signal.SIGTERM
+
+    threading.Timer(0.3, ask).start()
+    assert not wait_for_disk(busy, asked, 30.0)

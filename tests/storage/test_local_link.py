@@ -1,0 +1,209 @@
+"""A worker's end: with an agent's server, with a server of its own, and when it is gone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from elastic_pytorch import local_link
+from elastic_pytorch.checkpoint_file import load
+from elastic_pytorch.checkpoint_folder import claim, newest
+from elastic_pytorch.local_link import LocalLink
+from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
+from elastic_pytorch.snapshot import Snapshot
+from elastic_pytorch.stacks import children
+from elastic_pytorch.stamp import Stamp
+
+WAIT_SECONDS = 60.0
+
+
+@pytest.fixture(params=["agent", "side process"])
+def link(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalLink]:
+    server = LocalServer()
+    if request.param == "agent":
+        monkeypatch.setenv(LOCAL_SOCKET, server.prepare())
+        server.start()
+    else:
+        monkeypatch.setenv(LOCAL_SOCKET, "/nobody/listens/here")
+    made = LocalLink.connect()
+    yield made
+    made.close()
+    server.close()
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalLink]:
+    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
+    made = LocalLink.connect()
+    yield made
+    made.close()
+
+
+def wait(what: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (result := what()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return result
+
+
+def holding(link: LocalLink, name: str = "x") -> Snapshot:
+    snapshot = Snapshot.create(name)
+    link.hold(name, snapshot.fd)
+    return snapshot
+
+
+def test_states_are_whole_on_the_disk_while_training_goes_on(link: LocalLink, tmp_path: Path) -> None:
+    snapshot = holding(link)
+    assert link.flushed() is None
+    step = 0
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (link.flushed() or Stamp(0, 0)).step < 100 or step < 300:
+        assert time.monotonic() < deadline
+        step += 1
+        snapshot.write(Stamp(1, step), {"step": step, "w": torch.full((200_000,), float(step))})
+        link.flush("x", Stamp(1, step), str(tmp_path), keep=5)
+    assert link.drain(WAIT_SECONDS)
+    assert link.flushed() == Stamp(1, step)
+    assert link.trouble() == ""
+    found = list(newest(tmp_path))
+    assert len(found) == 5
+    for checkpoint in found:
+        stamp, tree = load(checkpoint.path)
+        assert stamp == checkpoint.stamp
+        assert tree["step"] == stamp.step
+        assert set(tree["w"].tolist()) == {float(stamp.step)}
+
+
+def test_the_same_state_is_written_once(link: LocalLink, tmp_path: Path) -> None:
+    snapshot = holding(link)
+    snapshot.write(Stamp(1, 1), 1)
+    link.flush("x", Stamp(1, 1), str(tmp_path), 1)
+    assert link.drain(WAIT_SECONDS)
+    (path,) = tmp_path.iterdir()
+    written = path.stat().st_ino
+    link.flush("x", Stamp(1, 1), str(tmp_path), 1)
+    assert link.drain(WAIT_SECONDS)
+    assert path.stat().st_ino == written
+
+
+def test_a_disk_that_fails_is_told_and_tried_again(link: LocalLink, tmp_path: Path) -> None:
+    snapshot = holding(link)
+    snapshot.write(Stamp(1, 1), 1)
+    blocked = tmp_path / "folder"
+    blocked.write_text("a file in its place")
+    link.flush("x", Stamp(1, 1), str(blocked), 1)
+    assert not link.drain(WAIT_SECONDS)
+    assert link.trouble() == f"File exists ({blocked})"
+    assert link.flushed() is None
+    blocked.unlink()
+    link.flush("x", Stamp(1, 1), str(blocked), 1)
+    assert link.drain(WAIT_SECONDS)
+    assert link.trouble() == ""
+    assert link.flushed() == Stamp(1, 1)
+
+
+def test_a_cut_off_group_is_told(link: LocalLink, tmp_path: Path) -> None:
+    snapshot = holding(link)
+    snapshot.write(Stamp(1, 1), 1)
+    claim(tmp_path, 2)
+    link.flush("x", Stamp(1, 1), str(tmp_path), 1)
+    assert not link.drain(WAIT_SECONDS)
+    assert "is claimed by generation 2, and this is generation 1" in link.trouble()
+    assert list(newest(tmp_path)) == []
+
+
+def test_names_are_checked(link: LocalLink) -> None:
+    fd = os.memfd_create("x")
+    for name in ("", "n" * 201):
+        with pytest.raises(ValueError, match="a name of"):
+            link.hold(name, fd)
+    os.close(fd)
+    link.flush("never held", Stamp(1, 1), "/tmp", 1)
+    assert not link.drain(WAIT_SECONDS)
+    assert "nothing is held as 'never held'" in link.trouble()
+
+
+def test_a_forked_child_is_no_worker(link: LocalLink) -> None:
+    pid = os.fork()
+    if pid == 0:
+        link.flush("x", Stamp(1, 1), "/tmp", 1)
+        os._exit(0 if link.messages() == [] and link.fetch("x") is None and not link.drain(5) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    snapshot = holding(link)
+    fd = link.fetch("x")
+    assert fd is not None
+    assert os.fstat(fd).st_ino == os.fstat(snapshot.fd).st_ino
+
+
+def side_process() -> int:
+    """The one that is alive; those of the tests before may just be ending."""
+
+    def running() -> list[int]:
+        of_this = children(os.getpid())
+        return [pid for pid in of_this if b"elastic_pytorch.local_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    wait(lambda: len(running()) == 1)
+    return running()[0]
+
+
+def test_a_side_process_ends_with_its_worker_when_all_is_written(alone: LocalLink, tmp_path: Path) -> None:
+    pid = side_process()
+    assert os.getsid(pid) == pid
+    alone.close()
+    assert os.waitpid(pid, 0)[1] == 0
+
+    code = f"""if True:
+        import os
+        from elastic_pytorch.local_link import LocalLink
+        from elastic_pytorch.snapshot import Snapshot
+        from elastic_pytorch.stamp import Stamp
+        link = LocalLink.connect()
+        snapshot = Snapshot.create("x")
+        link.hold("x", snapshot.fd)
+        snapshot.write(Stamp(1, 3), {{"blob": bytes(50_000_000)}})
+        os.chdir({str(tmp_path)!r})
+        link.flush("x", Stamp(1, 3), "folder", 1)
+        os.killpg(os.getpid(), 9)
+    """
+    assert subprocess.run([sys.executable, "-c", code], check=False, start_new_session=True).returncode == -signal.SIGKILL
+    wait((tmp_path / "folder" / "checkpoint-g000001-s000000003.elastic").exists)
+
+
+def test_a_side_process_that_dies_is_replaced(alone: LocalLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = holding(alone)
+    snapshot.write(Stamp(1, 1), 1)
+    pid = side_process()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    wait(lambda: alone.trouble() == "the local server is gone: no checkpoints are written")
+    alone.flush("x", Stamp(1, 1), str(tmp_path), 1)
+    assert not alone.drain(WAIT_SECONDS)  # it is not replaced at once, lest it die again and again
+    assert alone.fetch("x") is None
+    before = time.monotonic()
+    assert alone.wait_message(0.2) is None
+    assert time.monotonic() - before >= 0.2
+    monkeypatch.setattr(local_link, "REVIVE_SECONDS", 0.0)
+    alone.flush("x", Stamp(1, 1), str(tmp_path), 1)
+    assert alone.drain(WAIT_SECONDS)
+    assert alone.trouble() == ""
+    assert [checkpoint.stamp for checkpoint in newest(tmp_path)] == [Stamp(1, 1)]
+
+
+def test_a_module_of_the_scripts_is_not_taken_for_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "socket.py").write_text("raise SystemExit('the wrong one')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
+    link = LocalLink.connect()
+    snapshot = holding(link)
+    fd = link.fetch("x")
+    assert fd is not None
+    assert os.fstat(fd).st_ino == os.fstat(snapshot.fd).st_ino
+    link.close()

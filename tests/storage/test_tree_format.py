@@ -1,0 +1,296 @@
+"""What goes into a state comes out of it, and what cannot is named."""
+
+import collections
+import json
+import math
+import random
+from typing import Any, NamedTuple
+
+import numpy
+import pytest
+import torch
+from elastic_pytorch.tree_format import DTYPES, UnsupportedValue, flatten, tensor_kinds, unflatten
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+def through(tree: Any) -> Any:
+    skeleton, tensors = flatten(tree)
+    assert tensor_kinds(skeleton) == [(tensor.dtype, tensor.shape) for tensor in tensors]
+    return unflatten(skeleton, [tensor.clone() for tensor in tensors])
+
+
+def same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
+    if isinstance(a, (numpy.ndarray, numpy.generic)):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, dict):
+        return len(a) == len(b) and all(same(p, q) for p, q in zip(a.items(), b.items(), strict=True))
+    if isinstance(a, (list, tuple, collections.deque)):
+        return len(a) == len(b) and all(same(p, q) for p, q in zip(a, b, strict=True))
+    if isinstance(a, float):
+        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return bool(a == b)
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.characters(categories=["Cs"]),  # what a file's name that is no text becomes
+    st.binary(),
+    st.binary().map(bytearray),
+    st.complex_numbers(allow_nan=False),
+    st.sets(st.integers()),
+    st.frozensets(st.tuples(st.text(), st.booleans())),
+    st.sampled_from([torch.float32, torch.bfloat16, torch.device("cpu"), torch.device("cuda", 3), torch.Size([2, 3])]),
+    st.lists(st.integers(0, 3), max_size=3).map(lambda shape: torch.arange(math.prod(shape)).reshape(shape)),
+    st.floats(width=32).map(torch.tensor),
+    st.integers(-(2**31), 2**31 - 1).map(numpy.int32),
+    st.lists(st.floats(width=32)).map(lambda values: numpy.array(values, dtype="float32")),
+)
+KEYS = st.one_of(st.text(), st.integers(), st.booleans(), st.none(), st.tuples(st.integers(), st.text()))
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.lists(inner, max_size=4).map(lambda items: collections.deque(items, 9)),
+        st.dictionaries(st.text(), inner, max_size=4),
+        st.dictionaries(KEYS, inner, max_size=4),
+        st.dictionaries(KEYS, inner, max_size=4).map(collections.OrderedDict),
+        st.dictionaries(st.integers(), inner, max_size=4).map(lambda items: collections.defaultdict(list, items)),
+        st.dictionaries(KEYS, st.integers(), max_size=4).map(collections.Counter),
+    ),
+    max_leaves=12,
+)
+
+
+@given(TREES)
+@settings(max_examples=100, deadline=None)
+def test_a_tree_comes_back_as_it_was(tree: Any) -> None:
+    assert same(through(tree), tree)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize("name", DTYPES)
+def test_all_types_of_tensors(name: str) -> None:
+    tensor = torch.zeros(3, 2, dtype=DTYPES[name])
+    back = through({"t": tensor})["t"]
+    assert back.dtype is DTYPES[name]
+    assert back.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(12.0).reshape(3, 4).t(),
+        torch.arange(12.0)[::3],
+        torch.arange(3).expand(2, 3),
+        torch.tensor(7),
+        torch.empty(0),
+        torch.empty(2, 0, 3, dtype=torch.int64),
+        torch.tensor([1 + 2j]).conj(),
+        torch.nn.Parameter(torch.ones(2)),
+    ],
+)
+def test_tensors_of_all_shapes(tensor: torch.Tensor) -> None:
+    back = through([tensor])[0]
+    assert type(back) is torch.Tensor
+    assert not back.requires_grad
+    assert back.tolist() == tensor.tolist()
+
+
+def test_numpy_of_all_orders() -> None:
+    tree = {
+        "big-endian": numpy.arange(3, dtype=">i4"),
+        "reversed": numpy.arange(6).reshape(2, 3)[:, ::-1],
+        "scalar": numpy.float64(0.1),
+        "truth": numpy.bool_(True),
+        "none": numpy.zeros((0, 2)),
+        "0-dim": numpy.array(3.0),
+        "read-only": numpy.broadcast_to(numpy.arange(3), (2, 3)),
+    }
+    back = through(tree)
+    assert {key: value.tolist() for key, value in back.items()} == {key: value.tolist() for key, value in tree.items()}
+    assert all(type(back[key]) is type(tree[key]) for key in tree)
+    assert back["0-dim"].shape == ()
+
+
+def test_a_named_tuple_becomes_a_tuple() -> None:
+    assert through(Point(1, 2)) == (1, 2)
+
+
+def test_what_modules_keep_of_their_versions() -> None:
+    state = torch.nn.Sequential(torch.nn.BatchNorm1d(2)).state_dict()
+    assert through(state)._metadata == state._metadata  # type: ignore[attr-defined]
+
+
+def test_the_sources_of_random_numbers() -> None:
+    random.seed(1)
+    torch.manual_seed(1)
+    generator = numpy.random.default_rng(1)
+    tree = (random.getstate(), torch.get_rng_state(), numpy.random.RandomState(1).get_state(), generator.bit_generator.state)
+    expected = random.random(), torch.rand(1), numpy.random.RandomState(1).rand(), generator.random()
+    python, torchs, legacy, numpys = through(tree)
+    random.setstate(python)
+    torch.set_rng_state(torchs)
+    old, new = numpy.random.RandomState(), numpy.random.default_rng()
+    old.set_state(legacy)
+    new.bit_generator.state = numpys
+    assert (random.random(), torch.rand(1), old.rand(), new.random()) == expected
+
+
+OPTIMIZERS = [
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adagrad,
+    torch.optim.RMSprop,
+    torch.optim.NAdam,
+    torch.optim.LBFGS,
+]
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_optimizers_go_on_as_if_nothing_had_been(kind: Any) -> None:
+    def steps(model: torch.nn.Module, optimizer: Any, count: int) -> None:
+        for i in range(count):
+
+            def loss(i: int = i) -> torch.Tensor:
+                optimizer.zero_grad()
+                value = (model(torch.full((2, 3), i + 1.0)) ** 2).sum()
+                value.backward()
+                return value
+
+            optimizer.step(loss)
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = kind(model.parameters(), lr=0.01)
+    steps(model, optimizer, 3)
+    saved = through({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    steps(model, optimizer, 3)
+    again = torch.nn.Linear(3, 2)
+    other = kind(again.parameters(), lr=0.5)
+    again.load_state_dict(saved["model"])
+    other.load_state_dict(saved["optimizer"])
+    steps(again, other, 3)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def schedulers(optimizer: Any) -> list[Any]:
+    rates = torch.optim.lr_scheduler
+    return [
+        rates.StepLR(optimizer, 2),
+        rates.MultiStepLR(optimizer, [2, 3, 3]),
+        rates.ExponentialLR(optimizer, 0.9),
+        rates.CosineAnnealingLR(optimizer, 10),
+        rates.CosineAnnealingWarmRestarts(optimizer, 4),
+        rates.OneCycleLR(optimizer, 0.1, total_steps=20),
+        rates.CyclicLR(optimizer, 0.01, 0.1, cycle_momentum=False),
+        rates.LambdaLR(optimizer, lambda epoch: 0.95**epoch),
+        rates.SequentialLR(optimizer, [rates.ConstantLR(optimizer), rates.LinearLR(optimizer)], [2]),
+    ]
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_schedulers_go_on_as_if_nothing_had_been(number: int) -> None:
+    def made() -> tuple[Any, Any]:
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+        return optimizer, schedulers(optimizer)[number]
+
+    def rates_of(optimizer: Any, scheduler: Any) -> list[float]:
+        rates = []
+        for _ in range(4):
+            optimizer.step()
+            scheduler.step()
+            rates.append(optimizer.param_groups[0]["lr"])
+        return rates
+
+    optimizer, scheduler = made()
+    rates_of(optimizer, scheduler)
+    saved = through((optimizer.state_dict(), scheduler.state_dict()))
+    other, again = made()
+    other.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    assert rates_of(other, again) == rates_of(optimizer, scheduler)
+
+
+class Callback:
+    def __call__(self) -> None:
+        """Nothing."""
+
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"scheduler": {"lr_lambdas": [lambda epoch: epoch]}}, "scheduler.lr_lambdas[0]: a function cannot be saved"),
+        ({"optimizer": {"state": {3: {"x": object()}}}}, "optimizer.state[3].x: a value of type object cannot be saved"),
+        ({"a": Callback()}, f"a: a value of type {__name__}.Callback cannot be saved"),
+        (print, "the state: a function cannot be saved"),
+        ({"w": torch.ones(2).to_sparse()}, "w: a Tensor of torch.float32, torch.sparse_coo, on cpu cannot be saved"),
+        ({"w": torch.ones(2, device="meta")}, "w: a Tensor of torch.float32, torch.strided, on meta cannot be saved"),
+        ({"w": torch.nn.UninitializedParameter()}, "w: a UninitializedParameter cannot be saved"),
+        ({"n": numpy.array(["text"])}, "n: a numpy.ndarray of <U4 cannot be saved"),
+        ({"n": numpy.array([object()])}, "n: a numpy.ndarray of object cannot be saved"),
+        ({"d": collections.defaultdict(lambda: 1)}, "d: a value of type collections.defaultdict cannot be saved"),
+        ({object(): 1}, "(the key <object object"),
+        ({"n": 10**5000}, "n: a number of thousands of digits cannot be saved"),
+        (LOOP, "a list that contains itself"),
+    ],
+)
+def test_what_cannot_be_saved_is_named(tree: Any, message: str) -> None:
+    with pytest.raises(UnsupportedValue) as caught:
+        flatten(tree)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("skeleton", [b"", b"\xff", b"{}", b"[]", b"[" * 10**5, b'{"version":2,"tree":1}', b'{"tree":1}'])
+def test_garbage_is_no_skeleton(skeleton: bytes) -> None:
+    with pytest.raises(ValueError, match="skeleton"):
+        unflatten(skeleton, [])
+    with pytest.raises(ValueError, match="skeleton"):
+        tensor_kinds(skeleton)
+
+
+NODES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.integers(-3, 3),
+        st.sampled_from(["T", "A", "S", "{", "O", "C", "D", "Q", "Z", "(", "s", "b", "c", "t", "v"]),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=1), inner, max_size=3)),
+)
+
+
+@given(NODES)
+@settings(max_examples=150, deadline=None)
+def test_wrong_skeletons_are_refused_or_read(node: Any) -> None:
+    skeleton = json.dumps({"version": 1, "tree": node}).encode()
+    for reading in (lambda: unflatten(skeleton, []), lambda: tensor_kinds(skeleton)):
+        try:
+            reading()
+        except ValueError:
+            continue
+
+
+def test_tensors_must_be_those_of_the_skeleton() -> None:
+    skeleton, tensors = flatten({"a": torch.ones(2), "b": torch.ones(3)})
+    for wrong in ([], tensors[:1], [*tensors, tensors[0]], tensors[::-1], [tensors[0], tensors[1].double()]):
+        with pytest.raises(ValueError, match="tensor"):
+            unflatten(skeleton, wrong)

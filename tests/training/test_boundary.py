@@ -1,0 +1,88 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from elastic_pytorch.boundary import Boundary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+class Meeting:
+    """An all-reduce of ranks that take their turns in one thread: an agreement is complete once all have begun it."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self.begun: list[list[torch.Tensor]] = []
+
+    def start(self, rank: int) -> Callable[[torch.Tensor], "Agreement"]:
+        mine = iter(range(10_000))
+
+        def start(numbers: torch.Tensor) -> Agreement:
+            number = next(mine)
+            while len(self.begun) <= number:
+                self.begun.append([])
+            self.begun[number].append(numbers)
+            return Agreement(self, number, numbers)
+
+        return start
+
+
+class Agreement:
+    def __init__(self, meeting: Meeting, number: int, numbers: torch.Tensor) -> None:
+        self.meeting, self.number, self.numbers, self.mine = meeting, number, numbers, numbers.clone()
+
+    def wait(self) -> None:
+        begun = self.meeting.begun[self.number]
+        assert len(begun) == self.meeting.ranks, "every rank has begun the same agreements"
+        if self.number not in outcomes:
+            outcomes[self.number] = torch.stack(begun).amax(0)
+        self.numbers.copy_(outcomes[self.number])
+
+
+outcomes: dict[int, torch.Tensor] = {}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    ranks=st.integers(1, 4),
+    told_at=st.lists(st.integers(1, 60), min_size=1, max_size=4),
+    step_seconds=st.lists(st.floats(0.0001, 0.2), min_size=4, max_size=4),
+)
+def test_all_ranks_stop_at_the_same_step_soon_after_one_is_told(
+    ranks: int, told_at: list[int], step_seconds: list[float]
+) -> None:
+    outcomes.clear()
+    meeting = Meeting(ranks)
+    clocks = [0.0] * ranks
+    boundaries = [Boundary(meeting.start(rank), clock=lambda rank=rank: clocks[rank]) for rank in range(ranks)]
+    stopped: list[int] = []
+    for step in range(1, 2000):
+        answers = []
+        for rank, boundary in enumerate(boundaries):
+            clocks[rank] += step_seconds[rank]
+            answers.append(boundary.reached(lambda rank=rank, step=step: rank < len(told_at) and step >= told_at[rank]))
+        assert len(set(answers)) == 1, "all or none"
+        if answers[0]:
+            stopped.append(step)
+            break
+    first = min(told_at[:ranks])
+    longest_wait = 2 * max(1, int(0.06 / min(step_seconds[:ranks]))) + 2
+    assert stopped
+    assert first < stopped[0] <= first + longest_wait
+
+
+def test_nobody_stops_untold() -> None:
+    outcomes.clear()
+    boundary = Boundary(Meeting(1).start(0))
+    assert not any(boundary.reached(lambda: False) for _ in range(100))
+
+
+def test_loss_of_a_peer_is_raised_at_the_next_boundary() -> None:
+    class Broken:
+        def wait(self) -> None:
+            raise RuntimeError("Connection closed by peer")
+
+    boundary = Boundary(lambda _: Broken())
+    assert not boundary.reached(lambda: False)
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        boundary.reached(lambda: False)

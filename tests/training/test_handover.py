@@ -1,0 +1,91 @@
+from typing import Any
+
+import pytest
+from elastic_pytorch.handover import Handover, Said, Way, choose_way
+
+STOCK = Said()
+COOPERATES = Said(cooperates=True)
+LIVELY = Said(cooperates=True, in_process=True)
+PARKED = Said(cooperates=True, parked=True)
+LIVELY_PARKED = Said(cooperates=True, in_process=True, parked=True)
+BEREFT = Said(cooperates=True, in_process=True, lost_peer="RuntimeError: Connection closed by peer")
+
+ORDERLY = {"newer": True, "orderly": True}
+LOSS = {"newer": True, "orderly": False}
+FAILURE = {"newer": False, "orderly": True}
+
+
+@pytest.mark.parametrize(
+    ("workers", "change", "waited", "way"),
+    [
+        ([STOCK], ORDERLY, 0, Way.RESTART),
+        ([STOCK], LOSS, 0, Way.RESTART),
+        ([COOPERATES], ORDERLY, 0, Way.WAIT),
+        ([COOPERATES], ORDERLY, 9.9, Way.WAIT),
+        ([COOPERATES], ORDERLY, 10, Way.RESTART),
+        ([COOPERATES], LOSS, 0, Way.RESTART),
+        ([COOPERATES, STOCK], ORDERLY, 0, Way.RESTART),
+        ([COOPERATES, PARKED], ORDERLY, 1, Way.WAIT),
+        ([PARKED, PARKED], ORDERLY, 0, Way.RESTART),
+        ([LIVELY], ORDERLY, 5, Way.WAIT),
+        ([LIVELY], LOSS, 0.5, Way.WAIT),
+        ([LIVELY], LOSS, 1, Way.RESTART),
+        ([LIVELY], FAILURE, 0, Way.WAIT),
+        ([LIVELY_PARKED], ORDERLY, 0, Way.TAKE_ALONG),
+        ([LIVELY_PARKED, LIVELY], ORDERLY, 0, Way.WAIT),
+        ([LIVELY_PARKED, PARKED], ORDERLY, 0, Way.RESTART),
+        ([BEREFT, LIVELY_PARKED], LOSS, 0, Way.TAKE_ALONG),
+        ([BEREFT], FAILURE, 100, Way.WAIT),
+        ([BEREFT], LOSS, 100, Way.TAKE_ALONG),
+    ],
+)
+def test_way_out_of_a_round(workers: list[Said], change: dict[str, bool], waited: float, way: Way) -> None:
+    assert choose_way(workers, **change, waited_seconds=waited, boundary_seconds=10, rest_seconds=1) is way
+
+
+class Server:
+    """Keeps what it is to tell."""
+
+    def __init__(self) -> None:
+        self.on_message: Any = None
+        self.wished: list[dict[str, Any] | None] = []
+        self.sent: list[tuple[int, dict[str, Any]]] = []
+
+    def wish(self, message: dict[str, Any] | None) -> None:
+        self.wished.append(message)
+
+    def send(self, pid: int, message: dict[str, Any]) -> None:
+        self.sent.append((pid, message))
+
+
+def test_a_change_is_announced_once_and_withdrawn() -> None:
+    server, rung = Server(), []
+    handover = Handover(server, lambda: rung.append(1), boundary_seconds=10, rest_seconds=1, clock=lambda: 0.0)
+    handover.start_round()
+    server.on_message(7, {"kind": "cooperates", "inProcess": True})
+    for _ in range(2):
+        assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
+    assert server.wished == [None, {"kind": "change", "round": 3, "orderly": True}]
+    server.on_message(7, {"kind": "parked", "step": 12})
+    assert len(rung) == 2
+    assert handover.way([7], newer_round=3, orderly=True) is Way.TAKE_ALONG
+    handover.take_along({7: {"RANK": "1"}})
+    assert server.wished[-1] is None
+    assert server.sent == [(7, {"kind": "go", "environment": {"RANK": "1"}})]
+    assert handover.way([7], newer_round=4, orderly=True) is Way.WAIT, "it is no longer parked, and cooperates as before"
+
+
+def test_what_is_no_message_is_ignored() -> None:
+    server = Server()
+    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1)
+    for message in ({}, {"kind": None}, {"kind": "parked!"}, {"kind": ["cooperates"]}):
+        server.on_message(7, message)
+    assert handover.way([7], newer_round=2, orderly=True) is Way.RESTART
+
+
+def test_lost_peer_is_told_with_its_local_rank() -> None:
+    server = Server()
+    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1)
+    assert handover.lost_peer({0: 70, 1: 71}) is None
+    server.on_message(71, {"kind": "lostPeer", "message": "RuntimeError: reset"})
+    assert handover.lost_peer({0: 70, 1: 71}) == (1, "RuntimeError: reset")

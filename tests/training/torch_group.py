@@ -1,0 +1,63 @@
+"""Groups of real processes with gloo between them, forked from one process that has imported torch."""
+
+import multiprocessing
+import os
+import pickle
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    [
+        "torch",
+        "torch.distributed",
+        "torch.nn.parallel",
+        "torch._dynamo",
+        "torch.distributed.checkpoint",
+        "torch.distributed.fsdp",
+        __name__,
+    ]
+)
+LIMIT_SECONDS = 120.0
+
+
+def run_group(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What a function returns in each process of a group, by rank.
+
+    Args:
+        world_size: how many processes.
+        function: of a module; called once the group is formed.
+        arguments: of the function.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        processes = [
+            PROCESSES.Process(target=_member, args=(folder, rank, world_size, function, arguments))
+            for rank in range(world_size)
+        ]
+        for process in processes:
+            process.start()
+        try:
+            for process in processes:
+                process.join(LIMIT_SECONDS)
+            assert [process.exitcode for process in processes] == [0] * world_size
+            return [pickle.loads((folder / f"rank-{rank}").read_bytes()) for rank in range(world_size)]
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+
+
+def _member(folder: Path, rank: int, world_size: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+    outcome = function(*arguments)
+    (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))
+    dist.barrier()
+    dist.destroy_process_group()

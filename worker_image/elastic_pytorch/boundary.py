@@ -1,0 +1,82 @@
+"""Agreeing on the step after which all ranks of a group stop.
+
+A signal reaches each rank at another moment, in another step. So whoever has been told that the group is to change says so in a number
+that all ranks put together while they compute their next steps: each learns the outcome at the same step boundary. Nobody waits for it,
+and it is asked for only every few hundredths of a second, however short the steps.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+ASK_SECONDS = 0.05  # between two agreements, about: what they cost stays far below a hundredth of the time
+MOST_STEPS = 10_000  # between two agreements
+
+
+class Pending(Protocol):
+    """An all-reduce that goes on beside the training."""
+
+    def wait(self) -> Any:
+        """Waits until it is done.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+
+
+def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
+    """Starts to replace a tensor of int64 by its maximum over the group's ranks."""
+    work: Pending = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group, async_op=True)
+    return work
+
+
+class Boundary:
+    """Says at each step boundary of a group whether all its ranks stop there.
+
+    Args:
+        start: starts an agreement, see `start_maximum`.
+        clock: seconds, from any zero.
+    """
+
+    def __init__(self, start: Callable[[torch.Tensor], Pending], clock: Callable[[], float] = time.monotonic) -> None:
+        self._start = start
+        self._clock = clock
+        self._numbers = torch.zeros(2, dtype=torch.int64)  # whether to stop; steps from one agreement to the next
+        self._pending: Pending | None = None
+        self._step = 0
+        self._begun = 0
+        self._begun_at = clock()
+        self._next = 1
+
+    def reached(self, wanted: Callable[[], bool]) -> bool:
+        """Whether all ranks stop at this boundary. Every rank must ask after every step.
+
+        Args:
+            wanted: whether this rank has been told to stop; asked when an agreement begins.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        self._step += 1
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            pending.wait()
+            stop, interval = self._numbers.tolist()
+            if stop:
+                return True
+            self._next = self._begun + max(1, interval)
+        if self._step >= self._next:
+            self._begin(wanted())
+        return False
+
+    def _begin(self, wanted: bool) -> None:
+        now = self._clock()
+        steps, seconds = self._step - self._begun, now - self._begun_at
+        interval = min(MOST_STEPS, int(ASK_SECONDS * steps / max(seconds, 1e-6)))
+        self._begun, self._begun_at = self._step, now
+        # All take the largest interval that any rank has found: they must agree on when they ask, too.
+        self._numbers[0], self._numbers[1] = int(wanted), max(1, interval)
+        self._pending = self._start(self._numbers)

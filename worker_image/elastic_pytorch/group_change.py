@@ -1,0 +1,111 @@
+"""A worker's talk with its agent about changes of the group."""
+
+import os
+from typing import Protocol
+
+from elastic_pytorch.local_link import LocalLink
+from elastic_pytorch.local_server import LOCAL_SOCKET
+
+Message = dict[str, object]
+
+# What a worker says.
+COOPERATES = "cooperates"
+PARKED = "parked"
+LOST_PEER = "lostPeer"
+# What an agent says.
+CHANGE = "change"
+GO = "go"
+
+PATIENCE_SECONDS = 3600.0  # an agent that lives ends the wait long before
+MOST_MESSAGE_CHARACTERS = 4000
+
+
+class Link(Protocol):
+    """What is needed of a link to the agent."""
+
+    def messages(self) -> list[Message]:
+        """What has come since the last call."""
+
+    def wait_message(self, timeout_seconds: float) -> Message | None:
+        """The next message; None: the time is over."""
+
+    def send(self, message: Message) -> None:
+        """Sends a message."""
+
+
+class GroupChange:
+    """What the agent says of a change of the group, and what it is told.
+
+    Args:
+        link: the connection to the agent.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._wanted = False
+
+    def wanted(self) -> bool:
+        """Whether the group is to stop at a step boundary, as far as this worker knows. Takes microseconds."""
+        for message in self._link.messages():
+            self._take(message)
+        return self._wanted
+
+    def cooperate(self, *, in_process: bool) -> None:
+        """Says that this worker stops at step boundaries, and whether it can join another group without being started anew."""
+        self._link.send({"kind": COOPERATES, "inProcess": in_process})
+
+    def park(self, step: int) -> None:
+        """Says that this worker has committed a step and does nothing more in this group."""
+        self._link.send({"kind": PARKED, "step": step})
+
+    def lose_peer(self, message: str) -> None:
+        """Says that this worker is well, but can do nothing more in this group, as a peer is lost: with what error."""
+        self._link.send({"kind": LOST_PEER, "message": message[:MOST_MESSAGE_CHARACTERS]})
+
+    def wait_for_go(self) -> dict[str, str]:
+        """Waits for the next group, or for the end of this process.
+
+        Returns:
+            The variables of the environment that tell of the group.
+
+        Raises:
+            ConnectionError: the agent is gone.
+        """
+        while True:
+            message = self._link.wait_message(PATIENCE_SECONDS)
+            if message is None:
+                raise ConnectionError("the agent has not said how to go on")
+            self._take(message)
+            environment = message.get("environment")
+            if message.get("kind") == GO and isinstance(environment, dict):
+                return {str(name): str(value) for name, value in environment.items()}
+
+    def _take(self, message: Message) -> None:
+        if message.get("kind") == CHANGE:
+            self._wanted = bool(message.get("orderly"))
+        elif message.get("kind") == GO:
+            self._wanted = False
+
+
+_connected: tuple[int, LocalLink] | None = None
+
+
+def link() -> LocalLink:
+    """The link of this process: to its agent, or without one to a side process of its own."""
+    global _connected  # noqa: PLW0603 - one for each process
+    if _connected is None or _connected[0] != os.getpid():
+        _connected = (os.getpid(), LocalLink.connect())
+    return _connected[1]
+
+
+def agent() -> GroupChange | None:
+    """The talk of this process with its agent; None: it has none that cares."""
+    global _agent  # noqa: PLW0603 - one for each process
+    if not os.environ.get(LOCAL_SOCKET):
+        return None
+    if _agent is None or _agent[0] != os.getpid():
+        _agent = (os.getpid(), GroupChange(link()))
+    return _agent[1]
+
+
+_agent: tuple[int, GroupChange] | None = None

@@ -1,0 +1,191 @@
+"""How a pod's workers get from one round to the next: stopped at a step boundary, and taken along in their processes or started anew.
+
+The agent's end of what `group_change` says for a worker.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from elastic_pytorch.group_change import CHANGE, COOPERATES, GO, LOST_PEER, PARKED
+
+
+class Way(Enum):
+    """What is to be done with workers whose round is over."""
+
+    WAIT = auto()
+    TAKE_ALONG = auto()
+    RESTART = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a worker has said in this round.
+
+    Attributes:
+        cooperates: it stops at a step boundary when it is told of a change.
+        in_process: it can join another group without being started anew.
+        parked: it has stopped at a boundary.
+        lost_peer: it has stopped as a collective has failed: with what error.
+    """
+
+    cooperates: bool = False
+    in_process: bool = False
+    parked: bool = False
+    lost_peer: str = ""
+
+    @property
+    def rests(self) -> bool:
+        """Whether it does nothing more in this round."""
+        return self.parked or bool(self.lost_peer)
+
+
+def choose_way(
+    workers: Sequence[Said],
+    *,
+    newer: bool,
+    orderly: bool,
+    waited_seconds: float,
+    boundary_seconds: float,
+    rest_seconds: float,
+) -> Way:
+    """Decides how the workers leave their round.
+
+    Args:
+        workers: all of the pod's.
+        newer: a newer round is known. If not, a worker has failed.
+        orderly: all members of the round live, so its workers do reach a step boundary together.
+        waited_seconds: for how long it has been known that the round is over.
+        boundary_seconds: how long to wait for a step boundary.
+        rest_seconds: how long to wait for workers that can go on without being started anew to notice the loss of a peer.
+    """
+    if all(worker.rests for worker in workers):
+        if not all(worker.in_process for worker in workers):
+            return Way.RESTART
+        return Way.TAKE_ALONG if newer else Way.WAIT
+    if newer and orderly and all(worker.cooperates for worker in workers):
+        return Way.WAIT if waited_seconds < boundary_seconds else Way.RESTART
+    if all(worker.in_process for worker in workers):
+        return Way.WAIT if waited_seconds < rest_seconds else Way.RESTART
+    return Way.RESTART
+
+
+class Server(Protocol):
+    """What is needed of the pod's local server."""
+
+    on_message: Callable[[int, dict[str, Any]], None]
+
+    def wish(self, message: dict[str, Any] | None) -> None:
+        """Tells all workers, also those that connect later; None: no more."""
+
+    def send(self, pid: int, message: dict[str, Any]) -> None:
+        """Tells one worker."""
+
+
+class Handover:
+    """Talks with the workers of the pod about the end of their round.
+
+    Args:
+        server: where they are connected.
+        on_news: called from the server's thread when a worker has said something.
+        boundary_seconds: see `choose_way`.
+        rest_seconds: see `choose_way`.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        on_news: Callable[[], None],
+        boundary_seconds: float,
+        rest_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._server = server
+        self._on_news = on_news
+        self._boundary_seconds = boundary_seconds
+        self._rest_seconds = rest_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[int, Said] = {}
+        self._announced = 0
+        self._since: float | None = None
+        server.on_message = self._hear
+
+    def start_round(self) -> None:
+        """Begins anew with workers that have just been started."""
+        with self._lock:
+            self._said = {}
+        self._forget_change()
+
+    def way(self, pids: Iterable[int], *, newer_round: int | None, orderly: bool) -> Way:
+        """What is to be done with the workers now that their round is over; tells them of it.
+
+        Args:
+            pids: the workers' processes, all of them alive.
+            newer_round: the round that ends theirs; None: a failure does.
+            orderly: see `choose_way`.
+        """
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        if newer_round is not None and newer_round != self._announced:
+            self._announced = newer_round
+            self._server.wish({"kind": CHANGE, "round": newer_round, "orderly": orderly})
+        return choose_way(
+            self._of(pids),
+            newer=newer_round is not None,
+            orderly=orderly,
+            waited_seconds=now - self._since,
+            boundary_seconds=self._boundary_seconds,
+            rest_seconds=self._rest_seconds,
+        )
+
+    def lost_peer(self, pids: Mapping[int, int]) -> tuple[int, str] | None:
+        """The first worker that has lost a peer, as its local rank and its words.
+
+        Args:
+            pids: the workers' processes by their local ranks.
+        """
+        for local_rank, said in zip(pids, self._of(pids.values()), strict=True):
+            if said.lost_peer:
+                return local_rank, said.lost_peer
+        return None
+
+    def take_along(self, environments: Mapping[int, Mapping[str, str]]) -> None:
+        """Lets the workers go on in the next round.
+
+        Args:
+            environments: what tells each process, by its id, of the round.
+        """
+        with self._lock:
+            self._said = {pid: replace(said, parked=False, lost_peer="") for pid, said in self._said.items()}
+        self._forget_change()
+        for pid, environment in environments.items():
+            self._server.send(pid, {"kind": GO, "environment": dict(environment)})
+
+    def _forget_change(self) -> None:
+        self._announced, self._since = 0, None
+        self._server.wish(None)
+
+    def _of(self, pids: Iterable[int]) -> list[Said]:
+        with self._lock:
+            return [self._said.get(pid, Said()) for pid in pids]
+
+    def _hear(self, pid: int, message: dict[str, Any]) -> None:
+        with self._lock:
+            said = self._said.get(pid, Said())
+            match message.get("kind"):
+                case kind if kind == COOPERATES:
+                    said = replace(said, cooperates=True, in_process=message.get("inProcess") is True)
+                case kind if kind == PARKED:
+                    said = replace(said, parked=True)
+                case kind if kind == LOST_PEER:
+                    said = replace(said, lost_peer=str(message.get("message") or "a peer is lost"))
+                case _:
+                    return
+            self._said[pid] = said
+        self._on_news()

@@ -1,0 +1,89 @@
+"""Rules that fit the learning rate to the batch, where the batch grows with the group.
+
+The factor that is in force stands in the optimizer itself, so it is saved and restored with the rates that it has changed, and a
+group of another size replaces it. With a batch of one size, which is `ElasticSampler`'s way, nothing of this is needed.
+"""
+
+import math
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+FACTOR = "world_size_factor"  # of a group of parameters: what its rates have been multiplied by
+RATES = ("lr", "initial_lr", "max_lr", "min_lr")  # the last two are OneCycleLR's
+
+
+def factor_of(rule: Literal["linear", "sqrt"], world_size: int, base_world_size: int) -> float:
+    """What a rule multiplies a learning rate by that was chosen for another world size.
+
+    Raises:
+        ValueError: there is no such rule, or no such world size.
+    """
+    if base_world_size < 1 or world_size < 1:
+        raise ValueError(f"a group has at least one rank, not {min(world_size, base_world_size)}")
+    ratio = world_size / base_world_size
+    if rule == "linear":
+        return ratio
+    if rule == "sqrt":
+        return math.sqrt(ratio)
+    raise ValueError(f"the rules are linear and sqrt, not {rule}")
+
+
+def scale_learning_rate(
+    optimizer: Optimizer,
+    scheduler: LRScheduler | None = None,
+    *,
+    rule: Literal["linear", "sqrt"],
+    base_world_size: int,
+) -> float:
+    """Fits the learning rate to the size of the group. To be called by each group, after `State.restore`; twice does no harm.
+
+    Args:
+        optimizer: whose rates were chosen for `base_world_size`.
+        scheduler: of the optimizer, if there is one; both must be registered with the State, or neither.
+        rule: linear: a batch twice as large takes twice the rate, as is common with SGD; sqrt: 1.4 times, as is with Adam.
+        base_world_size: for which the rates were chosen.
+
+    Returns:
+        What the rates that were chosen are multiplied by now.
+
+    Raises:
+        ValueError: there is no such rule.
+        TypeError: the scheduler keeps rates of its own that cannot be scaled.
+    """
+    schedulers = _with_parts(scheduler)
+    for each in schedulers:
+        if hasattr(each, "max_lrs"):
+            raise TypeError(f"the rates of {type(each).__name__} cannot be scaled; OneCycleLR's and those of most others can")
+    grouped = dist.is_available() and dist.is_initialized()
+    factor = factor_of(rule, dist.get_world_size() if grouped else 1, base_world_size)
+    for group in optimizer.param_groups:
+        _scale(group, factor / group.get(FACTOR, 1.0))
+        group[FACTOR] = factor
+    for each in schedulers:
+        if hasattr(each, "base_lrs"):
+            each.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        if hasattr(each, "_last_lr"):  # what get_last_lr tells until the next step
+            each._last_lr = [group["lr"] for group in optimizer.param_groups]
+    return factor
+
+
+def _scale(group: dict[str, Any], ratio: float) -> None:
+    if ratio == 1.0:
+        return
+    for name in RATES:
+        rate = group.get(name)
+        if isinstance(rate, torch.Tensor):
+            rate.mul_(ratio)  # a compiled step holds on to it
+        elif rate is not None:
+            group[name] = rate * ratio
+
+
+def _with_parts(scheduler: Any) -> list[Any]:
+    """A scheduler and those that it is made of (SequentialLR, ChainedScheduler)."""
+    if scheduler is None:
+        return []
+    return [scheduler, *(each for part in getattr(scheduler, "_schedulers", []) for each in _with_parts(part))]

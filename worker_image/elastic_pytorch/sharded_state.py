@@ -1,0 +1,117 @@
+"""The state of a training whose model is sharded over the ranks, so that no rank has all of it (FSDP2's fully_shard)."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch import checkpoint_folder, randomness
+from elastic_pytorch.checkpoint_folder import Superseded
+from elastic_pytorch.log import logger
+from elastic_pytorch.progress import report
+from elastic_pytorch.sharded import load_sharded, newest_sharded, put_back, save_sharded, states_of
+from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.state import LAYOUT, State, cpu_group
+
+
+class ShardedState(State):
+    """A `State` for sharded models: every few steps, all ranks together write a checkpoint. None is kept in memory.
+
+    So the loss of a worker costs the steps since the last checkpoint. A stop at a boundary costs none: it always saves. What is
+    registered are the sharded model and its optimizer, besides what State takes.
+
+    Args:
+        folder: of the checkpoints, on a volume that all pods share.
+        every: steps from one checkpoint to the next. Training waits while one is written.
+        keep: how many checkpoints to keep there.
+        total_steps: at which step training is done, for the progress that is reported.
+        registered: what to save, by names of your choice.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, every: int, keep: int = 2, total_steps: int | None = None, **registered: Any
+    ) -> None:
+        super().__init__(folder, keep=keep, every=every, total_steps=total_steps, **registered)
+        self._path = Path(folder).absolute()
+        self._group: Any = None
+        self._saved = Stamp(0, 0)
+
+    def restore(self) -> int:
+        """Brings what is registered to the newest whole checkpoint; if there is none, it stays as it is.
+
+        To be called by all ranks, once for each group, after `init_process_group` and `fully_shard`.
+
+        Returns:
+            How many steps are done.
+
+        Raises:
+            OSError: the folder cannot be read.
+            RuntimeError: there is no process group; or what was found does not fit what is registered.
+        """
+        if not dist.is_initialized():
+            raise RuntimeError("a sharded model is of a group: call init_process_group first")
+        self._group = cpu_group()
+        self._rank, self._world = dist.get_rank(), dist.get_world_size()
+        generation = self._next_generation()
+        found = load_sharded(self._path, lambda: {"objects": states_of(self._objects)}, group=self._group)
+        if found is not None:
+            tree = found[1]
+            if tree.get("layout") != LAYOUT:
+                raise RuntimeError(f"the checkpoint of {found[0]} is of another release's layout: {tree.get('layout')}")
+            put_back(self._objects, tree["objects"])
+            self._values.update({name: value for name, value in tree["values"].items() if name in self._values})
+            self._step = tree["step"]
+            randomness.put_back(tree["random"], self._rank, self._world)
+        self._stamp = Stamp(generation, self._step)
+        self._saved = found[0] if found else Stamp(0, 0)
+        if self._rank == 0:
+            self._claim()
+            where = f"checkpoint {tuple(found[0])}" if found else "the beginning"
+            logger.info("going on from step %d, found in %s", self._step, where)
+        self._begin_steps(self._group)
+        return self._step
+
+    def leave_group(self) -> None:
+        """Lets go of the process group. A sharded model does not: make it anew in each group."""
+        super().leave_group()
+        self._group = None
+
+    def flush(self, timeout_seconds: float = 0.0) -> bool:
+        """Writes the last commit, if it is not on the disk yet. To be called by all ranks; with `total_steps`, nobody needs to.
+
+        Returns:
+            Whether it is; False: it cannot be written, which the log tells.
+        """
+        del timeout_seconds  # a peer that is lost ends the wait
+        if self._saved.step != self._step:
+            self._write()
+        return self._saved.step == self._step
+
+    def _next_generation(self) -> int:
+        """One more than that of any group before; rank 0 looks."""
+        known = torch.zeros(1, dtype=torch.int64)
+        if self._rank == 0:
+            newest = newest_sharded(self._path)
+            known[0] = max(newest.generation if newest else 0, checkpoint_folder.claimed(self._path))
+        dist.broadcast(known, 0, group=self._group)
+        return int(known) + 1
+
+    def _tree(self) -> dict[str, Any]:
+        random = randomness.capture(self._rank, self._world)
+        states = states_of(self._objects)
+        return {"layout": LAYOUT, "step": self._step, "objects": states, "values": self._values, "random": random}
+
+    def _write(self) -> None:
+        self._stamp = Stamp(self._stamp.generation, self._step)
+        try:
+            save_sharded(self._path, self._stamp, self._tree(), self._keep, group=self._group)
+        except (OSError, Superseded) as error:
+            logger.warning("no checkpoint: %s; training goes on", error)
+            return
+        self._saved = self._stamp
+        report(checkpoint_step=self._step)
+
+    def _flush(self, *, now: bool) -> None:
+        """There is no memory to be written to the disk."""

@@ -1,0 +1,308 @@
+"""The state of a training: committed at step boundaries, and found again by whatever group comes next."""
+
+import atexit
+import contextlib
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from elastic_pytorch import checkpoint_folder, group_change, randomness, rejoin
+from elastic_pytorch.boundary import Boundary, start_maximum
+from elastic_pytorch.log import logger
+from elastic_pytorch.newest_state import Alone, Found, Group, TorchGroup, find_newest
+from elastic_pytorch.progress import report
+from elastic_pytorch.snapshot import Snapshot
+from elastic_pytorch.stamp import Stamp
+
+TELL_SECONDS = 0.1  # between two reports of more than the step: a loss may have to wait for a GPU
+LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
+LAYOUT = 1
+
+
+class State:
+    """All that a training must not lose: registered once, committed each step, restored by each group.
+
+    What has a `state_dict()` and a `load_state_dict()` is committed as such: model, optimizer, scheduler, scaler, sampler. Any other value
+    is kept as an attribute of the state: `State(..., best_loss=9.9)` makes `state.best_loss`, to be read and set. The states of the random
+    number generators are part of it by themselves.
+
+    A commit is a copy in the pod's memory, which outlives the process; each pod of the group has one. Every few seconds rank 0's is written
+    to the checkpoint folder by another process. So a step is lost with a worker or a node only if it was not committed yet, and a few
+    seconds are lost only when all of the group's pods go at once.
+
+    Args:
+        folder: of the checkpoints, best on a volume that all pods share; None: there are none.
+        keep: how many checkpoints to keep there.
+        every: commit each so many steps. A stop at a boundary always commits.
+        flush_seconds: the least time between two checkpoints on disk; 0: as often as they can be written.
+        total_steps: at which step training is done, for the progress that is reported.
+        registered: what to commit, by names of your choice.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        *,
+        keep: int = 2,
+        every: int = 1,
+        flush_seconds: float = 5.0,
+        total_steps: int | None = None,
+        **registered: Any,
+    ) -> None:
+        if keep < 1 or every < 1 or flush_seconds < 0:
+            raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
+        taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
+        if taken:
+            raise ValueError(f"{', '.join(taken)}: State has a use of its own for this name")
+        self._objects = {name: _unwrap(each) for name, each in registered.items() if _is_stateful(each)}
+        self._values = {name: each for name, each in registered.items() if name not in self._objects}
+        self._folder = "" if folder is None else os.fspath(Path(folder).absolute())
+        self._keep, self._every, self._flush_seconds, self._total = keep, every, flush_seconds, total_steps
+        self._name = "state-" + hashlib.sha256(self._folder.encode()).hexdigest()[:16]  # in the pod's memory
+        self._step = 0
+        self._stamp = Stamp(0, 0)  # of the last commit
+        self._rank, self._world = 0, 1
+        self._snapshot: Snapshot | None = None
+        self._boundary: Boundary | None = None
+        self._asked: Stamp | None = None
+        self._asked_at = self._told_at = float("-inf")
+        self._trouble = ""
+
+    @property
+    def step(self) -> int:
+        """How many steps are done."""
+        return self._step
+
+    def __getattr__(self, name: str) -> Any:
+        values = self.__dict__.get("_values", {})
+        if name not in values:
+            raise AttributeError(f"nothing of the name {name} is registered with this State")
+        return values[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        values = self.__dict__.get("_values", {})
+        if name in values:
+            values[name] = value
+        elif name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            raise AttributeError(f"register {name} first: State(..., {name}=...)")
+
+    def restore(self) -> int:
+        """Brings what is registered to the newest state that any of the group's pods holds, or else to the newest checkpoint.
+
+        To be called by all ranks, once for each group, after `init_process_group` and before DistributedDataParallel. If there is nothing
+        to restore, all ranks get what rank 0 has begun with.
+
+        Returns:
+            How many steps are done.
+
+        Raises:
+            OSError: the checkpoint folder cannot be read.
+            RuntimeError: what was found does not fit what is registered.
+        """
+        if any(_is_sharded(each) for each in self._objects.values()):
+            raise RuntimeError("no rank has all of a sharded model: use ShardedState in place of State")
+        gloo = cpu_group()
+        group: Group = TorchGroup(gloo) if dist.is_initialized() else Alone()
+        self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
+        self._find_memory()
+        found = find_newest(group, self._snapshot, self._folder, self._tree() if group.rank == 0 else None)
+        self._load(found)
+        self._stamp = Stamp(found.generation, self._step)
+        if self._rank == 0:
+            self._claim()
+            logger.info("going on from step %d, found in %s", self._step, found.where)
+        self._write()
+        self._begin_steps(gloo)
+        return self._step
+
+    def commit(self, *, loss: Any = None) -> None:
+        """Ends a step: keeps its outcome, reports it, and stops here if the group is to change. Every rank must call it after every step.
+
+        Moves a registered `ElasticSampler` on by a batch.
+
+        Args:
+            loss: of the step, to be reported; whatever float() takes.
+
+        Raises:
+            RuntimeError: a peer is lost; or `restore` has not been called.
+            GroupChanged: in a function decorated with `in_process`, which has it called again.
+        """
+        if self._boundary is None:
+            raise RuntimeError("call restore() once the group is formed, before the first commit()")
+        self._step += 1
+        for each in self._objects.values():
+            if (advance := getattr(each, "advance", None)) is not None:
+                advance()
+        last = self._step == self._total
+        if due := last or self._step % self._every == 0:
+            self._write()
+        agent = group_change.agent()
+        stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
+        if stop and not due:
+            self._write()
+        self._flush(now=stop or last)
+        self._report(loss)
+        if stop and agent is not None:
+            if rejoin.active():
+                raise rejoin.GroupChanged(self._step)
+            agent.park(self._step)
+            with contextlib.suppress(ValueError):  # not the main thread
+                # All is kept: a handler that would save something has nothing to do.
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            while True:  # until the agent ends this process: its successor goes on from here
+                agent.wait_for_go()
+
+    def leave_group(self) -> None:
+        """Lets go of the process group. To be called before it is destroyed and made anew in the same process; `in_process` does."""
+        self._boundary = None
+
+    def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
+        """Waits until the last commit is on disk. At its end, a script does so by itself.
+
+        Returns:
+            Whether it is; False: the time is over, or it cannot be written, which the log tells.
+        """
+        if self._rank != 0 or not self._folder or self._snapshot is None:
+            return True
+        self._flush(now=True)
+        done = group_change.link().drain(timeout_seconds)
+        self._complain()
+        return done
+
+    def _tree(self) -> dict[str, Any]:
+        return {
+            "layout": LAYOUT,
+            "step": self._step,
+            "objects": {name: each.state_dict() for name, each in self._objects.items()},
+            "values": self._values,
+            "random": randomness.capture(self._rank, self._world),
+        }
+
+    def _load(self, found: Found) -> None:
+        tree = found.tree
+        if tree.get("layout") != LAYOUT:
+            raise RuntimeError(f"{found.where} is of another release's layout: {tree.get('layout')}")
+        for name, each in self._objects.items():
+            if name not in tree["objects"]:
+                logger.warning("%s has no %s: it stays as it is", found.where, name)
+                continue
+            try:
+                each.load_state_dict(tree["objects"][name])
+            except Exception as error:
+                raise RuntimeError(f"{found.where} does not fit the {name} of this script: {error}") from error
+            if hasattr(each, "param_groups") and hasattr(each, "zero_grad"):
+                each.zero_grad(set_to_none=True)  # what a step that was broken off has left
+        self._values.update({name: value for name, value in tree["values"].items() if name in self._values})
+        self._step = tree["step"]
+        randomness.put_back(tree["random"], self._rank, self._world)
+
+    def _begin_steps(self, gloo: Any) -> None:
+        rejoin.hold(self)
+        if dist.is_initialized():
+            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo))
+        else:
+            self._boundary = Boundary(lambda _: _Done())
+        if (agent := group_change.agent()) is not None:
+            agent.cooperate(in_process=rejoin.active())
+
+    def _find_memory(self) -> None:
+        """Takes over the pod's memory of the state, or makes it."""
+        first = int(os.environ.get("LOCAL_RANK", "0")) == 0
+        has_agent = group_change.agent() is not None
+        if self._snapshot is not None or not (has_agent or (self._rank == 0 and self._folder)):
+            return
+        link = group_change.link()
+        descriptor = link.fetch(self._name)
+        if descriptor is not None:
+            try:
+                self._snapshot = Snapshot(descriptor)
+            except ValueError as error:
+                os.close(descriptor)
+                logger.warning("the pod's memory of the state is of no use: %s", error)
+        if self._snapshot is None and first:
+            self._snapshot = Snapshot.create(self._name)
+            link.hold(self._name, self._snapshot.fd)
+        if self._rank == 0:
+            atexit.register(self.flush)
+
+    def _write(self) -> None:
+        self._stamp = Stamp(self._stamp.generation, self._step)
+        if self._snapshot is not None and int(os.environ.get("LOCAL_RANK", "0")) == 0:
+            self._snapshot.write(self._stamp, self._tree())
+
+    def _claim(self) -> None:
+        if not self._folder:
+            return
+        try:
+            checkpoint_folder.claim(self._folder, self._stamp.generation)
+        except OSError as error:
+            logger.warning("cannot write to %s: %s; training goes on without checkpoints", self._folder, error)
+
+    def _flush(self, *, now: bool) -> None:
+        if self._rank != 0 or not self._folder or self._snapshot is None or self._asked == self._stamp:
+            return
+        moment = time.monotonic()
+        if now or moment - self._asked_at >= self._flush_seconds:
+            self._asked, self._asked_at = self._stamp, moment
+            group_change.link().flush(self._name, self._stamp, self._folder, self._keep)
+
+    def _report(self, loss: Any) -> None:
+        moment = time.monotonic()
+        if moment - self._told_at < TELL_SECONDS and self._step != self._total:
+            report(step=self._step)
+            return
+        self._told_at = moment
+        if isinstance(loss, torch.Tensor):
+            loss = loss.detach()
+        flushed = None
+        if self._rank == 0 and self._folder and self._snapshot is not None:
+            flushed = group_change.link().flushed()
+            self._complain()
+        report(
+            step=self._step,
+            total=self._total,
+            loss=loss,
+            checkpoint_step=flushed.step if flushed else None,
+        )
+
+    def _complain(self) -> None:
+        trouble = group_change.link().trouble()
+        if trouble and trouble != self._trouble:
+            logger.warning("no checkpoint: %s; training goes on", trouble)
+        self._trouble = trouble
+
+
+class _Done:
+    """An agreement of a single process."""
+
+    def wait(self) -> None:
+        """Is over at once."""
+
+
+def _is_stateful(each: object) -> bool:
+    return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
+
+
+def _is_sharded(each: object) -> bool:
+    # By its name: importing what defines it takes long, and who has no sharded model needs none of it.
+    return isinstance(each, torch.nn.Module) and any(type(part).__name__ == "DTensor" for part in each.parameters())
+
+
+def _unwrap(each: Any) -> Any:
+    return each.module if isinstance(each, DistributedDataParallel) else each
+
+
+def cpu_group() -> Any:
+    """The default group (None) if it can send CPU tensors, else one beside it that can. Collective."""
+    if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
+        return None
+    return dist.new_group(backend="gloo")
