@@ -26,6 +26,7 @@ def observe(
         round=declared or recover_round(pods, agents, listening_since),
         listening_since=listening_since,
         last_heard_at=roster.last_heard_at,
+        arrived_at=roster.arrived_at,
         service_exists=service_exists,
     )
 

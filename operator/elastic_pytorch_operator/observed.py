@@ -121,4 +121,5 @@ class Observed:
     round: Round | None = None  # the newest declared; None: none yet
     listening_since: float = 0.0  # when this operator began to hear agents
     last_heard_at: float = 0.0  # when it last heard any agent of any job
+    arrived_at: float = 0.0  # when it last heard an agent for the first time that had a round from before
     service_exists: bool = False

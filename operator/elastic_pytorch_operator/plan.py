@@ -14,6 +14,7 @@ from elastic_pytorch_operator.failures import collect_failures
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.membership import Decision, next_round
 from elastic_pytorch_operator.observed import Observed
+from elastic_pytorch_operator.patience import listens_until
 from elastic_pytorch_operator.recovery import Recovery, advance_recovery, begin_recovery
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.round import Round
@@ -25,7 +26,6 @@ from elastic_pytorch_operator.story import tell_story
 from elastic_pytorch_operator.suspicion import nodes_to_avoid, suspect_nodes
 from elastic_pytorch_operator.timestamps import seconds_between
 
-LISTENING_SECONDS = 5.0  # after a start: agents try again every 2 s at most, so all that live have spoken by then
 PROGRESS_WRITE_SECONDS = 3.0
 
 
@@ -95,8 +95,8 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         return Plan(memory)  # the garbage collector removes what the job owns
     if has_ended(job.status):
         return plan_ended(job, observed, memory)
-    if not _everybody_spoke(observed):
-        return Plan(memory, recheck_at=observed.listening_since + LISTENING_SECONDS)
+    if (until := listens_until(observed)) is not None:
+        return Plan(memory, recheck_at=until)
     candidates = weigh(observed, suspects=memory.suspects)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, suspects)
@@ -163,14 +163,6 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
             recheck = _earliest(recheck, due)
     verdict = None if ending is None else ("complete" if ending.complete else "failed")
     return Plan(memory, decision.round, decision.nudge, dump_stacks, verdict, tuple(actions), recheck)
-
-
-def _everybody_spoke(observed: Observed) -> bool:
-    """Whether enough is known to call anybody lost: every agent has had the time to speak since this operator began to listen."""
-    if observed.now >= observed.listening_since + LISTENING_SECONDS:
-        return True
-    running = [pod for pod in observed.pods if pod.started and not pod.ended and not pod.deleting]
-    return all(pod.name in observed.agents for pod in running)
 
 
 def _count_failures(observed: Observed, budget: Budget, stall: Stall | None) -> Budget:

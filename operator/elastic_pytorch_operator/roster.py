@@ -45,10 +45,12 @@ class Roster:
 
     Attributes:
         last_heard_at: when any of them last spoke, monotonic seconds.
+        arrived_at: when one spoke for the first time that had a round already, of an operator before this one.
     """
 
     def __init__(self) -> None:
         self.last_heard_at = 0.0
+        self.arrived_at = 0.0
         self._jobs: dict[str, JobRoster] = {}
 
     def job(self, job_uid: str) -> JobRoster:
@@ -77,6 +79,8 @@ class Roster:
         known = job.agents.get(worker)
         if known is not None and known.incarnation != beat.incarnation:
             known = None  # another process under the pod's name: nothing of the old one holds
+        if known is None and beat.round > 0:
+            self.arrived_at = now
         steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
         first_step = beat.progress.first_step is not None and (steady is None or steady.progress.first_step is None)

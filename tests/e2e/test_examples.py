@@ -61,6 +61,23 @@ def test_digits_are_learnt_while_the_group_grows(namespace: str) -> None:
     assert float(accuracy) > 0.9
 
 
+def test_char_lm_with_the_training_library_loses_no_step_with_a_pod(namespace: str) -> None:
+    manifest = yaml.safe_load((ROOT / "examples" / "char-lm" / "job-elastic.yaml").read_text())
+    [container] = manifest["spec"]["template"]["spec"]["containers"]
+    container["args"] = [container["args"][0], "--checkpoint-dir", f"/checkpoints/{namespace}", "--steps", "150"]
+    job = apply(namespace, manifest)
+    job.until(lambda status: (status.get("progress", {}).get("step") or 0) >= 10, "some steps", 90)
+    leader, _, victim = job.members()
+    job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
+    until_complete(job)
+    lines = job.logs(leader)
+    starts = [int(step) for line in lines for step in re.findall(r"^start at step (\d+)/150", line)]
+    assert starts[0] == 0
+    assert min(starts[1:]) >= 10, "the survivors go on from where they were"
+    assert job.status["lastRecovery"]["stepsLost"] <= 1
+    assert any(line.startswith("done at step 150/150") for line in lines)
+
+
 def without_agent(manifest: dict[str, Any], **security: Any) -> dict[str, Any]:
     pod = manifest["spec"]["template"]["spec"]
     pod["securityContext"] |= security

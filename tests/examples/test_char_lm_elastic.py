@@ -43,15 +43,22 @@ def train(script: str, folder: Path, *, workers: int, steps: int) -> Output:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("script", ["train_elastic.py", "train_fsdp2.py"])
-def test_a_group_of_another_size_goes_on_where_one_has_ended(script: str, tmp_path: Path) -> None:
-    first = train(script, tmp_path, workers=2, steps=12)
+def test_a_group_of_another_size_goes_on_where_one_has_ended(tmp_path: Path) -> None:
+    first = train("train_elastic.py", tmp_path, workers=2, steps=12)
     assert (first.started_at, first.workers, first.done_at) == (0, 2, 12)
     assert list(first.losses) == list(range(1, 13))
-    second = train(script, tmp_path, workers=1, steps=18)
+    second = train("train_elastic.py", tmp_path, workers=1, steps=18)
     assert (second.started_at, second.workers, second.done_at) == (12, 1, 18)
     assert list(second.losses) == list(range(13, 19))
     assert second.validation_loss < first.validation_loss < first.losses[1]
+
+
+@pytest.mark.process
+def test_a_sharded_model_learns_and_is_saved(tmp_path: Path) -> None:
+    output = train("train_fsdp2.py", tmp_path, workers=2, steps=12)
+    assert (output.started_at, output.workers, output.done_at) == (0, 2, 12)
+    assert output.validation_loss < output.losses[1]
+    assert [path.name for path in (tmp_path / "test").glob("*.sharded")] == ["checkpoint-g000001-s000000012.sharded"]
 
 
 @pytest.mark.parametrize("name", ["elastic", "fsdp2"])

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 from elastic_pytorch import checkpoint_folder
-from elastic_pytorch.checkpoint_file import load
+from elastic_pytorch.checkpoint_file import load, load_newest
 from elastic_pytorch.checkpoint_folder import Superseded, claim, claimed, newest, payload_of, write
 from elastic_pytorch.log import logger
+from elastic_pytorch.payload import PREFIX
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 from hypothesis import given, settings
@@ -179,6 +180,7 @@ def assert_found(folder: Path, data: bytes) -> None:
     path = folder / "checkpoint-g000003-s000000007.elastic"
     path.write_bytes(data)
     assert list(newest(folder)) == []
+    assert load_newest(folder, Stamp(0, 0)) is None
     with pytest.raises(ValueError, match=r"torn|corrupt|foreign"):
         load(path)
 
@@ -220,9 +222,7 @@ def test_what_is_skipped_is_logged_with_the_reason(tmp_path: Path, whole: bytes,
     for generation, data in broken.items():
         (tmp_path / f"checkpoint-g{generation:06}-s000000001.elastic").write_bytes(data)
     (tmp_path / "checkpoint-g000010-s000000001.elastic").mkdir()
-    assert [checkpoint.path for checkpoint in newest(tmp_path)] == [good]
-    reasons = [record.getMessage().split("is skipped: ")[1] for record in log.records]
-    assert reasons == [
+    expected = [
         f"[Errno 21] Is a directory: '{tmp_path}/checkpoint-g000010-s000000001.elastic'",
         "foreign: it is named after (9, 1), and holds (3, 7)",
         "foreign: it is of version 9, and this release reads version 1",
@@ -232,9 +232,44 @@ def test_what_is_skipped_is_logged_with_the_reason(tmp_path: Path, whole: bytes,
         "foreign: it does not begin as a checkpoint does",
     ]
 
+    def reasons() -> list[str]:
+        found = [record.getMessage().split("is skipped: ")[1] for record in log.records]
+        log.clear()
+        return found
 
-def test_a_whole_file_of_another_payload_is_no_state(tmp_path: Path) -> None:
-    for payload in (b"", b"x" * 63, b"x" * 64, b"\0" * 64, b"\0" * 8 + b"\x05" + b"\0" * 55 + b"[[[[["):
-        path = checkpoint_folder.write(tmp_path, Stamp(1, 1), [payload], keep=1)
-        with pytest.raises(ValueError, match=r"short|bytes of tensors|skeleton"):
-            load(path)
+    assert [checkpoint.path for checkpoint in newest(tmp_path)] == [good]
+    assert reasons() == expected
+    loaded = load_newest(tmp_path, Stamp(0, 0))
+    assert loaded is not None
+    assert (loaded.path, loaded.stamp, loaded.tree["step"]) == (good, Stamp(3, 7), 7)
+    assert reasons() == expected
+    assert load_newest(tmp_path, Stamp(3, 7)) is None
+    assert reasons() == expected
+    assert load_newest(tmp_path, Stamp(8, 1)) is None
+    assert reasons() == expected[:2]
+
+
+def skeleton(tree: str) -> bytes:
+    text = b'{"version":1,"tree":%s}' % tree.encode()
+    return PREFIX.pack(0, len(text)) + text
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"x" * 63,
+        b"x" * 64,
+        b"\0" * 64,
+        PREFIX.pack(0, 5) + b"[[[[[",
+        skeleton('["T","float32",4611686018427387904,4]'),
+        skeleton('["T","float32",' + "9" * 30 + "]"),
+        skeleton('["T","float32",-1]'),
+        skeleton('["T","float32",5]'),
+    ],
+)
+def test_a_whole_file_of_another_payload_is_no_state(payload: bytes, tmp_path: Path) -> None:
+    path = checkpoint_folder.write(tmp_path, Stamp(1, 1), [payload], keep=1)
+    with pytest.raises(ValueError, match="no state"):
+        load(path)
+    assert load_newest(tmp_path, Stamp(0, 0)) is None

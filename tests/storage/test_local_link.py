@@ -20,7 +20,7 @@ from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stacks import children
 from elastic_pytorch.stamp import Stamp
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 
 @pytest.fixture(params=["agent", "side process"])

@@ -17,7 +17,7 @@ from elastic_pytorch.local_server import LOCAL_SOCKET, MAX_MESSAGE_BYTES, LocalS
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -192,6 +192,14 @@ def test_what_was_asked_for_before_death_is_written(server: LocalServer, tmp_pat
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert server.drain(WAIT_SECONDS)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-g000001-s000000003.elastic"]
+
+
+def test_when_it_ends_its_workers_know(server: LocalServer) -> None:
+    link = LocalLink.connect()
+    server.close()
+    wait(link.trouble)
+    assert link.trouble() == "the local server is gone: no checkpoints are written"
+    assert not Path(server.path).parent.exists()
 
 
 def test_without_a_directory_there_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_all_ranks_stop_at_the_same_step_soon_after_one_is_told(
         answers = []
         for rank, boundary in enumerate(boundaries):
             clocks[rank] += step_seconds[rank]
-            answers.append(boundary.reached(rank < len(told_at) and step >= told_at[rank]))
+            answers.append(boundary.reached(lambda rank=rank, step=step: rank < len(told_at) and step >= told_at[rank]))
         assert len(set(answers)) == 1, "all or none"
         if answers[0]:
             stopped.append(step)
@@ -74,7 +74,7 @@ def test_all_ranks_stop_at_the_same_step_soon_after_one_is_told(
 def test_nobody_stops_untold() -> None:
     outcomes.clear()
     boundary = Boundary(Meeting(1).start(0))
-    assert not any(boundary.reached(False) for _ in range(100))
+    assert not any(boundary.reached(lambda: False) for _ in range(100))
 
 
 def test_loss_of_a_peer_is_raised_at_the_next_boundary() -> None:
@@ -83,6 +83,6 @@ def test_loss_of_a_peer_is_raised_at_the_next_boundary() -> None:
             raise RuntimeError("Connection closed by peer")
 
     boundary = Boundary(lambda _: Broken())
-    assert not boundary.reached(False)
+    assert not boundary.reached(lambda: False)
     with pytest.raises(RuntimeError, match="closed by peer"):
-        boundary.reached(False)
+        boundary.reached(lambda: False)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.distributed as dist
@@ -165,6 +166,12 @@ def test_order_depends_on_seed_and_epoch_alone() -> None:
     assert list(unshuffled) == [[0, 1], [2, 3], [4]]
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    ours, numpys = ElasticSampler(50, 7, seed=3), ElasticSampler(50, numpy.int64(7), seed=numpy.int64(3))
+    assert list(numpys) == list(ours)
+    assert {type(value) for value in numpys.state_dict().values()} <= {int, bool, type(None)}
+
+
 def test_epochs_go_on_where_the_state_is() -> None:
     sampler = ElasticSampler(10, 4)
     sampler.load_state_dict({**sampler.state_dict(), "epoch": 1, "cursor": 8})
@@ -238,6 +245,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         ElasticSampler(Stream(), 4)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not generator"):
         ElasticSampler((n for n in range(3)), 4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="integer"):
+        ElasticSampler(9, 4.5)  # type: ignore[arg-type]
     for arguments, word in (
         ({"data": 0, "batch_size": 4}, "empty"),
         ({"data": 9, "batch_size": 0}, "batch_size"),

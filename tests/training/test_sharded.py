@@ -10,6 +10,7 @@ import torch.distributed as dist
 from elastic_pytorch import checkpoint_folder
 from elastic_pytorch.sharded import is_sharded, load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.state import State
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -78,6 +79,14 @@ def load_and_go_on(folder: Path, further_steps: int) -> tuple[Stamp, Any, dict[s
     return stamp, tree["best"], restored, whole(registered)
 
 
+def restore_with_plain_state() -> str:
+    try:
+        State(None, **build()).restore()
+    except RuntimeError as error:
+        return str(error)
+    return "restored"
+
+
 def fail_to_save(folder: Path, generation: int, *, full_disk_of_rank: int = -1) -> str:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     if dist.get_rank() == full_disk_of_rank:
@@ -142,6 +151,7 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_pat
 @pytest.mark.process
 def test_a_folder_that_cannot_be_written_is_told_to_all_and_an_empty_one_is_no_checkpoint(tmp_path: Path) -> None:
     assert run_group(2, load_and_go_on, tmp_path / "missing", 0) == [None, None]
+    assert "ShardedState" in run_group(1, restore_with_plain_state)[0]
     file = tmp_path / "file"
     file.touch()
     assert set(run_group(2, fail_to_save, file / "folder", 1)) <= {"OSError", "NotADirectoryError"}

@@ -51,11 +51,11 @@ class Boundary:
         self._begun_at = clock()
         self._next = 1
 
-    def reached(self, wanted: bool) -> bool:
+    def reached(self, wanted: Callable[[], bool]) -> bool:
         """Whether all ranks stop at this boundary. Every rank must ask after every step.
 
         Args:
-            wanted: this rank has been told to stop.
+            wanted: whether this rank has been told to stop; asked when an agreement begins.
 
         Raises:
             RuntimeError: a peer is lost.
@@ -69,7 +69,7 @@ class Boundary:
                 return True
             self._next = self._begun + max(1, interval)
         if self._step >= self._next:
-            self._begin(wanted)
+            self._begin(wanted())
         return False
 
     def _begin(self, wanted: bool) -> None:

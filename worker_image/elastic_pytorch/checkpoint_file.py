@@ -1,27 +1,89 @@
-"""Reading a checkpoint file into tensors."""
+"""Reading checkpoint files into tensors."""
 
 import os
-from typing import Any
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from elastic_pytorch.checkpoint_folder import HEADER, payload_of, read_frame
+from elastic_pytorch.checkpoint_folder import HEADER, by_name, payload_of, read_frame
+from elastic_pytorch.log import logger
 from elastic_pytorch.payload import read_payload
 from elastic_pytorch.snapshot import read_exactly
 from elastic_pytorch.stamp import Stamp
 
 
+class Loaded(NamedTuple):
+    """A state from a file."""
+
+    stamp: Stamp
+    tree: Any
+    path: Path
+
+
+def load_newest(folder: str | os.PathLike[str], beyond: Stamp) -> Loaded | None:
+    """Reads the newest checkpoint of a folder that is whole; one that is not is skipped with a line in the log that says why.
+
+    Args:
+        folder: of the checkpoints.
+        beyond: only those of a larger stamp are looked at.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    for stamp, path in by_name(folder):
+        if stamp <= beyond:
+            break
+        try:
+            held, tree = load(path)
+            if held != stamp:
+                raise ValueError(f"foreign: it is named after {tuple(stamp)}, and holds {tuple(held)}")
+        except (OSError, ValueError) as error:
+            logger.warning("checkpoint %s is skipped: %s", path, error)
+            continue
+        return Loaded(stamp, tree, path)
+    return None
+
+
 def load(path: str | os.PathLike[str]) -> tuple[Stamp, Any]:
-    """Reads a checkpoint; its tensors are on the CPU.
+    """Reads a checkpoint; its tensors are on the CPU. Each byte is read once.
 
     Raises:
         ValueError: it is not whole, or no checkpoint; the message says which.
         OSError: it cannot be read.
     """
     with open(path, "rb") as file:  # noqa: PTH123 - a str too
-        for _ in payload_of(file):
-            pass
-        stamp, length, _ = read_frame(file)
+        stamp, length, checksum = read_frame(file)
+        pieces: list[tuple[int, memoryview]] = []
 
         def read_into(offset: int, buffer: memoryview) -> None:
             read_exactly(file.fileno(), HEADER.size + offset, buffer)
+            pieces.append((offset, buffer))
 
-        return stamp, read_payload(read_into, length)
+        try:
+            tree = read_payload(read_into, length)
+        except OSError:
+            raise
+        except Exception as error:  # bytes that are no state may be anything, a tensor beyond all memory too
+            for _ in payload_of(file):  # raises another error if that is because the file is damaged
+                pass
+            raise ValueError(f"no state: {error}") from None
+        if _checksum(file.fileno(), pieces, length) != checksum:
+            raise ValueError("corrupt: the checksum is wrong")
+        return stamp, tree
+
+
+def _checksum(fd: int, pieces: list[tuple[int, memoryview]], length: int) -> int:
+    """The checksum of header and payload, made of what has been read, and of what lies between."""
+    seen = zlib.crc32(_read(fd, 0, HEADER.size))
+    at = 0
+    for offset, buffer in [*sorted(pieces, key=lambda piece: piece[0]), (length, memoryview(b""))]:
+        seen = zlib.crc32(_read(fd, HEADER.size + at, offset - at), seen)
+        seen = zlib.crc32(buffer, seen)
+        at = offset + len(buffer)
+    return seen
+
+
+def _read(fd: int, offset: int, length: int) -> bytearray:
+    data = bytearray(length)
+    read_exactly(fd, offset, memoryview(data))
+    return data

@@ -36,7 +36,7 @@ class Superseded(Exception):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint file that has been found whole."""
+    """A checkpoint file."""
 
     stamp: Stamp
     path: Path
@@ -86,7 +86,7 @@ def newest(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]:
     Raises:
         OSError: the folder cannot be read. That it is not there is no error: then there are no checkpoints.
     """  # noqa: D205
-    for stamp, path in sorted(_checkpoints(Path(folder)), reverse=True):
+    for stamp, path in by_name(folder):
         try:
             with path.open("rb") as file:
                 for _ in payload_of(file, stamp):
@@ -95,6 +95,15 @@ def newest(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]:
             logger.warning("checkpoint %s is skipped: %s", path, error)
             continue
         yield Checkpoint(stamp, path)
+
+
+def by_name(folder: str | os.PathLike[str]) -> list[Checkpoint]:
+    """What is named as a checkpoint, whole or not, the newest first.
+
+    Raises:
+        OSError: the folder cannot be read. That it is not there is no error: then there are no checkpoints.
+    """
+    return sorted(_checkpoints(Path(folder)), reverse=True)
 
 
 def newest_name(folder: str | os.PathLike[str]) -> Stamp | None:

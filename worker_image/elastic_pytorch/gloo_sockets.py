@@ -44,7 +44,9 @@ def cut() -> None:
         with contextlib.suppress(OSError):
             if os.fstat(descriptor).st_ino == number:
                 with socket.socket(fileno=os.dup(descriptor)) as link:
-                    link.shutdown(socket.SHUT_RDWR)
+                    # Not what listens: gloo ends the process if it cannot accept.
+                    if not link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                        link.shutdown(socket.SHUT_RDWR)
     _sockets.clear()
 
 

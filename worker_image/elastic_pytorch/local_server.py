@@ -165,6 +165,9 @@ class LocalServer:
             except Exception:  # whatever a worker does, the agent and the others go on
                 logger.exception("the local server goes on after an error")
                 time.sleep(0.1)
+        for link in (self._listener, *(connection.socket for connection in self._connections.values())):
+            if link is not None:
+                link.close()
 
     def _serve_once(self) -> None:
         assert self._selector is not None

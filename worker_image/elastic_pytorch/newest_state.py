@@ -11,8 +11,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch import checkpoint_folder
-from elastic_pytorch.checkpoint_file import load
-from elastic_pytorch.log import logger
+from elastic_pytorch.checkpoint_file import load_newest
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.tree_broadcast import broadcast_tree
@@ -154,20 +153,9 @@ def find_newest(group: Group, snapshot: Snapshot | None, folder: str, fresh: Any
 
 def _from_disk(group: Group, folder: str, beyond: Stamp, generation: int) -> Found | None:
     """The newest whole checkpoint, if it is newer than what is in memory."""
-    stamp, tree, name = NONE, None, ""
-    if group.rank == 0:
-        for checkpoint in checkpoint_folder.newest(folder):
-            if checkpoint.stamp <= beyond:
-                break
-            try:
-                stamp, tree = load(checkpoint.path)
-            except (OSError, ValueError) as error:
-                logger.warning("checkpoint %s is skipped: %s", checkpoint.path, error)
-                continue
-            name = checkpoint.path.name
-            break
-    stamp = Stamp(*group.gather([*stamp])[0])
+    loaded = load_newest(folder, beyond) if group.rank == 0 else None
+    stamp = Stamp(*group.gather([*(loaded.stamp if loaded else NONE)])[0])
     if stamp == NONE:
         return None
-    tree = group.broadcast(tree, 0)
-    return Found(stamp, tree, generation, f"checkpoint {name}" if name else "rank 0's checkpoint")
+    tree = group.broadcast(loaded.tree if loaded else None, 0)
+    return Found(stamp, tree, generation, f"checkpoint {loaded.path.name}" if loaded else "rank 0's checkpoint")

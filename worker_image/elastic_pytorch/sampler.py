@@ -5,6 +5,7 @@ import random
 import sys
 from collections.abc import Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import index
 from typing import Any, NamedTuple
 
 import torch
@@ -49,7 +50,7 @@ class ElasticSampler(Sampler[list[int]]):
         seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
 
     Raises:
-        TypeError: the data has no length.
+        TypeError: the data has no length, or a size is no whole number.
         ValueError: a size that makes no sense.
     """
 
@@ -68,24 +69,17 @@ class ElasticSampler(Sampler[list[int]]):
         self._length = _length(data)
         if (batch_size is None) == (per_worker_batch_size is None):
             raise ValueError("give batch_size (of the whole group) or per_worker_batch_size, one of them")
-        for name, value in {
-            "batch_size": batch_size,
-            "per_worker_batch_size": per_worker_batch_size,
-            "micro_batch_size": micro_batch_size,
-        }.items():
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
         if drop_last and batch_size is None:
             raise ValueError(
                 "drop_last needs a batch_size: with a batch that grows with the group, each group would drop others"
             )
         if drop_last and batch_size is not None and self._length < batch_size:
             raise ValueError(f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter")
-        self.batch_size = batch_size
-        self.per_worker_batch_size = per_worker_batch_size
-        self.micro_batch_size = micro_batch_size
+        self.batch_size = _size("batch_size", batch_size)
+        self.per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
+        self.micro_batch_size = _size("micro_batch_size", micro_batch_size)
         self.shuffle = shuffle
-        self.seed = seed
+        self.seed = index(seed)
         self.drop_last = drop_last
         self.seed_random = seed_random
         self.epoch = 0
@@ -271,6 +265,12 @@ class ElasticSampler(Sampler[list[int]]):
             generator = torch.Generator().manual_seed(_mixed(self.seed, epoch))
             self._order = epoch, torch.randperm(self._length, generator=generator)
         return self._order[1]
+
+
+def _size(name: str, value: int | None) -> int | None:
+    if value is not None and index(value) < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    return None if value is None else index(value)
 
 
 def _length(data: Sized | int) -> int:

@@ -68,6 +68,7 @@ class Snapshot:
 
         Raises:
             UnsupportedValue: something in the state is no plain data; nothing has been changed.
+            ValueError: it is larger than a tebibyte.
         """
         skeleton, tensors = flatten(tree)
         kinds = [(tensor.dtype, tensor.shape) for tensor in tensors]
@@ -158,6 +159,8 @@ class _Mapping:
         offsets, self._data_end = tensor_offsets(kinds)
         length = self._data_end + skeleton_length + SKELETON_ROOM
         length = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
+        if length > SLOT_BYTES:
+            raise ValueError(f"a state of {length} bytes is too large for a snapshot, which holds {SLOT_BYTES}")
         self._map = mmap.mmap(fd, length, offset=snapshot_slots.slot_offset(number))
         self._kinds = kinds
         self._bytes = memoryview(self._map)

@@ -21,7 +21,7 @@ from elastic_pytorch.progress import report
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 
-LOSS_SECONDS = 0.1  # between two losses told: each may wait for a GPU
+TELL_SECONDS = 0.1  # between two reports of more than the step: a loss may have to wait for a GPU
 LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
 LAYOUT = 1
 
@@ -72,7 +72,7 @@ class State:
         self._snapshot: Snapshot | None = None
         self._boundary: Boundary | None = None
         self._asked: Stamp | None = None
-        self._asked_at = self._loss_at = float("-inf")
+        self._asked_at = self._told_at = float("-inf")
         self._trouble = ""
 
     @property
@@ -108,6 +108,8 @@ class State:
             OSError: the checkpoint folder cannot be read.
             RuntimeError: what was found does not fit what is registered.
         """
+        if any(_is_sharded(each) for each in self._objects.values()):
+            raise RuntimeError("no rank has all of a sharded model: use ShardedState in place of State")
         gloo = cpu_group()
         group: Group = TorchGroup(gloo) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
@@ -144,7 +146,7 @@ class State:
         if due := last or self._step % self._every == 0:
             self._write()
         agent = group_change.agent()
-        stop = self._boundary.reached(agent is not None and agent.wanted())
+        stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
         self._flush(now=stop or last)
@@ -154,9 +156,8 @@ class State:
                 raise rejoin.GroupChanged(self._step)
             agent.park(self._step)
             with contextlib.suppress(ValueError):  # not the main thread
-                signal.signal(
-                    signal.SIGTERM, signal.SIG_DFL
-                )  # all is kept: a handler that would save something has nothing to do
+                # All is kept: a handler that would save something has nothing to do.
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
             while True:  # until the agent ends this process: its successor goes on from here
                 agent.wait_for_go()
 
@@ -256,14 +257,22 @@ class State:
 
     def _report(self, loss: Any) -> None:
         moment = time.monotonic()
-        told = None
-        if loss is not None and moment - self._loss_at >= LOSS_SECONDS:
-            told, self._loss_at = float(loss.detach() if isinstance(loss, torch.Tensor) else loss), moment
+        if moment - self._told_at < TELL_SECONDS and self._step != self._total:
+            report(step=self._step)
+            return
+        self._told_at = moment
+        if isinstance(loss, torch.Tensor):
+            loss = loss.detach()
         flushed = None
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = group_change.link().flushed()
             self._complain()
-        report(step=self._step, total=self._total, loss=told, checkpoint_step=flushed.step if flushed else None)
+        report(
+            step=self._step,
+            total=self._total,
+            loss=loss,
+            checkpoint_step=flushed.step if flushed else None,
+        )
 
     def _complain(self) -> None:
         trouble = group_change.link().trouble()
@@ -281,6 +290,11 @@ class _Done:
 
 def _is_stateful(each: object) -> bool:
     return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
+
+
+def _is_sharded(each: object) -> bool:
+    # By its name: importing what defines it takes long, and who has no sharded model needs none of it.
+    return isinstance(each, torch.nn.Module) and any(type(part).__name__ == "DTensor" for part in each.parameters())
 
 
 def _unwrap(each: Any) -> Any:

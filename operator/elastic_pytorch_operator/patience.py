@@ -1,0 +1,20 @@
+"""How long a new leader listens before it calls anybody lost: until all agents have had the time to find it, and to be heard.
+
+Thousands of agents that come at once are heard one after the other: as long as they keep coming, the operator is not yet done hearing.
+"""
+
+from elastic_pytorch_operator.observed import Observed
+
+LISTENING_SECONDS = 5.0  # agents try again every 2 s at most, so all that live have come by then
+MOST_LISTENING_SECONDS = 30.0
+ARRIVAL_SECONDS = 1.0  # without another agent that had a round before: they have all come
+
+
+def listens_until(observed: Observed) -> float | None:
+    """Until when to decide nothing about a job yet, monotonic seconds; None: it is time."""
+    running = [pod for pod in observed.pods if pod.started and not pod.ended and not pod.deleting]
+    if all(pod.name in observed.agents for pod in running):
+        return None
+    since = observed.listening_since
+    until = max(since + LISTENING_SECONDS, min(observed.arrived_at + ARRIVAL_SECONDS, since + MOST_LISTENING_SECONDS))
+    return until if observed.now < until else None

@@ -1,0 +1,26 @@
+"""How long a new leader listens before it decides anything."""
+
+import pytest
+from elastic_pytorch_operator.patience import listens_until
+from operator_builders import NOW, a_pending_pod, a_pod, an_agent, observed
+
+
+@pytest.mark.parametrize(
+    ("listening", "arrived", "until"),
+    [
+        (0.5, 100.0, NOW + 4.5),  # all that live come within five seconds
+        (5.0, 100.0, None),
+        (5.0, 0.2, NOW + 0.8),  # but they still keep coming
+        (29.5, 0.2, NOW + 0.5),
+        (30.0, 0.2, None),  # nobody waits for ever
+        (1000.0, 0.2, None),
+    ],
+)
+def test_silent_worker_is_waited_for(listening: float, arrived: float, until: float | None) -> None:
+    found = observed([a_pod(0), a_pod(1)], [an_agent("w0")], listening_since=NOW - listening, arrived_at=NOW - arrived)
+    assert listens_until(found) == (None if until is None else pytest.approx(until))
+
+
+def test_nobody_is_waited_for_once_all_have_spoken() -> None:
+    found = observed([a_pod(0), a_pending_pod(1)], [an_agent("w0")], listening_since=NOW, arrived_at=NOW)
+    assert listens_until(found) is None
