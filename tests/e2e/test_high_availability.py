@@ -104,6 +104,25 @@ def test_process_of_the_leader_that_is_killed_leads_on_or_is_replaced(start_job:
     assert pods_made(job) == pods
 
 
+def asked(pod: str, path: str) -> str:
+    """What an operator answers to a probe or a scrape, through the API server."""
+    return run_kubectl("get", "--raw", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8781/proxy/{path}").stdout
+
+
+def test_operators_are_well_and_say_who_leads() -> None:
+    leader = name_of(leading_operator())
+    found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout)["items"]
+    running = [name_of(pod) for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    assert leader in running
+    for name in running:
+        assert asked(name, "healthz") == asked(name, "readyz") == "ok"
+        metrics = asked(name, "metrics")
+        leads = f'leader_election_master_status{{name="elastic-pytorch-operator"}} {float(name == leader)}'
+        assert leads in metrics
+        assert ("elastic_pytorch_jobs{" in metrics) == (name == leader)
+        assert 'rest_client_requests_total{code="200",method="GET"}' in metrics
+
+
 def test_only_the_leader_is_behind_the_service() -> None:
     leader = leading_operator()
     service = json.loads(
