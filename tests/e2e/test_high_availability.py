@@ -56,14 +56,14 @@ def test_rollout_is_not_noticed_by_training(start_job: StartJob) -> None:
     run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/elastic-pytorch-operator")
     run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=100s")
     began = time.monotonic()
-    leading_operator(other_than=name_of(before), seconds=30)
+    leading_operator(other_than=name_of(before))
     print(f"another operator led {time.monotonic() - began:.1f} s after the rollout")
     assert job.status["round"] == 1
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
-    status = job.until_world(2, 30)
+    status = job.until_world(2, 60)
     assert (status["round"], status["failures"]) == (2, 0)
     assert pods_made(job) == pods
-    assert longest_pause(job, leader, since) < 10
+    assert longest_pause(job, leader, since) < 20
     assert len([line for line in job.logs(leader) if line.startswith("INIT")]) == 2, "the first round and the smaller one"
 
 
