@@ -19,12 +19,14 @@ class Request:
         group: of the resource; empty for the core group.
         resource: with its subresource, as roles write it.
         verb: as roles write it.
+        pod: which asked.
         allowed: whether the API server let it.
     """
 
     group: str
     resource: str
     verb: str
+    pod: str
     allowed: bool
 
 
@@ -45,4 +47,5 @@ def _request(event: dict[str, Any]) -> Request:
     about = event["objectRef"]
     resource = "/".join(filter(None, [about.get("resource", ""), about.get("subresource", "")]))
     allowed = event.get("annotations", {}).get("authorization.k8s.io/decision") == "allow"
-    return Request(about.get("apiGroup", ""), resource, event["verb"], allowed)
+    (pod,) = event["user"].get("extra", {}).get("authentication.kubernetes.io/pod-name", [""])
+    return Request(about.get("apiGroup", ""), resource, event["verb"], pod, allowed)

@@ -48,6 +48,12 @@ def may(verb: str, resource: str, namespace: str) -> bool:
     return run_kubectl("auth", "can-i", verb, resource, f"--as={ACCOUNT}", "-n", namespace, check=False).stdout.strip() == "yes"
 
 
+def operators() -> set[str]:
+    """The operator's pods that are to stay."""
+    found = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", f"app.kubernetes.io/name={NAME}", "-o", "json").stdout
+    return {pod["metadata"]["name"] for pod in json.loads(found)["items"] if "deletionTimestamp" not in pod["metadata"]}
+
+
 def roles_of_the_release() -> list[dict[str, Any]]:
     """The roles that are bound to the operator, as the cluster has them."""
     found = run_kubectl("get", "clusterroles,roles", "-A", "-l", f"app.kubernetes.io/instance={NAME}", "-o", "json").stdout
