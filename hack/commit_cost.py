@@ -20,6 +20,7 @@ from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
 from rich.console import Console
 from rich.table import Table
 from torch import nn
+from torch._C._distributed_c10d import TCPStore
 
 STEP_SECONDS = 0.02
 STEPS = 300
@@ -54,7 +55,7 @@ def train(rank: int, world: int, port: int, results: Any) -> None:
     """Takes steps of 20 ms in a group; tells what commit took of each, with nothing to commit."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    store = dist.TCPStore("127.0.0.1", port, is_master=rank == 0, use_libuv=False)
+    store = TCPStore("127.0.0.1", port, is_master=rank == 0, use_libuv=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
     state = elastic.State(None, every=10**9)
     state.restore()
@@ -101,7 +102,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 120)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for world in (1, 2, 3):
         wall, cpu = in_group(world)
         rows.append((str(world), f"{wall * 1e6:.0f} µs", f"{cpu * 1e6:.0f} µs", f"{100 * cpu / STEP_SECONDS:.2f} %"))
