@@ -71,6 +71,7 @@ class State:
         self._rank, self._world = 0, 1
         self._snapshot: Snapshot | None = None
         self._boundary: Boundary | None = None
+        self._agent: group_change.GroupChange | None = None
         self._asked: Stamp | None = None
         self._asked_at = self._told_at = float("-inf")
         self._trouble = ""
@@ -145,7 +146,7 @@ class State:
         last = self._step == self._total
         if due := last or self._step % self._every == 0:
             self._write()
-        agent = group_change.agent()
+        agent = self._agent
         stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
@@ -211,7 +212,8 @@ class State:
             self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo))
         else:
             self._boundary = Boundary(lambda _: _Done())
-        if (agent := group_change.agent()) is not None:
+        self._agent = group_change.agent()
+        if (agent := self._agent) is not None:
             agent.cooperate(in_process=rejoin.active())
 
     def _find_memory(self) -> None:
