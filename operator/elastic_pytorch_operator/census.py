@@ -9,9 +9,11 @@ from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
 from elastic_pytorch_operator.workqueue import WorkQueue
 
+CONNECTED_SECONDS = 10.0  # agents speak every second, or every few of them where there are thousands
 
-def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leading: bool) -> Census:
-    """What is known at this moment."""
+
+def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leading: bool, now: float) -> Census:
+    """What is known at this moment, in monotonic seconds."""
     jobs: Counter[str] = Counter()
     workers: Counter[str] = Counter()
     for key in store.keys:
@@ -23,7 +25,7 @@ def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leadi
         leading=leading,
         jobs=jobs,
         workers=workers,
-        agents=roster.agent_count,
+        agents=roster.heard_since(now - CONNECTED_SECONDS),
         polls=roster.open_polls,
         queued=len(queue),
         longest_reconcile_seconds=queue.longest_work_seconds,

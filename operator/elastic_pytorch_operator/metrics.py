@@ -20,6 +20,23 @@ NO_ANSWER = "<error>"  # client-go's word in the place of a status code
 JOB_STATES = ("Pending", names.RUNNING, names.RESIZING, names.SUSPENDED, names.COMPLETE, names.FAILED)
 WORKER_STATES = ("Starting", "Ready", "Running", "Leaving", "Succeeded", "Lost")
 
+# What labels may say. Every series begins at 0 with its process: Prometheus takes no note of a counter's first value, so that of one
+# that came into being with its first count, this count would be missing.
+ROUND_REASONS = (
+    names.FIRST_ROUND,
+    names.WORKER_FAILED,
+    names.WORKER_LOST,
+    names.WORKER_LEAVING,
+    names.WORKER_JOINED,
+    names.SCALED_DOWN,
+    names.BELOW_MINIMUM,
+    names.PROGRESS_STALLED,
+    names.JOB_SUSPENDED,
+)
+FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
+RECONCILE_RESULTS = ("success", "error", "requeue_after")
+REVIEW_RESULTS = ("valid", "invalid", "error")
+
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 RECOVERY_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 
@@ -42,7 +59,7 @@ class Census:
         leading: whether this replica leads. Only then the rest is told, so that a sum over replicas counts nothing twice.
         jobs: by state.
         workers: of jobs that have not ended, by state.
-        agents: that have spoken.
+        agents: that have spoken of late.
         polls: long polls that wait for an answer.
         queued: jobs that await a reconcile, now or later.
         longest_reconcile_seconds: since when the oldest reconcile goes on; 0 if none does.
@@ -71,6 +88,7 @@ class Metrics:
         self._define_queue()
         self._define_reconciles()
         self._define_domain()
+        self._begin_at_zero()
         self._info.labels(__version__).set(1)
         self._leader.labels(names.OPERATOR).set(0)
 
@@ -139,7 +157,7 @@ class Metrics:
             "Requests of agents by kind (heartbeat, round, other) and status code (docs/protocol.md).",
             ("request", "code"),
         )
-        self._agents = self._gauge("elastic_pytorch_agents_connected", "Agents that have spoken to this operator.")
+        self._agents = self._gauge("elastic_pytorch_agents_connected", "Agents that have spoken within the last ten seconds.")
         self._polls = self._gauge("elastic_pytorch_long_polls_open", "Agents that wait for the next round.")
         self._token_reviews = self._counter(
             "elastic_pytorch_token_reviews_total",
@@ -150,6 +168,21 @@ class Metrics:
             "elastic_pytorch_connections_refused_total", "Connections closed at once: their address had too many open."
         )
         self._info = self._gauge("elastic_pytorch_operator_info", "1, with the operator's version.", ("version",))
+
+    def _begin_at_zero(self) -> None:
+        for of_queue in (self._queue_adds, self._queue_retries, self._queue_wait, self._queue_work):
+            of_queue.labels(CONTROLLER)
+        for of_controller in (self._reconcile_errors, self._reconcile_seconds):
+            of_controller.labels(CONTROLLER)
+        for result in RECONCILE_RESULTS:
+            self._reconciles.labels(CONTROLLER, result)
+        for reason in ROUND_REASONS:
+            self._rounds.labels(reason)
+            self._recovery.labels(reason)
+        for kind in FAILURE_KINDS:
+            self._failures.labels(kind)
+        for result in REVIEW_RESULTS:
+            self._token_reviews.labels(result)
 
     def render(self, census: Census) -> bytes:
         """The text that Prometheus reads."""

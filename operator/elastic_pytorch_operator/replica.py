@@ -240,4 +240,5 @@ class Replica:
         return find_ailments(vitals)
 
     def _render(self) -> bytes:
-        return self._metrics.render(take_census(self._store, self._roster, self._queue, leading=self.leading))
+        census = take_census(self._store, self._roster, self._queue, leading=self.leading, now=time.monotonic())
+        return self._metrics.render(census)

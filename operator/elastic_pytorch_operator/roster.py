@@ -67,6 +67,10 @@ class Roster:
         """Agents of all jobs."""
         return sum(len(job.agents) for job in self._jobs.values())
 
+    def heard_since(self, moment: float) -> int:
+        """How many agents have spoken since a moment, monotonic seconds. Those of pods that are kept for their logs have not."""
+        return sum(agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values())
+
     @property
     def open_polls(self) -> int:
         """Long polls of all jobs that wait for an answer."""

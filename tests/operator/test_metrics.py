@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from elastic_pytorch_operator.census import take_census
 from elastic_pytorch_operator.fake_cluster import FakeCluster
+from elastic_pytorch_operator.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.metrics import Census, Metrics
+from elastic_pytorch_operator.metrics import ROUND_REASONS, Census, Metrics
 from elastic_pytorch_operator.plan import Memory, Plan
 from elastic_pytorch_operator.recovery import Recovery
 from elastic_pytorch_operator.roster import Roster
@@ -52,7 +53,7 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     other = a_manifest("other") | {"status": ended}
     store.replace_all([running, other, a_manifest("new")], [], [], 0.0)
     queue: WorkQueue[JobKey] = WorkQueue()
-    found = read(metrics, take_census(store, Roster(), queue, leading=True))
+    found = read(metrics, take_census(store, Roster(), queue, leading=True, now=0.0))
     states = {name: value for name, value in found.items() if name.startswith("elastic_pytorch_jobs{")}
     assert {name.partition("=")[2][:-1]: value for name, value in states.items() if value} == {
         "Pending": 1,
@@ -63,9 +64,34 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     assert found["elastic_pytorch_workers{state=Starting}"] == 1
     assert found["elastic_pytorch_workers{state=Succeeded}"] == 0, "of jobs that have ended none is counted"
     assert found["leader_election_master_status{name=elastic-pytorch-operator}"] == 1
-    standby = read(metrics, take_census(store, Roster(), queue, leading=False))
+    standby = read(metrics, take_census(store, Roster(), queue, leading=False, now=0.0))
     assert not [name for name in standby if name.startswith("elastic_pytorch_jobs")]
     assert standby["leader_election_master_status{name=elastic-pytorch-operator}"] == 0
+
+
+def test_agents_are_counted_that_still_speak() -> None:
+    roster, metrics = Roster(), Metrics()
+    for worker, heard_at in (("ended", 100.0), ("alive", 195.0)):
+        roster.hear("uid-lm", worker, parse_heartbeat({"incarnation": worker, "state": "ready", "round": 0}), heard_at)
+    found = read(metrics, take_census(Store(), roster, WorkQueue(), leading=True, now=200.0))
+    assert found["elastic_pytorch_agents_connected{}"] == 1
+
+
+def test_counts_begin_at_zero_for_prometheus_takes_no_note_of_a_first_value() -> None:
+    metrics = Metrics()
+    found = read(metrics)
+    for reason in ROUND_REASONS:
+        assert found[f"elastic_pytorch_rounds_declared_total{{reason={reason}}}"] == 0
+        assert found[f"elastic_pytorch_recovery_seconds_count{{reason={reason}}}"] == 0
+    assert found["elastic_pytorch_failures_total{kind=OutOfMemory}"] == 0
+    assert found["elastic_pytorch_token_reviews_total{result=error}"] == 0
+    metrics.reconciled("error", 0.1)
+    metrics.taken(0.1)
+    metrics.worked(0.1)
+    metrics.queued()
+    metrics.retried()
+    metrics.reviewed("invalid")
+    assert not set(read(metrics)) - set(found), "nothing came into being with its first count"
 
 
 async def test_queue_and_requests_are_counted() -> None:
@@ -91,6 +117,6 @@ def test_a_cluster_needs_no_more_series_for_more_jobs() -> None:
         store, metrics = Store(), Metrics()
         manifests = [a_manifest(f"job-{n}") | {"status": {"state": "Running"}} for n in range(jobs)]
         store.replace_all(manifests, [], FakeCluster()._list("Node"), 0.0)
-        return len(read(metrics, take_census(store, Roster(), WorkQueue(), leading=True)))
+        return len(read(metrics, take_census(store, Roster(), WorkQueue(), leading=True, now=0.0)))
 
     assert count(1) == count(100)
