@@ -1,7 +1,8 @@
 """The Grafana dashboard: what jobs live through, and how the operator fares. Rows of panels, told in Python and written as JSON."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 WIDTH = 24  # of Grafana's grid
@@ -9,6 +10,7 @@ HEIGHT = 8
 JOB = 'name="elasticpytorchjob"'
 CONTROLLER = 'controller="elasticpytorchjob"'
 OURS = 'job=~".*elastic-pytorch.*"'  # what other programs tell under the same names is not wanted
+GOOD, BAD, COMING, GOING, DONE, IDLE = "green", "red", "yellow", "orange", "blue", "gray"  # names of Grafana's
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
@@ -23,6 +25,8 @@ class Panel:
         unit: Grafana's name of the unit.
         kind: Grafana's name of the panel.
         stacked: whether the series add up to something.
+        events: whether it counts what happens now and then: bars, and no series for what has not happened.
+        colors: of series whose names say whether they are good news.
     """
 
     title: str
@@ -31,22 +35,44 @@ class Panel:
     unit: str = "short"
     kind: str = "timeseries"
     stacked: bool = False
+    events: bool = False
+    colors: Mapping[str, str] = field(default_factory=dict)
 
 
 ROWS: dict[str, list[Panel]] = {
     "What jobs live through": [
-        Panel("Jobs", {"{{state}}": "max by (state) (elastic_pytorch_jobs)"}, "By state; only the leader tells.", stacked=True),
+        Panel(
+            "Jobs",
+            {"{{state}}": "max by (state) (elastic_pytorch_jobs)"},
+            "By state; only the leader tells.",
+            stacked=True,
+            colors={"Pending": COMING, "Running": GOOD, "Resizing": GOING, "Suspended": IDLE, "Complete": DONE, "Failed": BAD},
+        ),
         Panel(
             "Workers",
             {"{{state}}": "max by (state) (elastic_pytorch_workers)"},
-            "Of jobs that go on. Lost ones are being replaced; many that are starting have no room, or images are being pulled.",
+            "Of jobs that go on. Lost ones are replaced, and their pods kept for their logs. Many that are starting have no room, "
+            "or images are being pulled.",
             stacked=True,
+            colors={"Starting": COMING, "Ready": IDLE, "Running": GOOD, "Leaving": GOING, "Succeeded": DONE, "Lost": BAD},
         ),
         Panel(
             "Changes of groups",
-            {"{{reason}}": "sum by (reason) (increase(elastic_pytorch_rounds_declared_total[$__rate_interval]))"},
+            {"{{reason}}": "sum by (reason) (increase(elastic_pytorch_rounds_declared_total[$__rate_interval])) > 0"},
             "Why groups formed anew. WorkerLost is the cluster's doing, WorkerFailed the code's, WorkerJoined what follows.",
             stacked=True,
+            events=True,
+            colors={
+                "FirstRound": DONE,
+                "WorkerJoined": GOOD,
+                "WorkerFailed": BAD,
+                "WorkerLost": "purple",
+                "WorkerLeaving": GOING,
+                "ScaledDown": COMING,
+                "BelowMinimum": "dark-red",
+                "ProgressStalled": "dark-orange",
+                "JobSuspended": IDLE,
+            },
         ),
         Panel(
             "What a change costs",
@@ -59,14 +85,25 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel(
             "Steps done again",
-            {"steps": "sum(increase(elastic_pytorch_steps_lost_total[$__rate_interval]))"},
+            {"steps": "sum(increase(elastic_pytorch_steps_lost_total[$__rate_interval])) > 0"},
             "What checkpoints did not save. Save more often where this hurts.",
+            stacked=True,
+            events=True,
         ),
         Panel(
             "Failures of training code",
-            {"{{kind}}": "sum by (kind) (increase(elastic_pytorch_failures_total[$__rate_interval]))"},
+            {"{{kind}}": "sum by (kind) (increase(elastic_pytorch_failures_total[$__rate_interval])) > 0"},
             "By kind. Killed ones come from outside, and do not count against a job.",
             stacked=True,
+            events=True,
+            colors={
+                "Exit": BAD,
+                "Signal": "dark-red",
+                "OutOfMemory": "purple",
+                "Pod": GOING,
+                "Hang": COMING,
+                "Killed": IDLE,
+            },
         ),
     ],
     "Agents": [
@@ -84,6 +121,7 @@ ROWS: dict[str, list[Panel]] = {
             "Tokens reviewed",
             {"{{result}}": "sum by (result) (rate(elastic_pytorch_token_reviews_total[$__rate_interval]))"},
             unit="reqps",
+            colors={"valid": GOOD, "invalid": GOING, "error": BAD},
         ),
     ],
     "The operator": [
@@ -96,6 +134,7 @@ ROWS: dict[str, list[Panel]] = {
             "Reconciles",
             {"{{result}}": f"sum by (result) (rate(controller_runtime_reconcile_total{{{CONTROLLER}}}[$__rate_interval]))"},
             unit="ops",
+            colors={"success": GOOD, "requeue_after": DONE, "error": BAD},
         ),
         Panel(
             "How long work waits and takes",
@@ -157,15 +196,24 @@ def _place(left: int, top: int, width: int, height: int) -> dict[str, int]:
 
 def _panel(panel: Panel) -> dict[str, Any]:
     stacking = {"mode": "normal"} if panel.stacked else {"mode": "none"}
-    custom = {"stacking": stacking, "fillOpacity": 30 if panel.stacked else 0, "lineWidth": 1}
+    custom: dict[str, Any] = {"stacking": stacking, "fillOpacity": 30 if panel.stacked else 0, "lineWidth": 1}
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, "custom": custom}
+    if panel.events:
+        custom |= {"drawStyle": "bars", "fillOpacity": 80}
+        defaults["noValue"] = "None"
     return {
         "type": panel.kind,
         "title": panel.title,
         "description": panel.about,
         "datasource": SOURCE,
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0, "custom": custom}, "overrides": []},
+        "fieldConfig": {"defaults": defaults, "overrides": [_color(name, color) for name, color in panel.colors.items()]},
         "targets": [
             {"refId": chr(ord("A") + number), "datasource": SOURCE, "expr": expression, "legendFormat": legend}
             for number, (legend, expression) in enumerate(panel.queries.items())
         ],
     }
+
+
+def _color(series: str, color: str) -> dict[str, Any]:
+    fixed = {"mode": "fixed", "fixedColor": color}
+    return {"matcher": {"id": "byName", "options": series}, "properties": [{"id": "color", "value": fixed}]}
