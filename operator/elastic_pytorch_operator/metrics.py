@@ -61,7 +61,7 @@ class Census:
         workers: of jobs that have not ended, by state.
         agents: that have spoken of late.
         polls: long polls that wait for an answer.
-        queued: jobs that await a reconcile, now or later.
+        queued: jobs that await a reconcile by this replica, now or later.
         longest_reconcile_seconds: since when the oldest reconcile goes on; 0 if none does.
     """
 

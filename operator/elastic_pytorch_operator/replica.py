@@ -200,6 +200,7 @@ class Replica:
                 await take_endpoint(self._cluster, place.namespace, place.pod)
             await self._prime()
             self._listening = True
+            self._queue.begin()
             tasks.create_task(self._controller.work())
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)

@@ -53,6 +53,13 @@ class WorkQueue(Generic[Key]):
         """How long the oldest work has been going on; 0 if there is none."""
         return time.monotonic() - min(self._active.values()) if self._active else 0.0
 
+    def begin(self) -> None:
+        """Work begins: nobody has kept what was added before waiting, however long ago that was."""
+        now = time.monotonic()
+        self._due = {key: max(due, now) for key, due in self._due.items()}
+        self._heap = [(due, next(self._order), key) for key, due in self._due.items()]
+        heapq.heapify(self._heap)
+
     def add(self, key: Key, delay_seconds: float = 0.0) -> None:
         """Asks for work on a key after a delay; the earliest time asked for counts."""
         due = time.monotonic() + max(0.0, delay_seconds)

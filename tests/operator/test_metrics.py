@@ -53,6 +53,7 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     other = a_manifest("other") | {"status": ended}
     store.replace_all([running, other, a_manifest("new")], [], [], 0.0)
     queue: WorkQueue[JobKey] = WorkQueue()
+    queue.add(JobKey("default", "new"))
     found = read(metrics, take_census(store, Roster(), queue, leading=True, now=0.0))
     states = {name: value for name, value in found.items() if name.startswith("elastic_pytorch_jobs{")}
     assert {name.partition("=")[2][:-1]: value for name, value in states.items() if value} == {
@@ -65,6 +66,8 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     assert found["elastic_pytorch_workers{state=Succeeded}"] == 0, "of jobs that have ended none is counted"
     assert found["leader_election_master_status{name=elastic-pytorch-operator}"] == 1
     standby = read(metrics, take_census(store, Roster(), queue, leading=False, now=0.0))
+    assert found["workqueue_depth{name=elasticpytorchjob}"] == 1
+    assert standby["workqueue_depth{name=elasticpytorchjob}"] == 0, "nobody works on what it has queued"
     assert not [name for name in standby if name.startswith("elastic_pytorch_jobs")]
     assert standby["leader_election_master_status{name=elastic-pytorch-operator}"] == 0
 
