@@ -21,7 +21,7 @@ from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.replica import Place, Replica
 from elastic_pytorch_operator.store import Store
 from simulated_agents import SimulatedKubelets
-from training import Training
+from simulated_training import Training
 
 SYSTEM = "elastic-pytorch-system"
 REPLICAS = tuple(f"{names.OPERATOR}-{suffix}" for suffix in ("7c9f-4kx2p", "7c9f-9qzlw", "7c9f-tv8hd"))

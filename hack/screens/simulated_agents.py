@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.fake_cluster import FakeCluster
-from training import Training
+from simulated_training import Training
 
 CONTAINER_SECONDS = 1.5  # from the scheduler to the container
 IMPORT_SECONDS = 2.0  # from the container to the agent that is ready

@@ -10,7 +10,7 @@ import pytest
 from grafana import draw_dashboard
 from panels import PALETTE, Panel, Place, Query, curves, fill_in, rate_interval_seconds, read_panels, stack
 from PIL import Image
-from training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
+from simulated_training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
 from units import ticks, write_value
 
 ROOT = Path(__file__).parents[2]
