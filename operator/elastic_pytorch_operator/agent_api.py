@@ -126,7 +126,8 @@ class AgentApi:
         try:
             while not _has_news(job, after, nudge) and (left := until - time.monotonic()) > 0:
                 try:
-                    await asyncio.wait_for(job.news.wait(), left)
+                    async with asyncio.timeout(left):  # wait_for would forget a cancellation that comes together with news
+                        await job.news.wait()
                 except TimeoutError:
                     break
             dropped = False

@@ -5,6 +5,7 @@ import heapq
 import itertools
 import time
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -112,10 +113,10 @@ class WorkQueue(Generic[Key]):
             self._wakeup.clear()
             waiting = [due for due, _, key in self._heap if key not in self._active]
             timeout = max(0.0, min(waiting) - now) if waiting else None
-            try:
-                await asyncio.wait_for(self._wakeup.wait(), timeout)
-            except TimeoutError:
-                continue
+            # Not asyncio.wait_for: before Python 3.12 it forgets that it was cancelled if what it waits for has come meanwhile.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._wakeup.wait()
 
     def done(self, key: Key) -> None:
         """Ends the work on a key."""

@@ -66,3 +66,20 @@ async def test_failures_wait_longer_each_time_until_forgiven() -> None:
     assert [queue.add_after_failure("a") for _ in range(3)] == [0.2, 0.4, 0.8]
     queue.forgive("a")
     assert queue.add_after_failure("a") == 0.2
+
+
+async def test_worker_that_is_cancelled_just_as_it_is_woken_ends() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+
+    async def work() -> None:
+        while True:
+            await queue.get()
+
+    queue.add("later", 100)
+    worker = asyncio.create_task(work())
+    await asyncio.sleep(0.05)
+    queue.add("sooner", 50)
+    await asyncio.sleep(0)
+    worker.cancel()
+    await asyncio.wait([worker], timeout=5)
+    assert worker.cancelled()
