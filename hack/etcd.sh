@@ -5,6 +5,7 @@ set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 source "$ROOT/hack/step.sh"
+source "$ROOT/hack/debian-packages.sh"
 
 ETCD=$STATE/etcd
 
@@ -16,26 +17,9 @@ main() {
 fetch_or_explain() {
     if ! command -v apt-get dpkg >/dev/null; then
         echo "This is no Debian: the tests of the etcd-v2 rendezvous will be skipped."
-    elif ! fetch; then
+    elif ! unpack_debian "$ETCD" etcd-server python3-etcd python3-dnspython; then
         echo "The packages cannot be had: the tests of the etcd-v2 rendezvous will be skipped."
     fi
-}
-
-fetch() {
-    local packages=$ETCD.packages package
-    rm -rf "$packages" "$ETCD.partial"
-    mkdir -p "$packages" "$ETCD.partial"
-    # On a new machine there are no lists of packages yet, and only root can fetch them.
-    (cd "$packages" && { download || { apt-get update -qq && download; }; }) || return 1
-    for package in "$packages"/*.deb; do
-        dpkg -x "$package" "$ETCD.partial" || return 1
-    done
-    rm -rf "$packages"
-    mv "$ETCD.partial" "$ETCD"
-}
-
-download() {
-    apt-get download -qq etcd-server python3-etcd python3-dnspython
 }
 
 cd "$ROOT"

@@ -4,27 +4,13 @@ set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 source "$ROOT/hack/step.sh"
+source "$ROOT/hack/debian-packages.sh"
 
 PROMETHEUS=$STATE/prometheus
 
 main() {
     [[ -x $PROMETHEUS/usr/bin/prometheus ]] && return
-    step prometheus "Unpack Prometheus from Debian's archive" fetch
-}
-
-fetch() {
-    local packages=$PROMETHEUS.packages
-    rm -rf "$packages" "$PROMETHEUS.partial"
-    mkdir -p "$packages" "$PROMETHEUS.partial"
-    # On a new machine there are no lists of packages yet, and only root can fetch them.
-    (cd "$packages" && { download || { apt-get update -qq && download; }; })
-    dpkg -x "$packages"/prometheus_*.deb "$PROMETHEUS.partial"
-    rm -rf "$packages"
-    mv "$PROMETHEUS.partial" "$PROMETHEUS"
-}
-
-download() {
-    apt-get download -qq prometheus
+    step prometheus "Unpack Prometheus from Debian's archive" unpack_debian "$PROMETHEUS" prometheus
 }
 
 cd "$ROOT"
