@@ -8,7 +8,8 @@ Made from `operator/elastic_pytorch_operator/metrics.py` by `make docs`. Each re
 `:8781/metrics`, beside its probes. No label names a job: the number of series stays the same however many there are.
 
 What is counted in the cluster, `elastic_pytorch_jobs` and `elastic_pytorch_workers`, only the replica that leads tells, and only it
-reconciles, declares rounds and answers agents: a `sum` over the replicas is right for every metric. `process_*`, of the process
+reconciles, declares rounds and answers agents: a `sum` over the replicas is right for every metric but
+`workqueue_adds_total`, to which a replica that stands by adds what its watches tell it. `process_*`, of the process
 itself, is there beside these.
 
 | metric | | labels | |
