@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import WorkerSpec
@@ -14,16 +13,14 @@ from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
 from elastic_pytorch import gloo_sockets, prompt_store, quiet_destroy, warm_start
-from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.handover import Handover
-from elastic_pytorch.http_connection import OperatorConnection
 from elastic_pytorch.last_checkpoint import wait_for_disk
 from elastic_pytorch.local_server import LocalServer
 from elastic_pytorch.log import logger
-from elastic_pytorch.operator_client import OperatorClient
+from elastic_pytorch.operator_talk import prepare_client
 from elastic_pytorch.options import OptionsError, parse_options, worker_arguments
 from elastic_pytorch.orphans import reap_orphans
 from elastic_pytorch.progress import ProgressReceiver
@@ -75,24 +72,14 @@ def launch(
     def ask_for_stacks() -> None:
         agent.ask_for_stacks()
 
-    client = OperatorClient(
-        partial(
-            OperatorConnection,
-            settings.operator_host,
-            settings.operator_port,
-            settings.token_file,
-            authorities=settings.operator_authorities,
-        ),
+    client = prepare_client(
+        settings,
+        progress,
+        store_port,
         local_world_size=config.nproc_per_node,
-        port=lambda: store_port.number,
-        progress=lambda: progress.current().to_json(),
         on_news=wakeup.ring,
         on_dump=ask_for_stacks,
     )
-
-    progress.on_first_step = client.speak
-    if settings.checkpoint_path is not None:
-        watch_for_checkpoints(settings.checkpoint_path, client, progress)
 
     def leave() -> None:
         client.leave()

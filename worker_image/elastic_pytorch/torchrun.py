@@ -7,7 +7,6 @@ worker failed, and not SIGTERM. Workers start cold, and torchrun's own `--max-re
 import contextlib
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
-from elastic_pytorch.checkpoint_watch import watch_for_checkpoints
-from elastic_pytorch.http_connection import OperatorConnection
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_client import OperatorClient
+from elastic_pytorch.operator_talk import prepare_client
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
 from elastic_pytorch.rendezvous import LOOK_SECONDS, OperatorRendezvous
 from elastic_pytorch.settings import read_settings
@@ -52,23 +50,9 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
     store_port = StorePort(settings.store_port)
-    client = OperatorClient(
-        partial(
-            OperatorConnection,
-            settings.operator_host,
-            settings.operator_port,
-            settings.token_file,
-            authorities=settings.operator_authorities,
-        ),
-        local_world_size=_local_world_size(),
-        port=lambda: store_port.number,
-        progress=lambda: progress.current().to_json(),
-        on_news=wakeup.ring,
-        on_dump=_dump_stacks,
+    client = prepare_client(
+        settings, progress, store_port, local_world_size=_local_world_size(), on_news=wakeup.ring, on_dump=_dump_stacks
     )
-    progress.on_first_step = client.speak
-    if settings.checkpoint_path is not None:
-        watch_for_checkpoints(settings.checkpoint_path, client, progress)
     handler = TorchrunRendezvous(
         client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
     )
