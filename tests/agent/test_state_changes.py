@@ -148,6 +148,19 @@ def test_lost_pod_costs_a_step_at_most(
     assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
 
 
+def test_whoever_is_rank_0_in_the_end_leaves_the_last_state_on_disk(
+    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoints"
+    options = ("--in-process", "--open-ended", "--folder", folder, "--flush-seconds", 1000)
+    start(agents, operator, 2, *options)
+    until_step(events, 60, 2)
+    operator.declare("w1", orderly=True)
+    finish(operator, events, "w1")
+    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
+    assert list(folder.glob(f"*s{STEPS:09}*"))
+
+
 def test_new_group_goes_on_from_the_checkpoint_if_all_pods_are_gone(
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], tmp_path: Path
 ) -> None:

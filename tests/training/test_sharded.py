@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from elastic_pytorch import checkpoint_folder
-from elastic_pytorch.sharded import is_sharded, load_sharded, newest_sharded, put_back, save_sharded, states_of
+from elastic_pytorch.sharded import load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.stamp import Stamp
-from elastic_pytorch.state import State
+from elastic_pytorch.state import State, is_sharded
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor

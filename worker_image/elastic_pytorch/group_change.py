@@ -87,7 +87,9 @@ class GroupChange:
             self._wanted = False
 
 
+# Of a process, by its id: one that is forked from it has its own.
 _connected: tuple[int, LocalLink] | None = None
+_agent: tuple[int, GroupChange] | None = None
 
 
 def link() -> LocalLink:
@@ -106,6 +108,3 @@ def agent() -> GroupChange | None:
     if _agent is None or _agent[0] != os.getpid():
         _agent = (os.getpid(), GroupChange(link()))
     return _agent[1]
-
-
-_agent: tuple[int, GroupChange] | None = None

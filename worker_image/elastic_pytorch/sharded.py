@@ -48,12 +48,6 @@ _SUPERSEDED = -1  # beside the numbers of errno
 # --- what is registered with a State ----------------------------------------------------------------------------------
 
 
-def is_sharded(registered: dict[str, Any]) -> bool:
-    """Whether a model among what is registered is sharded over the ranks."""
-    modules = (each for each in registered.values() if isinstance(each, nn.Module))
-    return any(isinstance(parameter, DTensor) for module in modules for parameter in module.parameters())
-
-
 def states_of(registered: dict[str, Any]) -> Tree:
     """The states of what is registered. Those of optimizers go by the names of their model's parameters, as all ranks know them.
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch import checkpoint_folder, randomness
+from elastic_pytorch import checkpoint_folder
 from elastic_pytorch.checkpoint_folder import Superseded
 from elastic_pytorch.log import logger
 from elastic_pytorch.progress import report
 from elastic_pytorch.sharded import load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.stamp import Stamp
-from elastic_pytorch.state import LAYOUT, State, cpu_group
+from elastic_pytorch.state import State, cpu_group
 
 
 class ShardedState(State):
@@ -55,15 +55,9 @@ class ShardedState(State):
         self._group = cpu_group()
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
         generation = self._next_generation()
-        found = load_sharded(self._path, lambda: {"objects": states_of(self._objects)}, group=self._group)
+        found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group)
         if found is not None:
-            tree = found[1]
-            if tree.get("layout") != LAYOUT:
-                raise RuntimeError(f"the checkpoint of {found[0]} is of another release's layout: {tree.get('layout')}")
-            put_back(self._objects, tree["objects"])
-            self._values.update({name: value for name, value in tree["values"].items() if name in self._values})
-            self._step = tree["step"]
-            randomness.put_back(tree["random"], self._rank, self._world)
+            self._load(found[1], f"the checkpoint of {found[0]}")
         self._stamp = Stamp(generation, self._step)
         self._saved = found[0] if found else Stamp(0, 0)
         if self._rank == 0:
@@ -98,10 +92,12 @@ class ShardedState(State):
         dist.broadcast(known, 0, group=self._group)
         return int(known) + 1
 
-    def _tree(self) -> dict[str, Any]:
-        random = randomness.capture(self._rank, self._world)
-        states = states_of(self._objects)
-        return {"layout": LAYOUT, "step": self._step, "objects": states, "values": self._values, "random": random}
+    def _states(self) -> dict[str, Any]:
+        return states_of(self._objects)
+
+    def _put_back(self, states: dict[str, Any], where: str) -> None:
+        del where
+        put_back(self._objects, states)
 
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)

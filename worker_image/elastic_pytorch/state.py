@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from elastic_pytorch import checkpoint_folder, group_change, randomness, rejoin
 from elastic_pytorch.boundary import Boundary, start_maximum
 from elastic_pytorch.log import logger
-from elastic_pytorch.newest_state import Alone, Found, Group, TorchGroup, find_newest
+from elastic_pytorch.newest_state import Alone, Group, TorchGroup, find_newest
 from elastic_pytorch.progress import report
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
@@ -109,14 +109,14 @@ class State:
             OSError: the checkpoint folder cannot be read.
             RuntimeError: what was found does not fit what is registered.
         """
-        if any(_is_sharded(each) for each in self._objects.values()):
+        if is_sharded(self._objects):
             raise RuntimeError("no rank has all of a sharded model: use ShardedState in place of State")
         gloo = cpu_group()
         group: Group = TorchGroup(gloo) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         self._find_memory()
         found = find_newest(group, self._snapshot, self._folder, self._tree() if group.rank == 0 else None)
-        self._load(found)
+        self._load(found.tree, found.where)
         self._stamp = Stamp(found.generation, self._step)
         if self._rank == 0:
             self._claim()
@@ -183,28 +183,33 @@ class State:
         return {
             "layout": LAYOUT,
             "step": self._step,
-            "objects": {name: each.state_dict() for name, each in self._objects.items()},
+            "objects": self._states(),
             "values": self._values,
             "random": randomness.capture(self._rank, self._world),
         }
 
-    def _load(self, found: Found) -> None:
-        tree = found.tree
+    def _load(self, tree: dict[str, Any], where: str) -> None:
         if tree.get("layout") != LAYOUT:
-            raise RuntimeError(f"{found.where} is of another release's layout: {tree.get('layout')}")
-        for name, each in self._objects.items():
-            if name not in tree["objects"]:
-                logger.warning("%s has no %s: it stays as it is", found.where, name)
-                continue
-            try:
-                each.load_state_dict(tree["objects"][name])
-            except Exception as error:
-                raise RuntimeError(f"{found.where} does not fit the {name} of this script: {error}") from error
-            if hasattr(each, "param_groups") and hasattr(each, "zero_grad"):
-                each.zero_grad(set_to_none=True)  # what a step that was broken off has left
+            raise RuntimeError(f"{where} is of another release's layout: {tree.get('layout')}")
+        self._put_back(tree["objects"], where)
         self._values.update({name: value for name, value in tree["values"].items() if name in self._values})
         self._step = tree["step"]
         randomness.put_back(tree["random"], self._rank, self._world)
+
+    def _states(self) -> dict[str, Any]:
+        return {name: each.state_dict() for name, each in self._objects.items()}
+
+    def _put_back(self, states: dict[str, Any], where: str) -> None:
+        for name, each in self._objects.items():
+            if name not in states:
+                logger.warning("%s has no %s: it stays as it is", where, name)
+                continue
+            try:
+                each.load_state_dict(states[name])
+            except Exception as error:
+                raise RuntimeError(f"{where} does not fit the {name} of this script: {error}") from error
+            if hasattr(each, "param_groups") and hasattr(each, "zero_grad"):
+                each.zero_grad(set_to_none=True)  # what a step that was broken off has left
 
     def _begin_steps(self, gloo: Any) -> None:
         rejoin.hold(self)
@@ -233,8 +238,7 @@ class State:
         if self._snapshot is None and first:
             self._snapshot = Snapshot.create(self._name)
             link.hold(self._name, self._snapshot.fd)
-        if self._rank == 0:
-            atexit.register(self.flush)
+        atexit.register(self.flush)  # on every rank: in a group formed anew in this process, another one is rank 0
 
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
@@ -294,13 +298,15 @@ def _is_stateful(each: object) -> bool:
     return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
 
 
-def _is_sharded(each: object) -> bool:
-    # By its name: importing what defines it takes long, and who has no sharded model needs none of it.
-    return isinstance(each, torch.nn.Module) and any(type(part).__name__ == "DTensor" for part in each.parameters())
-
-
 def _unwrap(each: Any) -> Any:
     return each.module if isinstance(each, DistributedDataParallel) else each
+
+
+def is_sharded(registered: dict[str, Any]) -> bool:
+    """Whether a model among what is registered is sharded over the ranks."""
+    modules = (each for each in registered.values() if isinstance(each, torch.nn.Module))
+    # By its name: importing what defines it takes long, and who has no sharded model needs none of it.
+    return any(type(parameter).__name__ == "DTensor" for module in modules for parameter in module.parameters())
 
 
 def cpu_group() -> Any:

@@ -21,6 +21,7 @@ parser.add_argument("--loader-workers", type=int, default=0)
 parser.add_argument("--step-seconds", type=float, default=0.02)
 parser.add_argument("--folder", default=None)
 parser.add_argument("--flush-seconds", type=float, default=0.3)
+parser.add_argument("--open-ended", action="store_true", help="the library is not told which step is the last one")
 parser.add_argument("--in-process", action="store_true")
 parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
 options = parser.parse_args()
@@ -38,7 +39,7 @@ state = elastic.State(
     optimizer=optimizer,
     sampler=sampler,
     flush_seconds=options.flush_seconds,
-    total_steps=options.epochs * sampler.batches_per_epoch,
+    total_steps=None if options.open_ended else options.epochs * sampler.batches_per_epoch,
     failed=False,
 )
 
