@@ -36,6 +36,10 @@ def ends_of_waits(job: LocalJob) -> list[str]:
     return [event for event in job.events() if event.startswith("CheckpointWaitEnded")]
 
 
+def left(job: LocalJob) -> bool:
+    return any(event.startswith("WorkerLeaving") for event in job.events())
+
+
 async def test_group_changes_right_after_a_checkpoint(tmp_path: Path) -> None:
     async with local_job(tmp_path, *SCRIPT, backend="operator", grace_seconds=60, resizePolicy=POLICY) as job:
         await until_stepping(job, 2, beyond=0)
@@ -51,9 +55,11 @@ async def test_group_changes_right_after_a_checkpoint(tmp_path: Path) -> None:
         await until_steps_after_a_checkpoint(job, 1)
         going = job.pods()[-1]["metadata"]["name"]
         job.operator.cluster.begin_deletion("default", going)
-        await until_stepping(job, 1, beyond=len(job.steps(1)))
+        # Its replacement may be ready before the checkpoint is written: the next round has then two workers, else one.
+        await job.until(lambda: job.events()[-1].startswith("TrainingResumed") and left(job), "a round without it")
+        done = len(all_steps(job))
+        await job.until(lambda: len(all_steps(job)) > done, "a step in that round")
         assert redone(job) <= 3, "drained: the leaving pod has trained on"
-        assert [event for event in job.events() if event.startswith("WorkerLeaving")]
         assert job.status["failures"] == 0
         ends = ends_of_waits(job)[:3]
         assert len(ends) == 3
