@@ -61,6 +61,7 @@ async def _run(options: argparse.Namespace) -> int:
         host="0.0.0.0",  # a pod's own address is not known in advance
         port=options.port,
         probe_port=options.probe_port,
+        plain_port=options.plain_port,
         namespace=namespace if pod else "",
         pod=pod,
         watched=options.namespaces,
@@ -80,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the operator, in a pod or with a kubeconfig")
     run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
     run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
+    run.add_argument(
+        "--plain-port", type=int, default=0, help="where agents of an earlier release find it, which know no TLS (default: nowhere)"
+    )
     run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"

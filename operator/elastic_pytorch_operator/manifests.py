@@ -157,7 +157,7 @@ def provide(container: Manifest, environment: Sequence[Manifest]) -> None:
 def _agent_environment(job: Job, index: int, operator_url: str, authorities: str) -> list[Manifest]:
     vouching = [{"name": "ELASTIC_PYTORCH_OPERATOR_AUTHORITIES", "value": authorities}] if authorities else []
     return [
-        {"name": "ELASTIC_PYTORCH_OPERATOR_URL", "value": operator_url},
+        {"name": names.OPERATOR_URL_VARIABLE, "value": operator_url},
         *vouching,
         {"name": "ELASTIC_PYTORCH_TOKEN_FILE", "value": f"{TOKEN_FOLDER}/token"},
         {"name": "ELASTIC_PYTORCH_JOB", "value": job.key.name},

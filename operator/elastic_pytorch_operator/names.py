@@ -15,6 +15,7 @@ BACKEND_ETCD: Final = "etcd-v2"
 MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 TOKEN_AUDIENCE: Final = "elastic-pytorch-operator"
 TRAINING_CONTAINER: Final = "pytorch"
+OPERATOR_URL_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_URL"  # in a worker's environment
 
 LABEL_NAME: Final = "app.kubernetes.io/name"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"

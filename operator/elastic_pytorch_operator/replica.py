@@ -36,6 +36,7 @@ from elastic_pytorch_operator.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 PRIME_RETRY_SECONDS = 1.0
+PLAIN_LOOK_SECONDS = 0.5
 TRUST_SECONDS = 3600.0  # between two looks at whether a certificate is to be renewed
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 END_SECONDS = 2.0  # for a part that has been told to end
@@ -55,6 +56,7 @@ class Place:
         operator_url: where agents find the one that leads.
         host: the address that it listens at.
         port: for agents.
+        plain_port: for agents of earlier releases, which know no TLS; 0: there are none.
         probe_port: for kubelets and Prometheus.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
         pod: its name, which is its identity: a container that is started anew goes on where the one before it was.
@@ -67,6 +69,7 @@ class Place:
     probe_port: int
     namespace: str = ""
     pod: str = ""
+    plain_port: int = 0
     watched: tuple[str, ...] = ()
 
 
@@ -202,9 +205,22 @@ class Replica:
             self._listening = True
             self._queue.begin()
             tasks.create_task(self._controller.work())
+            if tls is not None and place.plain_port:
+                tasks.create_task(self._serve_plain_agents())
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)
                 await self._keep_trust(tls)
+
+    async def _serve_plain_agents(self) -> None:
+        """Listens without TLS, too, while there are pods of a release that knew none. They have no other way to speak."""
+        while True:
+            while not self._store.has_plain_agents:
+                await asyncio.sleep(PLAIN_LOOK_SECONDS)
+            logger.info("listens without TLS, too, for pods of an earlier release")
+            async with listening(self._api, self._place.host, self._place.plain_port):
+                while self._store.has_plain_agents:
+                    await asyncio.sleep(PLAIN_LOOK_SECONDS)
+            logger.info("listens with TLS only: no pod of an earlier release is left")
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
         """Has the server show a certificate that is good for a while, and new pods trust who has signed it."""

@@ -74,6 +74,11 @@ class Store:
             return None
         return entry.key, entry.job_uid
 
+    @property
+    def has_plain_agents(self) -> bool:
+        """Whether some worker's agent was told to speak without TLS, and may do so yet."""
+        return any(entry.view.plain_http and not entry.view.ended for entry in self._pods.values())
+
     def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a job."""
         key, metadata = parse_key(manifest), manifest["metadata"]

@@ -59,6 +59,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         created_at=seen_at,
         role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
         rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
+        plain_http=any(map(_names_plain_http, spec.get("containers") or ())),
     )
     if at_start and view.ended:
         return replace(view, seen_dead_at_start=True)
@@ -84,6 +85,12 @@ def _training_state(spec: Manifest, status: Manifest) -> Manifest:
         if container.get("name") == name:
             return container.get("state") or {}
     return {}
+
+
+def _names_plain_http(container: Manifest) -> bool:
+    """Whether a container was told that the operator is somewhere without TLS."""
+    told = [v.get("value") or "" for v in container.get("env") or () if v.get("name") == names.OPERATOR_URL_VARIABLE]
+    return any(url.startswith("http:") for url in told)
 
 
 def _failed_init(status: Manifest) -> Manifest:

@@ -5,7 +5,7 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -78,11 +78,12 @@ class World:
     session: aiohttp.ClientSession
     replicas: list[Running] = field(default_factory=list)
 
-    async def start(self, name: str) -> Running:
+    async def start(self, name: str, **place_options: Any) -> Running:
         pod = {"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}}
         with contextlib.suppress(ClusterError):  # the container is started anew in the pod that is there
             await self.cluster.create_pod(pod)
         place = Place("http://operator", "127.0.0.1", a_free_port(), a_free_port(), SYSTEM, name)
+        place = replace(place, **place_options)
         ahead = [0.0]
         line = Line(self.cluster)
         replica = Replica(line, place, self._watch, clock=lambda: time.monotonic() + ahead[0])
@@ -244,3 +245,42 @@ async def test_status_of_a_leader_before_is_refused() -> None:
     with pytest.raises(ClusterError) as refusal:
         await cluster.patch_job_status("default", "lm", {"round": 1}, version)
     assert refusal.value.code == 409
+
+
+async def test_without_tls_only_pods_that_know_none_are_heard_and_only_while_there_are_some(world: World) -> None:
+    plain_port = a_free_port()
+    earlier = await world.start("earlier")
+    await world.until_leading(earlier)
+    world.cluster.apply_job(a_manifest())
+    await world.until(lambda: len(world.cluster.pods()) == 3)
+    workers = [pod["metadata"]["name"] for pod in world.cluster.pods()]
+    token = world.cluster.issue_token("default", workers[0])
+    earlier.stop.set()
+    await earlier.task
+
+    upgraded = await world.start("upgraded", operator_url="https://127.0.0.1", plain_port=plain_port)
+    await world.until_leading(upgraded)
+    plain = replace(upgraded, place=replace(upgraded.place, port=plain_port))
+    await world.until(lambda: is_open(plain_port))
+    assert (await plain.beat(world.session, token)).status == 200
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await upgraded.beat(world.session, token)
+
+    for worker in workers:
+        world.cluster.finish_deletion("default", worker)
+    await world.until(lambda: len(made_anew(world, workers)) == 3)
+    await world.until(lambda: not is_open(plain_port))
+    assert all(env_of(pod)[names.OPERATOR_URL_VARIABLE] == "https://127.0.0.1" for pod in made_anew(world, workers))
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+def made_anew(world: World, before: list[str]) -> list[Manifest]:
+    return [pod for pod in world.cluster.pods("default") if pod["metadata"]["name"] not in before]
+
+
+def env_of(pod: Manifest) -> dict[str, Any]:
+    return {variable["name"]: variable.get("value") for variable in pod["spec"]["containers"][0]["env"]}
