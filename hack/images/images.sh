@@ -5,10 +5,9 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
 source "$ROOT/hack/step.sh"
 source "$ROOT/hack/kind/docker-engine.sh"
-source "$ROOT/hack/kind/from-source/base-image.sh"
+source "$ROOT/hack/images/build.sh"
 
 WHEELS=$STATE/wheels
-INPUTS_LABEL=dev.elasticpytorch.inputs
 
 main() {
     local operator_inputs worker_inputs
@@ -22,20 +21,16 @@ main() {
         fetch_wheels_if_changed
         ensure_base bookworm
         step operator-image "Build $OPERATOR_IMAGE" \
-            build_image "$OPERATOR_IMAGE" Dockerfile bookworm "$operator_inputs"
+            build_image "$OPERATOR_IMAGE" . Dockerfile bookworm "$operator_inputs"
     fi
     if ! is_built "$WORKER_IMAGE" "$worker_inputs"; then
         ensure_base trixie
         step worker-image "Build $WORKER_IMAGE" \
-            build_image "$WORKER_IMAGE" worker_image/Dockerfile trixie "$worker_inputs"
+            build_image "$WORKER_IMAGE" . worker_image/Dockerfile trixie "$worker_inputs"
     fi
     load_if_missing operator-load "$OPERATOR_IMAGE" "${NODES[@]}"
     # No worker pod runs on the control plane; a gigabyte spared.
     load_if_missing worker-load "$WORKER_IMAGE" "${WORKERS[@]}"
-}
-
-is_built() {
-    [[ $(docker image inspect --format "{{index .Config.Labels \"$INPUTS_LABEL\"}}" "$1" 2>/dev/null) == "$2" ]]
 }
 
 fetch_wheels_if_changed() {
@@ -54,28 +49,6 @@ fetch_wheels() {
         --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
         --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
     echo "$1" >"$WHEELS/.inputs"
-}
-
-ensure_base() {
-    local suite=$1
-    docker image inspect "debian:$suite-slim" >/dev/null 2>&1 || ensure_base_image "$suite"
-}
-
-build_image() {
-    local image=$1 file=$2 suite=$3 inputs=$4 base=debian:$3-slim target
-    docker image inspect "$base" >/dev/null 2>&1 || base=$(base_image "$suite")
-    for target in base code; do
-        docker build --file "$file" --build-arg "BASE=$base" --label "$LABEL" --target "$target" \
-            --tag "${image%:*}-$target:${image#*:}" .
-    done
-    docker build --file "$file" --build-arg "BASE=$base" --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$image" .
-}
-
-load_if_missing() {
-    local step=$1 image=$2 nodes
-    shift 2
-    mapfile -t nodes < <(python3 hack/images/load_image.py --list-missing "$image" "$@")
-    ((${#nodes[@]} == 0)) || step "$step" "Load $image to ${#nodes[@]} nodes" python3 hack/images/load_image.py "$image" "${nodes[@]}"
 }
 
 cd "$ROOT"

@@ -82,7 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
     run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
     run.add_argument(
-        "--plain-port", type=int, default=0, help="where agents of an earlier release find it, which know no TLS (default: nowhere)"
+        "--plain-port",
+        type=int,
+        default=0,
+        help="where agents of an earlier release find it, which know no TLS (default: nowhere)",
     )
     run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
     run.add_argument(

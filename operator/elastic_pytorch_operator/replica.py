@@ -214,13 +214,19 @@ class Replica:
     async def _serve_plain_agents(self) -> None:
         """Listens without TLS, too, while there are pods of a release that knew none. They have no other way to speak."""
         while True:
-            while not self._store.has_plain_agents:
-                await asyncio.sleep(PLAIN_LOOK_SECONDS)
+            await asyncio.sleep(PLAIN_LOOK_SECONDS)
+            if not self._store.has_plain_agents:
+                continue
             logger.info("listens without TLS, too, for pods of an earlier release")
             async with listening(self._api, self._place.host, self._place.plain_port):
-                while self._store.has_plain_agents:
-                    await asyncio.sleep(PLAIN_LOOK_SECONDS)
+                await self._until_agents_speak_tls()
             logger.info("listens with TLS only: no pod of an earlier release is left")
+
+    async def _until_agents_speak_tls(self) -> None:
+        while True:
+            await asyncio.sleep(PLAIN_LOOK_SECONDS)
+            if not self._store.has_plain_agents:
+                return
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
         """Has the server show a certificate that is good for a while, and new pods trust who has signed it."""

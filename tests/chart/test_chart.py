@@ -134,11 +134,20 @@ def test_single_replica_has_no_budget_that_would_hold_up_a_drain() -> None:
 def test_agents_are_given_the_address_of_the_service() -> None:
     objects = render()
     service, container = only(objects, "Service"), container_of(objects)
-    (port,) = service["spec"]["ports"]
+    port, plain = service["spec"]["ports"]
     url = f"https://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
-    assert container["args"] == ["run", f"--url={url}", "--log-level=INFO", "--log-format=json"]
-    assert url == "https://elastic-pytorch-operator.the-namespace.svc:8780"
-    assert {"name": port["targetPort"], "containerPort": 8780} in container["ports"]
+    assert container["args"] == [
+        "run",
+        f"--url={url}",
+        "--port=8443",
+        "--plain-port=8780",
+        "--log-level=INFO",
+        "--log-format=json",
+    ]
+    assert url == "https://elastic-pytorch-operator.the-namespace.svc:8443"
+    assert {"name": port["targetPort"], "containerPort": 8443} in container["ports"]
+    assert plain["port"] == 8780, "where pods made by release 0.1 speak to"
+    assert {"name": plain["targetPort"], "containerPort": 8780} in container["ports"]
     labels = pod_of(objects)["metadata"]["labels"] | {"elasticpytorch.dev/leader": "true"}
     assert service["spec"]["selector"].items() <= labels.items(), "the leader's pod has one label more"
 
@@ -167,7 +176,7 @@ def test_dead_node_is_left_in_seconds() -> None:
 @pytest.mark.parametrize(
     ("tag", "image"),
     [
-        ("", "example.com/operator:0.1.0"),
+        ("", "example.com/operator:0.2.0"),
         ("dev", "example.com/operator:dev"),
         (f"sha256:{'a' * 64}", f"example.com/operator@sha256:{'a' * 64}"),
     ],

@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from job_under_test import KUBECONFIG, OPERATOR_NAMESPACE, ROOT, run_kubectl
@@ -31,6 +33,21 @@ def upgrade(*values: str) -> None:
     helm("upgrade", NAME, str(CHART), "--reuse-values", "--wait", "--timeout=2m", *options)
 
 
+def install_earlier(version: str) -> None:
+    """Puts an earlier release in the place of this one, as its users have it."""
+    _run_script("images/release.sh", version)
+    uninstall()
+    chart = ROOT / ".cluster" / "releases" / version / "charts" / NAME
+    image = "--set=image.pullPolicy=Never"  # the tag is the chart's own
+    helm("install", NAME, str(chart), image, "--wait", "--timeout=2m")
+
+
+def upgrade_earlier() -> None:
+    """Upgrades an earlier release to this one, by the command that docs/operations.md gives."""
+    image = "--set=image.tag=dev"
+    helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", image, "--wait", "--timeout=2m")
+
+
 def uninstall() -> None:
     """Removes the release, and waits until its objects are gone."""
     helm("uninstall", NAME, "--wait", "--timeout=2m")
@@ -38,9 +55,16 @@ def uninstall() -> None:
 
 def restore() -> None:
     """The release as `make install` leaves it."""
-    script = ROOT / "hack" / "install.sh"
-    done = subprocess.run([str(script)], capture_output=True, text=True, timeout=240, check=False, env=os.environ.copy())
-    assert done.returncode == 0, done.stdout + done.stderr
+    _run_script("install.sh")
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Whatever is done to the release meanwhile, it is as before in the end."""
+    try:
+        yield
+    finally:
+        restore()
 
 
 def may(verb: str, resource: str, namespace: str) -> bool:
@@ -59,3 +83,10 @@ def roles_of_the_release() -> list[dict[str, Any]]:
     found = run_kubectl("get", "clusterroles,roles", "-A", "-l", f"app.kubernetes.io/instance={NAME}", "-o", "json").stdout
     users = "rbac.authorization.k8s.io/aggregate-to-view", "rbac.authorization.k8s.io/aggregate-to-edit"
     return [role for role in json.loads(found)["items"] if not any(label in role["metadata"]["labels"] for label in users)]
+
+
+def _run_script(*command: str) -> None:
+    script, *arguments = command
+    run = [str(ROOT / "hack" / script), *arguments]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=400, check=False, env=os.environ.copy())
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
 from audit_log import requests_between
 from job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, run_kubectl
-from release import NAME, may, operators, restore, roles_of_the_release, uninstall, upgrade
+from release import NAME, may, operators, restored, roles_of_the_release, uninstall, upgrade
 
 pytestmark = pytest.mark.e2e
 
@@ -21,14 +20,6 @@ RIGHTS_ONLY = {
     ("", "secrets", "create"),
     ("", "secrets", "update"),
 }
-
-
-@contextmanager
-def restored() -> Iterator[None]:
-    try:
-        yield
-    finally:
-        restore()
 
 
 @pytest.fixture

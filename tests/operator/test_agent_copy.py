@@ -46,7 +46,7 @@ def test_torchrun_finds_the_rendezvous_handler_in_the_copy(tmp_path: Path) -> No
         check=True,
         cwd=tmp_path.parent,
     )
-    assert found.stdout.split() == ["elastic_pytorch.torchrun:handler_creator", "0.1.0", str(tmp_path)]
+    assert found.stdout.split() == ["elastic_pytorch.torchrun:handler_creator", "0.2.0", str(tmp_path)]
 
 
 def test_nothing_of_the_package_is_missing(tmp_path: Path) -> None:

@@ -39,5 +39,5 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Where agents find the operator. */}}
 {{- define "operator.url" -}}
-https://{{ include "operator.name" . }}.{{ .Release.Namespace }}.svc:8780
+https://{{ include "operator.name" . }}.{{ .Release.Namespace }}.svc:8443
 {{- end }}

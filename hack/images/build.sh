@@ -1,0 +1,33 @@
+# shellcheck shell=bash
+# How an image is built and put on nodes. Sourced, never run.
+
+source "$ROOT/hack/kind/from-source/base-image.sh"
+
+INPUTS_LABEL=dev.elasticpytorch.inputs
+
+is_built() {
+    [[ $(docker image inspect --format "{{index .Config.Labels \"$INPUTS_LABEL\"}}" "$1" 2>/dev/null) == "$2" ]]
+}
+
+ensure_base() {
+    local suite=$1
+    docker image inspect "debian:$suite-slim" >/dev/null 2>&1 || ensure_base_image "$suite"
+}
+
+# Of a folder with all that the Dockerfile copies.
+build_image() {
+    local image=$1 folder=$2 file=$2/$3 suite=$4 inputs=$5 base=debian:$4-slim target
+    docker image inspect "$base" >/dev/null 2>&1 || base=$(base_image "$suite")
+    for target in base code; do
+        docker build --file "$file" --build-arg "BASE=$base" --label "$LABEL" --target "$target" \
+            --tag "${image%:*}-$target:${image#*:}" "$folder"
+    done
+    docker build --file "$file" --build-arg "BASE=$base" --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$image" "$folder"
+}
+
+load_if_missing() {
+    local step=$1 image=$2 nodes
+    shift 2
+    mapfile -t nodes < <(python3 hack/images/load_image.py --list-missing "$image" "$@")
+    ((${#nodes[@]} == 0)) || step "$step" "Load $image to ${#nodes[@]} nodes" python3 hack/images/load_image.py "$image" "${nodes[@]}"
+}
