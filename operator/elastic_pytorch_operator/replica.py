@@ -27,6 +27,7 @@ from elastic_pytorch_operator.job import JobKey
 from elastic_pytorch_operator.listener import serving
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.names import OPERATOR
+from elastic_pytorch_operator.predecessor import until_predecessor_has_gone
 from elastic_pytorch_operator.probes import Probes
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
@@ -176,6 +177,7 @@ class Replica:
         if self._elector is None:
             await self._act()
             return
+        await until_predecessor_has_gone(self._cluster, self._place.namespace)
         await self._elector.acquire()
         acting = asyncio.create_task(self._act())
         holding = asyncio.create_task(self._elector.hold())

@@ -17,6 +17,7 @@ from elastic_pytorch_operator.fence import FencedCluster
 from elastic_pytorch_operator.job import JobKey
 from elastic_pytorch_operator.leadership import LEASE_SECONDS
 from elastic_pytorch_operator.local import feed
+from elastic_pytorch_operator.predecessor import until_predecessor_has_gone
 from elastic_pytorch_operator.replica import LeadershipLostError, Place, Replica
 from elastic_pytorch_operator.store import Store
 from operator_builders import a_manifest
@@ -271,6 +272,31 @@ async def test_without_tls_only_pods_that_know_none_are_heard_and_only_while_the
     await world.until(lambda: len(made_anew(world, workers)) == 3)
     await world.until(lambda: not is_open(plain_port))
     assert all(env_of(pod)[names.OPERATOR_URL_VARIABLE] == "https://127.0.0.1" for pod in made_anew(world, workers))
+
+
+async def test_operator_that_knows_of_no_election_has_to_end_first(world: World) -> None:
+    labels = {names.LABEL_NAME: names.OPERATOR, names.LABEL_VERSION: "0.1.0"}
+    metadata = {"namespace": SYSTEM, "name": "from-before", "labels": labels}
+    await world.cluster.create_pod({"metadata": metadata, "spec": {"containers": []}})
+    upgraded = await world.start("upgraded")
+    await world.until(lambda: is_open(upgraded.place.probe_port))
+    async with asyncio.timeout(20):
+        while (await upgraded.get(world.session, "/readyz"))[0] != 200:
+            await asyncio.sleep(0.05)
+    await asyncio.sleep(1)
+    assert not upgraded.replica.leading, "ready, so that the rollout goes on, but idle"
+    world.cluster.finish_deletion(SYSTEM, "from-before")
+    await world.until_leading(upgraded)
+
+
+async def test_pod_of_such_an_operator_that_never_goes_holds_nobody_up_for_ever(world: World) -> None:
+    labels = {names.LABEL_NAME: names.OPERATOR, names.LABEL_VERSION: "0.1.0"}
+    await world.cluster.create_pod(
+        {"metadata": {"namespace": SYSTEM, "name": "dead", "labels": labels}, "spec": {"containers": []}}
+    )
+    began = time.monotonic()
+    await until_predecessor_has_gone(world.cluster, SYSTEM, most_seconds=0.7)
+    assert time.monotonic() - began < 5
 
 
 def is_open(port: int) -> bool:
