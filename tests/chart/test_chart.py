@@ -38,7 +38,12 @@ def test_artifact_hub_is_told_of_the_resource_by_a_valid_example() -> None:
     (example,) = yaml.safe_load(annotations["artifacthub.io/crdsExamples"])
     jsonschema.validate(example, version["schema"]["openAPIV3Schema"])
     assert example["apiVersion"] == f"{crd['spec']['group']}/{version['name']}"
-    assert {change["kind"] for change in yaml.safe_load(annotations["artifacthub.io/changes"])} <= {"added", "changed", "fixed", "security"}
+    assert {change["kind"] for change in yaml.safe_load(annotations["artifacthub.io/changes"])} <= {
+        "added",
+        "changed",
+        "fixed",
+        "security",
+    }
 
 
 def test_values_satisfy_their_schema() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch import checkpoint_folder
+from elastic_pytorch import checkpoint_folder, snapshot_slots
 from elastic_pytorch.checkpoint_file import load, load_newest
 from elastic_pytorch.checkpoint_folder import Superseded, claim, claimed, newest, payload_of, write
 from elastic_pytorch.log import logger
@@ -165,8 +165,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     tree = {"w": torch.arange(50.0), "b": torch.zeros(0), "step": 7, "rate": float("inf")}
     snapshot = Snapshot.create("test")
     snapshot.write(Stamp(3, 7), tree)
-    slot = snapshot.slot_of(Stamp(3, 7))
-    assert slot is not None
+    (slot,) = snapshot_slots.valid_slots(snapshot_slots.read_header(snapshot.fd))
     path = write(folder, Stamp(3, 7), [os.pread(snapshot.fd, slot.length, slot.offset)], keep=1)
     snapshot.close()
     stamp, back = load(path)

@@ -5,9 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,8 +18,7 @@ from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stacks import children
 from elastic_pytorch.stamp import Stamp
-
-WAIT_SECONDS = 60.0
+from waiting import WAIT_SECONDS, wait
 
 
 @pytest.fixture(params=["agent", "side process"])
@@ -43,14 +41,6 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalLink]:
     made = LocalLink.connect()
     yield made
     made.close()
-
-
-def wait(what: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (result := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    return result
 
 
 def holding(link: LocalLink, name: str = "x") -> Snapshot:

@@ -52,13 +52,11 @@ class LocalServer:
     Attributes:
         path: the socket's path, for the workers' environment; empty if there is none.
         on_message: called in the server's thread with a worker's process id and what it says, if that is not for the server itself.
-        on_gone: called in the server's thread with the process id of a worker whose connection has ended.
     """
 
     def __init__(self) -> None:
         self.path = ""
         self.on_message: Callable[[int, Message], None] = lambda _pid, _message: None
-        self.on_gone: Callable[[int], None] = lambda _pid: None
         self._directory = ""
         self._held: dict[str, int] = {}
         self._connections: dict[int, _Connection] = {}
@@ -226,7 +224,6 @@ class LocalServer:
             connection.socket.close()
             while connection.waiting:
                 _close(connection.waiting.popleft()[1])
-        self.on_gone(connection.pid)
 
     def _read(self, connection: _Connection) -> None:
         descriptors: list[int] = []

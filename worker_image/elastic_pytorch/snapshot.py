@@ -91,11 +91,6 @@ class Snapshot:
         slots = self._slots()
         return slots[0].stamp if slots else None
 
-    def slot_of(self, stamp: Stamp) -> Slot | None:
-        """Where the state of a stamp lies, if it is there still."""
-        slots = self._slots()
-        return next((slot for slot in slots if slot.stamp == stamp), None)
-
     def read(self) -> tuple[Stamp, Any]:
         """The state that was written last; its tensors are copies on the CPU.
 
