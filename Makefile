@@ -24,7 +24,7 @@ test: ## All checks and tests: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-e2e
 
 test-fast: check helm etcd ## Format, lint, types, layers, and every test that needs no cluster (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m "not e2e" $(ARGS)
+	@$(PYTHON) -m pytest -m "not e2e" --numprocesses 2 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m e2e tests/e2e $(ARGS)

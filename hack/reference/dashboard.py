@@ -54,7 +54,15 @@ ROWS: dict[str, list[Panel]] = {
             "Of jobs that go on. Lost ones are replaced, and their pods kept for their logs. Many that are starting have no room, "
             "or images are being pulled.",
             stacked=True,
-            colors={"Starting": COMING, "Ready": IDLE, "Running": GOOD, "Leaving": GOING, "Succeeded": DONE, "Lost": BAD},
+            colors={
+                "Starting": COMING,
+                "Ready": IDLE,
+                "Running": GOOD,
+                "Silent": "yellow",
+                "Leaving": GOING,
+                "Succeeded": DONE,
+                "Lost": BAD,
+            },
         ),
         Panel(
             "Changes of groups",

@@ -27,8 +27,15 @@ def observe(
         listening_since=listening_since,
         last_heard_at=roster.last_heard_at,
         arrived_at=roster.arrived_at,
+        heard_before=frozenset() if job.stock else heard_before(job),
         service_exists=service_exists,
     )
+
+
+def heard_before(job: Job) -> frozenset[str]:
+    """The workers that the status says have spoken; stock workers never do."""
+    states = ("Running", "Ready", "Succeeded", "Silent")
+    return frozenset(worker["name"] for worker in job.status.get("workers") or () if worker.get("state") in states)
 
 
 def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float) -> Round | None:

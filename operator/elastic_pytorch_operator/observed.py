@@ -123,4 +123,5 @@ class Observed:
     listening_since: float = 0.0  # when this operator began to hear agents
     last_heard_at: float = 0.0  # when it last heard any agent of any job
     arrived_at: float = 0.0  # when it last heard an agent for the first time that had a round from before
+    heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
     service_exists: bool = False

@@ -19,6 +19,7 @@ GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are
 BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was asked to speak
 DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
 NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready
+UNHEARD_SECONDS = 15.0  # of an agent that has spoken to an operator before this one
 START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
 
 
@@ -90,6 +91,7 @@ def weigh(
             broken_since=broken_since if member else None,
             patience=_patience(observed, last_heard if member else observed.now),
             last_progress=last_progress if member else 0.0,
+            unheard_until=_unheard_until(observed) if name in observed.heard_before else None,
         )
         failed = member and agent is not None and agent.state is AgentState.FAILED and agent.round == number
         candidates.append(
@@ -135,6 +137,13 @@ def _patience(observed: Observed, last_heard: float) -> float:
     return math.inf  # nobody at all is heard: the fault is on this side, and only the cluster's own word counts
 
 
+def _unheard_until(observed: Observed) -> float:
+    """How long to wait for an agent that was heard before this operator began to listen, but never since; monotonic seconds."""
+    if observed.now - observed.last_heard_at >= SILENCE_SECONDS:
+        return observed.now + UNHEARD_SECONDS  # nobody at all is heard: the fault is on this side
+    return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
+
+
 def _broken_since(observed: Observed, members: tuple[str, ...], number: int) -> float | None:
     """When the first member of the current round said that its workers have failed; None if none has."""
     return min(
@@ -158,6 +167,7 @@ def _judge(
     broken_since: float | None,
     patience: float,
     last_progress: float,
+    unheard_until: float | None,
 ) -> tuple[Standing, str, float | None]:
     """The standing of one worker, why, and when to look again."""
     if pod is None:
@@ -175,6 +185,11 @@ def _judge(
         return Standing.LEAVING, "was told to stop", None
     if victim:
         return Standing.LEAVING, "is no longer wanted", None
+    if agent is None and pod.started and unheard_until is not None:
+        # It trains, perhaps, in a group of its own: nothing that is declared from now on would reach it.
+        if now >= unheard_until:
+            return Standing.GONE, "has not been heard since this operator began to listen", None
+        return Standing.STARTING, "", unheard_until
     if agent is None or not pod.address:
         if suspected_since is None or pod.started:
             return Standing.STARTING, "", None

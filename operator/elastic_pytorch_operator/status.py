@@ -146,6 +146,8 @@ def _worker(candidate: Candidate, job: Job, observed: Observed, round_: Round | 
             worker["state"] = "Succeeded"
     elif pod is not None and pod.exit_code == 0:
         worker["state"] = "Succeeded"
+    elif candidate.standing is Standing.STARTING and candidate.worker in observed.heard_before:
+        worker["state"] = "Silent"
     else:
         worker["state"] = {"starting": "Starting", "leaving": "Leaving"}.get(candidate.standing.value, "Lost")
     return worker

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.conditions import find_condition, is_true
+from elastic_pytorch_operator.observe import heard_before
 from elastic_pytorch_operator.observed import NodeView
 from elastic_pytorch_operator.plan import Memory, Plan, plan
 from operator_builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
@@ -241,3 +242,28 @@ def test_failure_before_anything_was_known_of_the_exit_is_told() -> None:
     failed = find_condition(status_of(todo), "Failed")
     assert failed is not None
     assert "killed by SIGSEGV" in failed["message"]
+
+
+def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_in_its_place() -> None:
+    simulation = running(replicas=2)
+    status = simulation.job.status
+    newcomer = an_agent("w2", "ready", round_=0, world_size=0, state_since=NOW - 1)
+
+    def decide(status: object, listening_for: float) -> Plan:
+        job = a_job(replicas=3, status=status)
+        pods = [a_pod(0), a_pod(1), a_pod(2)]
+        found = observed(
+            pods, [newcomer], listening_since=NOW - listening_for, last_heard_at=NOW, heard_before=heard_before(job)
+        )
+        return plan(job, found, Memory())
+
+    status = {**status, "workers": [{"name": f"w{index}", "index": index, "state": "Running"} for index in range(2)]}
+    waits = decide(status, listening_for=10)
+    assert waits.round is None
+    assert not [action for action in waits.actions if isinstance(action, DeletePod)]
+    told = status_of(waits)
+    assert [worker["state"] for worker in told["workers"]] == ["Silent", "Silent", "Ready"]  # type: ignore[attr-defined]
+
+    over = decide(told, listening_for=16)
+    assert [action.name for action in over.actions if isinstance(action, DeletePod)] == ["w0", "w1"]
+    assert [action.index for action in over.actions if isinstance(action, CreatePod)] == [0, 1]

@@ -99,3 +99,23 @@ def test_last_words_of_a_failure_are_kept_unless_they_only_echo_another() -> Non
 
     assert failure_of("Traceback:\n  File\nValueError: boom\n") == "ValueError: boom"
     assert failure_of("RuntimeError: gloo: Connection closed by peer") == ""
+
+
+@pytest.mark.parametrize(
+    ("situation", "listening_for", "fields", "expected"),
+    [
+        ("may be about to speak", 14, {}, "starting"),
+        ("cannot reach the operator, as others can", 16, {}, "gone"),
+        ("others still arrive", 16, {"arrived_at": NOW - 10}, "starting"),
+        ("nobody can", 100, {"last_heard_at": NOW - 50}, "starting"),
+        ("has never spoken, and may be installing things first", 100, {"heard_before": frozenset()}, "starting"),
+    ],
+)
+def test_agent_that_a_new_operator_has_not_heard(
+    situation: str, listening_for: float, fields: dict[str, Any], expected: str
+) -> None:
+    known = {"heard_before": frozenset({"w0"}), "listening_since": NOW - listening_for, "last_heard_at": NOW} | fields
+    seen = observed([a_pod(0), a_pod(1)], [an_agent("w1", "ready")], **known)
+    [found] = [candidate for candidate in weigh(seen) if candidate.worker == "w0"]
+    assert found.standing == expected, situation
+    assert (found.recheck_at is not None) == (expected == "starting" and bool(known["heard_before"]))

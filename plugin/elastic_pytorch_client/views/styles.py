@@ -11,6 +11,7 @@ _STATES = {
     "Starting": BUSY,
     "Resizing": BUSY,
     "Pending": BUSY,
+    "Silent": BUSY,
     "Leaving": MUTED,
     "Suspended": MUTED,
     "Lost": BAD,
