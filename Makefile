@@ -44,7 +44,7 @@ etcd: ## An etcd for the tests of the etcd-v2 rendezvous, where Debian's package
 cluster: ## The kind cluster elastic-pytorch: made, healed, or found well
 	@hack/kind/cluster.sh
 
-images: cluster ## The operator's and the worker's image, built and put on the nodes
+images: cluster venv ## The operator's and the worker's image, built and put on the nodes
 	@hack/images/images.sh
 
 install: images ## The operator on the cluster, from its Helm chart

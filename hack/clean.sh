@@ -22,6 +22,7 @@ main() {
     rm -rf "$STATE" "$SHARED"
     if [[ -z ${KEEP_CACHE:-} ]]; then
         rm -rf "$CACHE" .venv .mypy_cache hack/*/.mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+        find . -path ./.git -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
     fi
 }
 

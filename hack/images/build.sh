@@ -3,10 +3,29 @@
 
 source "$ROOT/hack/kind/from-source/base-image.sh"
 
+WHEELS=$STATE/wheels
 INPUTS_LABEL=dev.elasticpytorch.inputs
 
 is_built() {
     [[ $(docker image inspect --format "{{index .Config.Labels \"$INPUTS_LABEL\"}}" "$1" 2>/dev/null) == "$2" ]]
+}
+
+fetch_wheels_if_changed() {
+    local wanted
+    wanted=$(fingerprint requirements.lock)
+    [[ $(cat "$WHEELS/.inputs" 2>/dev/null) == "$wanted" ]] && return
+    step wheels "Fetch the operator's wheels" fetch_wheels "$wanted"
+}
+
+# Containers may not be able to reach a package index where this machine can. The image's Python is Debian 12's: 3.11.
+fetch_wheels() {
+    local machine
+    machine=$(uname -m)
+    rm -rf "$WHEELS"
+    .venv/bin/python -m pip download --quiet --dest "$WHEELS" --requirement requirements.lock --no-deps --require-hashes \
+        --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
+        --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
+    echo "$1" >"$WHEELS/.inputs"
 }
 
 ensure_base() {

@@ -7,8 +7,6 @@ source "$ROOT/hack/step.sh"
 source "$ROOT/hack/kind/docker-engine.sh"
 source "$ROOT/hack/images/build.sh"
 
-WHEELS=$STATE/wheels
-
 main() {
     local operator_inputs worker_inputs
     operator_inputs=$(fingerprint .dockerignore Dockerfile LICENSE requirements.lock operator/elastic_pytorch_operator \
@@ -31,24 +29,6 @@ main() {
     load_if_missing operator-load "$OPERATOR_IMAGE" "${NODES[@]}"
     # No worker pod runs on the control plane; a gigabyte spared.
     load_if_missing worker-load "$WORKER_IMAGE" "${WORKERS[@]}"
-}
-
-fetch_wheels_if_changed() {
-    local wanted
-    wanted=$(fingerprint requirements.lock)
-    [[ $(cat "$WHEELS/.inputs" 2>/dev/null) == "$wanted" ]] && return
-    step wheels "Fetch the operator's wheels" fetch_wheels "$wanted"
-}
-
-# Containers may not be able to reach a package index where this machine can. The image's Python is Debian 12's: 3.11.
-fetch_wheels() {
-    local machine
-    machine=$(uname -m)
-    rm -rf "$WHEELS"
-    python3 -m pip download --quiet --dest "$WHEELS" --requirement requirements.lock --no-deps --require-hashes \
-        --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
-        --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
-    echo "$1" >"$WHEELS/.inputs"
 }
 
 cd "$ROOT"

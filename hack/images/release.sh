@@ -20,18 +20,20 @@ main() {
     inputs=$(fingerprint .dockerignore Dockerfile LICENSE requirements.lock "$ARCHIVE")
     one_at_a_time
     ensure_docker
-    [[ -d $FOLDER/charts ]] || unpack
+    unpack
     if ! is_built "$IMAGE" "$inputs"; then
         ensure_base bookworm
         cp .dockerignore Dockerfile LICENSE requirements.lock "$FOLDER"
         # With the same wheels as the image of today it has the same base.
-        mkdir -p "$FOLDER/.cluster" && cp -r "$STATE/wheels" "$FOLDER/.cluster"
+        fetch_wheels_if_changed
+        mkdir -p "$FOLDER/.cluster" && cp -r "$WHEELS" "$FOLDER/.cluster/wheels"
         step release-image "Build $IMAGE" build_image "$IMAGE" "$FOLDER" Dockerfile bookworm "$inputs"
     fi
     load_if_missing release-load "$IMAGE" "${NODES[@]}"
 }
 
 unpack() {
+    rm -rf "$FOLDER"
     mkdir -p "$FOLDER"
     tar --extract --xz --file "$ARCHIVE" --directory "$FOLDER"
 }

@@ -22,7 +22,8 @@ ensure_helm() {
 place_tool() {
     local name=$1 pattern=$2 found link=$STATE/bin/$1
     shift 2
-    [[ -x $link ]] && return
+    # One that was built here is asked for by its version again.
+    [[ -x $link && $(readlink "$link") != "$CACHE"/* ]] && return
     found=$(PATH=${PATH#"$STATE/bin:"} command -v "$name") || return 1
     timeout 20 "$found" "$@" 2>/dev/null | grep -Eq "$pattern" || return 1
     ln -sf "$found" "$link"

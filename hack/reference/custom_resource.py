@@ -29,7 +29,8 @@ def page(definition: Schema) -> str:
     for part in ("spec", "status"):
         child = schema["properties"][part]
         parts += [f"## {part}\n\n{child['description']}\n", *_table(child, part), ""]
-        rules = list(_rules(child, part))
+        of_the_name = _rules(schema, "metadata.name") if part == "spec" else ()
+        rules = [*of_the_name, *_rules(child, part)]
         if rules:
             parts += ["What is refused, and what the API server says then:\n", *[f"- {rule}" for rule in rules], ""]
     parts += ["## Columns of `kubectl get epj`\n", "| column | |", "|---|---|"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_rendering import CHART, ROOT, needs_helm, only, pod_of, render
+from chart_rendering import CHART, ROOT, needs_helm, only, pod_of, render, template
 from elastic_pytorch_operator.metrics import Metrics
 
 ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
@@ -92,3 +92,10 @@ def test_dashboard_comes_to_grafanas_sidecar() -> None:
     assert json.loads(found["data"]["elastic-pytorch.json"]) == DASHBOARD
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))
+
+
+@needs_helm
+def test_being_scraped_twice_is_refused() -> None:
+    refused = template("metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true")
+    assert refused.returncode
+    assert "counted twice" in refused.stderr
