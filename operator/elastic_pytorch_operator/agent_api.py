@@ -27,7 +27,6 @@ from elastic_pytorch_operator.store import Store
 logger = logging.getLogger(__name__)
 
 HOLD_SECONDS = 20.0
-AGENTS_PER_SECOND = 1000  # heartbeats that one operator is asked to bear
 PROGRESS_LATENCY_SECONDS = 1.0
 REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
 BURST_SECONDS = 3.0  # of such requests may come at once
@@ -102,7 +101,7 @@ class AgentApi:
         job, spec = self._roster.job(job_uid), self._store.job(key)
         return web.json_response(
             {
-                "heartbeatSeconds": max(1.0, self._roster.agent_count / AGENTS_PER_SECOND),
+                "heartbeatSeconds": self._roster.heartbeat_seconds(time.monotonic()),
                 "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
                 "round": job.round.number if job.round else 0,
                 "nudge": job.nudge,

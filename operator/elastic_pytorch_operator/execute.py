@@ -21,6 +21,7 @@ from elastic_pytorch_operator.actions import (
     RecordEvent,
 )
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.conditions import has_ended
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
@@ -82,10 +83,9 @@ class Executor:
         Raises:
             ClusterError: the API server could not be asked, or failed; what was not done is asked for again by the next plan.
         """
-        conflict = False
-        for action in actions:
-            if isinstance(action, CreateService):
-                conflict = not await self._create_service(job)
+        conflict, no_service = False, ""
+        if any(isinstance(action, CreateService) for action in actions):
+            conflict, no_service = await self._create_service(job)
         refusal, invalid = await self._create_pods(job, [a for a in actions if isinstance(a, CreatePod | CreateStore)])
         wrote = False
         for action in actions:
@@ -99,39 +99,56 @@ class Executor:
                 case DeleteJob():
                     await self._cluster.delete_job(job.key.namespace, job.key.name, job.uid)
                     logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
-        return Outcome(refusal, invalid, wrote, conflict)
+        return Outcome(refusal or no_service, invalid, wrote, conflict)
 
     async def report_invalid(self, manifest: Mapping[str, Any], problem: InvalidJob) -> None:
-        """Says in the status of a job that cannot be read what is wrong with it."""
-        metadata = manifest["metadata"]
+        """Says in the status of a job that cannot be read what is wrong with it.
+
+        A job that has begun goes on as it is, and may be put right; one that has ended stays as it has ended.
+        """
+        metadata, known_status = manifest["metadata"], manifest.get("status") or {}
+        managed_by = (manifest.get("spec") or {}).get("managedBy")
+        if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
+            return
+        began = bool(known_status.get("round"))
         condition = {
-            "type": names.FAILED,
+            "type": names.DEGRADED if began else names.FAILED,
             "status": "True",
             "reason": names.INVALID_SPEC,
             "message": str(problem),
             "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "observedGeneration": metadata.get("generation", 1),
         }
-        known = (manifest.get("status") or {}).get("conditions") or [{}]
-        if known[0].get("message") == condition["message"]:
+        known = known_status.get("conditions") or []
+        if any(c.get("message") == condition["message"] for c in known if c.get("type") == condition["type"]):
             return
-        status = {"state": names.FAILED, "conditions": [condition], "observedGeneration": metadata.get("generation", 1)}
+        others = [c for c in known if c.get("type") != condition["type"]] if began else []
+        status = {"conditions": [*others, condition], "observedGeneration": metadata.get("generation", 1)}
+        if not began:
+            status["state"] = names.FAILED
         await self._write_status(metadata["namespace"], metadata["name"], status, metadata.get("resourceVersion", ""))
 
-    async def _create_service(self, job: Job) -> bool:
+    async def _create_service(self, job: Job) -> tuple[bool, str]:
+        """Whether another's Service is in the way, and why the API server refuses to make one. Training does not wait for it."""
         try:
             await self._cluster.create_service(headless_service(job))
         except ClusterError as error:
-            if error.code != 409:
+            # A quota that is used up is looked at first: the Service may well be there.
+            if error.code != 409 and not error.forbidden:
                 raise
-            service = await self._cluster.get_service(job.key.namespace, job.key.name)
+            try:
+                service = await self._cluster.get_service(job.key.namespace, job.key.name)
+            except ClusterError as absent:
+                if absent.code != 404:
+                    raise
+                return False, str(error) if error.forbidden else ""
             owners = service["metadata"].get("ownerReferences") or ()
             if not any(owner.get("uid") == job.uid for owner in owners):
-                # A job of the same name may just have been deleted; its Service goes soon. Training does not wait for it.
+                # A job of the same name may just have been deleted; its Service goes soon.
                 logger.warning("service of the job's name belongs to somebody else", extra={"job": str(job.key)})
-                return False
+                return True, ""
         self._services.add(job.uid)
-        return True
+        return False, ""
 
     async def _create_pods(self, job: Job, creates: Sequence[CreatePod | CreateStore]) -> tuple[str, str]:
         if not creates:

@@ -115,6 +115,7 @@ def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
                     foreign=is_foreign(failure),
                 )
             )
+    found += _unexplained(observed)
     for pod in observed.pods:
         if (
             pod.exit_code in (None, 0)
@@ -129,6 +130,27 @@ def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
         message = pod.exit_message.strip() or f"the container {describe_end(pod)}"
         found.append(FailureRecord(f"pod/{pod.uid}", pod.name, None, pod.exit_code, "", message, observed.now))
     return tuple(sorted(found, key=lambda record: (record.failed_at, record.worker)))
+
+
+def _unexplained(observed: Observed) -> list[FailureRecord]:
+    """Failures of which an agent knows no more than that they have happened: those of a user's own torchrun.
+
+    They may be the echo of a loss: they are none of the script's until everybody in the round has spoken since, and is there.
+    """
+    members = observed.round.workers if observed.round else ()
+    current = observed.round.number if observed.round else 0
+    agents = [observed.agents[name] for name in members if name in observed.agents]
+    failed = [a for a in agents if a.state is AgentState.FAILED and a.round == current]
+    broken_since = min((a.state_since for a in failed), default=0.0)
+    there = {pod.name for pod in observed.pods if not pod.ended and not pod.deleting}
+    if any(name not in there for name in members) or len(agents) < len(members) or any(a.failure for a in failed):
+        return []
+    if any(a.state is AgentState.LEAVING or (a not in failed and a.heard_at <= broken_since) for a in agents):
+        return []
+    told = "its workers have failed; torchrun tells no more, the pod's log does"
+    return [
+        FailureRecord(f"{a.incarnation}/{a.round}", a.worker, a.rank, 1, "", told, a.state_since, in_round=True) for a in failed
+    ]
 
 
 def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:

@@ -29,6 +29,7 @@ class Heartbeat:
     progress: Progress
     failure: Failure | None
     failure_age_seconds: float
+    newest: int = 0
 
     def failure_at(self, now: float) -> Failure | None:
         """The failure, with its time on the operator's clock."""
@@ -72,6 +73,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         progress=_progress(body.get("progress")),
         failure=failure,
         failure_age_seconds=age,
+        newest=_number(body, "newest", 0),
     )
 
 

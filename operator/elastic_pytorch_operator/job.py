@@ -154,7 +154,7 @@ def parse_job(manifest: Manifest) -> Job:
         )
     if not minimum <= wanted <= bound:
         raise InvalidJob("spec.replicas", f"is {wanted}, which is not within minReplicas..maxReplicas ({minimum}..{bound})")
-    allowed = _allowed_sizes(spec, minimum, bound)
+    allowed = _allowed_sizes(spec, minimum, MOST_WORKERS if maximum is None else maximum)
     size = largest_allowed(wanted, allowed)
     if size == 0:
         raise InvalidJob(

@@ -27,6 +27,7 @@ def observe(
         listening_since=listening_since,
         last_heard_at=roster.last_heard_at,
         arrived_at=roster.arrived_at,
+        heartbeat_seconds=roster.heartbeat_seconds(now),
         heard_before=frozenset() if job.stock else heard_before(job),
         service_exists=service_exists,
     )

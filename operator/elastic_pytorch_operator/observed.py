@@ -11,6 +11,10 @@ from enum import StrEnum
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.round import Round
 
+# How the kubelet calls what keeps it from making a container.
+NEVER = ("InvalidImageName",)
+HARDLY = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError")
+
 
 @dataclass(frozen=True, slots=True)
 class PodView:
@@ -30,10 +34,21 @@ class PodView:
     waiting: str = ""  # why it does not run yet, for people
     avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
     created_at: float = 0.0
-    seen_dead_at_start: bool = False  # was dead already when this operator first saw it
+    stuck_since: float = 0.0  # when its containers could not be made for the first time in a row
+    seen_dead_at_start: bool = False  # was dead already when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
     plain_http: bool = False  # its agent was told to speak to the operator without TLS
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether its containers can never be made as they are written."""
+        return self.waiting.startswith(NEVER)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether its containers cannot be made, for now at least."""
+        return self.waiting.startswith((*NEVER, *HARDLY))
 
     @property
     def ended(self) -> bool:
@@ -107,6 +122,7 @@ class AgentView:
     progress: Progress = Progress()
     progressed_at: float = 0.0  # when a step of its was last heard of
     steps_per_second: float | None = None  # over the last few heartbeats
+    newest: int = 0  # the number of the newest round that it knows, whether or not it has taken it up
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +138,7 @@ class Observed:
     round: Round | None = None  # the newest declared; None: none yet
     listening_since: float = 0.0  # when this operator began to hear agents
     last_heard_at: float = 0.0  # when it last heard any agent of any job
+    heartbeat_seconds: float = 1.0  # between two heartbeats of an agent
     arrived_at: float = 0.0  # when it last heard an agent for the first time that had a round from before
     heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
     service_exists: bool = False

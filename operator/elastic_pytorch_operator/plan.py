@@ -38,7 +38,7 @@ class Memory:
         stall: the round that hangs, if it does.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
         active_since: when the job began, or was resumed, monotonic seconds.
-        refusal: what the API server last said when it refused to create a pod.
+        refusal: what the API server last said when it refused to create a pod or the Service.
         refusal_told: an event has been sent about it.
         refused_until: do not try again before.
         invalid: the template cannot make a pod, says the API server: why.
@@ -176,7 +176,7 @@ def _count_failures(observed: Observed, budget: Budget, stall: Stall | None) -> 
     lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
     if step is not None:
         budget = budget.after_progress(step, checkpoint_step)
-    elif not failures:
+    elif all(failure.id in budget.counted and not failure.in_round for failure in failures):  # pods are kept for their logs
         budget = budget.after_steady_round(lasted)
     return budget.after_failures(failures, observed.now, lasted)
 
@@ -203,7 +203,7 @@ def _decide_round(
         settle_seconds=job.settle_seconds,
         default_port=job.store_port,
         now=observed.now,
-        last_number=int(job.status.get("round", 0)),
+        last_number=max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0),
         hold_until=memory.budget.hold_until,
         finishing=finishing,
         allowed=job.allowed,
@@ -215,7 +215,7 @@ def _decide_round(
 
 def _pod_actions(observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory) -> list[Action]:
     actions: list[Action] = []
-    if not observed.service_exists:
+    if not observed.service_exists and observed.now >= memory.refused_until:
         actions.append(CreateService())
     if observed.now >= max(memory.refused_until, memory.budget.hold_until):
         avoid = nodes_to_avoid(memory.suspects, observed.nodes)

@@ -204,6 +204,7 @@ class Replica:
             if self._elector is not None:
                 await take_endpoint(self._cluster, place.namespace, place.pod)
             await self._prime()
+            self._store.bury_the_dead()
             self._listening = True
             self._queue.begin()
             tasks.create_task(self._controller.work())

@@ -1,6 +1,7 @@
 """What agents have said, and what they have been told: one entry a job, in memory, rebuilt from heartbeats after a restart."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -37,6 +38,9 @@ class JobRoster:
         self.news = asyncio.Event()
 
 
+AGENTS_PER_SECOND = 1000  # heartbeats that one operator is asked to bear
+HEARD_SECONDS = 60.0  # who has not been heard for so long does not count among those that speak
+COUNT_SECONDS = 1.0
 SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured before
 
 
@@ -52,6 +56,8 @@ class Roster:
         self.last_heard_at = 0.0
         self.arrived_at = 0.0
         self._jobs: dict[str, JobRoster] = {}
+        self._heartbeat_seconds = 1.0
+        self._counted_at = -math.inf
 
     def job(self, job_uid: str) -> JobRoster:
         """A job's entry, made if there is none."""
@@ -62,10 +68,12 @@ class Roster:
         for uid in [uid for uid in self._jobs if uid not in job_uids]:
             del self._jobs[uid]
 
-    @property
-    def agent_count(self) -> int:
-        """Agents of all jobs."""
-        return sum(len(job.agents) for job in self._jobs.values())
+    def heartbeat_seconds(self, now: float) -> float:
+        """How long agents are to wait between two heartbeats: so many speak that this operator can bear it."""
+        if now - self._counted_at > COUNT_SECONDS:
+            self._counted_at = now
+            self._heartbeat_seconds = max(1.0, self.heard_since(now - HEARD_SECONDS) / AGENTS_PER_SECOND)
+        return self._heartbeat_seconds
 
     def heard_since(self, moment: float) -> int:
         """How many agents have spoken since a moment, monotonic seconds. Those of pods that are kept for their logs have not."""
@@ -102,6 +110,7 @@ class Roster:
             state_since=steady.state_since if steady else now,
             restarts=beat.restarts,
             failure=beat.failure_at(now),
+            newest=max(beat.newest, beat.round),
             progress=beat.progress,
             progressed_at=now if stepped else (known.progressed_at if known else 0.0),
             steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),

@@ -30,5 +30,5 @@ def explain_shortage(pods: Sequence[PodView], speaking: Container[str], refusal:
     for reason, count in sorted(groups.items(), key=lambda item: (-item[1], item[0])):
         clauses.append(f"{count} {'pod' if count == 1 else 'pods'}: {reason}")
     if refusal:
-        clauses.append(f"the API server refuses to create a pod: {refusal}")
+        clauses.append(f"the API server refuses: {refusal}")
     return "; ".join(clauses)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from elastic_pytorch_operator.failures import describe_end, is_symptom
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 
-SILENCE_SECONDS = 3.0  # of heartbeats that come every second
+SILENCE_SECONDS = 3.0  # of heartbeats that come every second; as much longer as they come more rarely
 GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are heard
 BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was asked to speak
 DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
@@ -86,6 +86,7 @@ def weigh(
             agent,
             observed.nodes,
             now=observed.now,
+            rarity=observed.heartbeat_seconds,
             victim=name in victims,
             suspected_since=suspects.get(pod.node) if pod else None,
             broken_since=broken_since if member else None,
@@ -130,8 +131,9 @@ def _patience(observed: Observed, last_heard: float) -> float:
         observed: what is known.
         last_heard: when anybody of its group was last heard.
     """
-    if observed.now - last_heard < SILENCE_SECONDS:
-        return SILENCE_SECONDS
+    silence_seconds = SILENCE_SECONDS * observed.heartbeat_seconds
+    if observed.now - last_heard < silence_seconds:
+        return silence_seconds
     if observed.now - observed.last_heard_at < SILENCE_SECONDS:
         return GROUP_SILENCE_SECONDS
     return math.inf  # nobody at all is heard: the fault is on this side, and only the cluster's own word counts
@@ -162,6 +164,7 @@ def _judge(
     nodes: Mapping[str, NodeView],
     *,
     now: float,
+    rarity: float,
     victim: bool,
     suspected_since: float | None,
     broken_since: float | None,
@@ -177,7 +180,7 @@ def _judge(
     silent_for = now - agent.heard_at if agent else 0.0
     if pod.node and pod.node not in nodes:
         return Standing.GONE, f"was on node {pod.node}, which has been removed", None
-    if pod.node and not nodes[pod.node].ready and (agent is None or silent_for > NODE_SILENCE_SECONDS):
+    if pod.node and not nodes[pod.node].ready and (agent is None or silent_for > NODE_SILENCE_SECONDS * rarity):
         return Standing.GONE, f"is on node {pod.node}, which is not ready", None
     if pod.deleting:
         return Standing.LEAVING, "is being deleted", None
@@ -205,7 +208,7 @@ def _judge(
             return Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed", None
         recheck = broken_since + BROKEN_SILENCE_SECONDS
         return Standing.READY, "", recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
-    vouched_until = last_progress + SILENCE_SECONDS if last_progress > agent.heard_at else 0.0
+    vouched_until = last_progress + SILENCE_SECONDS * rarity if last_progress > agent.heard_at else 0.0
     lost_at = max(agent.heard_at + patience, vouched_until)
     if now > lost_at:
         return Standing.GONE, f"has been silent for {silent_for:.1f} s", None

@@ -119,7 +119,7 @@ def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget
     broken = [end.record for end in ends if end.manner is Manner.BROKEN]
     budget = budget.after_failures(broken, now, now - stock.since)
     if rendezvous.phase is not Phase.OVER:
-        if not broken:
+        if all(record.id in budget.counted for record in broken):
             budget = budget.after_steady_round(now - stock.since)
         return budget, stock, []
     if stock.over_since is None:

@@ -70,7 +70,7 @@ class Store:
     def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
         """The job of a worker pod, with its UID; None if the pod is not known, or is another one by now."""
         entry = self._pods.get((namespace, name))
-        if entry is None or entry.view.uid != uid or entry.view.role != names.ROLE_WORKER:
+        if entry is None or entry.view.uid != uid or entry.view.role != names.ROLE_WORKER or not self._belongs(entry):
             return None
         return entry.key, entry.job_uid
 
@@ -115,7 +115,11 @@ class Store:
         seen_at = known.view.created_at if same and known is not None else now
         view = view_pod(manifest, seen_at=seen_at, at_start=not self.primed)
         if same and known is not None:
-            view = replace(view, seen_dead_at_start=known.view.seen_dead_at_start)
+            view = replace(
+                view,
+                seen_dead_at_start=known.view.seen_dead_at_start,
+                stuck_since=known.view.stuck_since if known.view.stuck and view.stuck else now,
+            )
         key, job_uid = owner
         self._forget_pod(place)
         self._pods[place] = _PodEntry(view, key, job_uid, version)
@@ -145,6 +149,12 @@ class Store:
         name = manifest["metadata"]["name"]
         self.nodes.pop(name, None)
         return self._jobs_on(name)
+
+    def bury_the_dead(self) -> None:
+        """Takes note that pods which have ended by now did so before this operator began to decide anything."""
+        for entry in self._pods.values():
+            if entry.view.ended:
+                entry.view = replace(entry.view, seen_dead_at_start=True)
 
     def replace_all(
         self, jobs: Iterable[Manifest], pods: Iterable[Manifest], nodes: Iterable[Manifest], now: float
@@ -190,8 +200,14 @@ class Store:
         return touched
 
     def _of_role(self, job_uid: str, role: str) -> tuple[PodView, ...]:
-        views = (self._pods[place].view for place in self._pods_of.get(job_uid, ()))
+        entries = (self._pods[place] for place in self._pods_of.get(job_uid, ()))
+        views = (entry.view for entry in entries if self._belongs(entry))
         return tuple(sorted((v for v in views if v.role == role), key=lambda pod: (pod.index, pod.created_at, pod.name)))
+
+    def _belongs(self, entry: _PodEntry) -> bool:
+        """Whether a pod is where its job is: anybody may write another namespace's job into a pod of theirs."""
+        job = self._jobs.get(entry.key)
+        return job is not None and job.uid == entry.job_uid
 
     def _forget_pod(self, place: tuple[str, str]) -> None:
         entry = self._pods.pop(place, None)

@@ -29,7 +29,7 @@ def tell_story(
         declared: the round that is declared now.
         recovered: the change of the group that is over now.
         ending: how the job ends now.
-        refusal: why the API server makes no more pods, if that is news.
+        refusal: what the API server refuses to make, and why, if that is news.
         waited: why a wait for a checkpoint is over now.
     """
     events = []
@@ -44,7 +44,7 @@ def tell_story(
         note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {job.wanted} are wanted"
         events.append(RecordEvent(names.SCALE_REFUSED, note))
     if refusal:
-        events.append(RecordEvent(names.SCALE_REFUSED, f"The API server makes no more pods: {refusal}", warning=True))
+        events.append(RecordEvent(names.SCALE_REFUSED, f"The API server refuses: {refusal}", warning=True))
     if waited:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from elastic_pytorch_operator.observed import PodView
 
 PATIENCE_SECONDS = 300.0  # registries and webhooks have bad minutes; a missing image stays missing
-NEVER = ("InvalidImageName",)
-HARDLY = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError")
 
 
 def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:
@@ -20,10 +18,10 @@ def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float
         The reason for people, empty while there is hope; and when to look again.
     """
     waiting = [pod for pod in pods if not pod.ended and not pod.deleting]
-    if not waiting or any(pod.started or not pod.waiting.startswith((*NEVER, *HARDLY)) for pod in waiting):
+    if not waiting or any(pod.started or not pod.stuck for pod in waiting):
         return "", None
-    first = min(waiting, key=lambda pod: pod.created_at)
-    hopeless_at = first.created_at + PATIENCE_SECONDS
-    if now < hopeless_at and not any(pod.waiting.startswith(NEVER) for pod in waiting):
+    first = min(waiting, key=lambda pod: (pod.stuck_since, pod.created_at))
+    hopeless_at = first.stuck_since + PATIENCE_SECONDS
+    if now < hopeless_at and not any(pod.hopeless for pod in waiting):
         return "", hopeless_at
     return f"no worker can start: {first.waiting}; correct spec.template and create the job again", None

@@ -57,6 +57,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         waiting=_why_waiting(status, state),
         avoids=frozenset(filter(None, (metadata.get("annotations") or {}).get(names.ANNOTATION_AVOIDS, "").split(","))),
         created_at=seen_at,
+        stuck_since=seen_at,
         role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
         rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
         plain_http=any(map(_names_plain_http, spec.get("containers") or ())),

@@ -155,7 +155,7 @@ def _make_room(job: JobView, do: str) -> str:
 
 
 def _refused(job: JobView) -> Iterable[Finding]:
-    mark = "the API server refuses to create a pod: "
+    mark = "the API server refuses: "
     message = next((c.message for c in job.conditions if c.true and mark in c.message), "")
     if not message:
         running = job.condition("Running")

@@ -89,6 +89,32 @@ async def test_job_that_cannot_be_read_says_so_once(running: Running) -> None:
     assert running.cluster.calls.count("patch_job_status") == 1
 
 
+async def test_job_that_has_begun_or_ended_is_not_failed_by_a_spec_that_cannot_be_read(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: bool(running.condition("Running")))
+    await running.cluster.patch_job_status(
+        "default", "lm", {"round": 4}, running.cluster.job("lm")["metadata"]["resourceVersion"]
+    )
+    running.cluster.apply_job(a_manifest(minimum=9))
+    await running.until(lambda: running.condition("Degraded").startswith("InvalidSpec: spec.minReplicas"))
+    assert "Running" in [c["type"] for c in running.cluster.job("lm")["status"]["conditions"]]
+    assert not running.condition("Failed")
+
+    complete = {"conditions": [{"type": "Complete", "status": "True", "message": "done"}]}
+    await running.cluster.patch_job_status("default", "lm", complete, running.cluster.job("lm")["metadata"]["resourceVersion"])
+    running.cluster.apply_job(a_manifest("kueues", minimum=9, managedBy="kueue"))
+    await asyncio.sleep(0.2)
+    assert running.cluster.job("lm")["status"]["conditions"] == complete["conditions"]
+    assert running.cluster.job("kueues")["status"] == {}
+
+
+async def test_refused_service_holds_nothing_up(running: Running) -> None:
+    running.cluster.fail_next("create_service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: running.indices() == ["0", "1", "2"] and "exceeded quota" in running.condition("Running"))
+    assert running.cluster.calls.count("create_service") == 1
+
+
 @pytest.mark.parametrize("verb", ["create_service", "create_pod", "patch_job_status", "create_event"])
 async def test_failing_api_server_is_asked_again(running: Running, verb: str) -> None:
     for _ in range(2):

@@ -2,7 +2,8 @@
 
 import pytest
 from elastic_pytorch_operator.failures import collect_failures, is_foreign, is_symptom, root_cause
-from operator_builders import NOW, a_dead_pod, a_failure, a_round, an_agent, observed
+from elastic_pytorch_operator.observed import AgentView, PodView
+from operator_builders import NOW, a_dead_pod, a_failure, a_pod, a_round, an_agent, observed
 
 
 @pytest.mark.parametrize(
@@ -66,3 +67,24 @@ def test_failures_of_an_earlier_round_are_over() -> None:
 )
 def test_pods_that_died(pod: object, counted: bool) -> None:
     assert len(collect_failures(observed([pod]))) == int(counted)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("situation", "pods", "other", "count"),
+    [
+        ("all are there and have spoken", [a_pod(0), a_pod(1)], an_agent("w1"), 1),
+        ("both have failed", [a_pod(0), a_pod(1)], an_agent("w1", "failed"), 2),
+        ("its peer may be dead", [a_pod(0), a_pod(1)], an_agent("w1", heard_at=NOW - 9), 0),
+        ("its peer has not been heard", [a_pod(0), a_pod(1)], None, 0),
+        ("its peer is being deleted", [a_pod(0), a_pod(1, deleting=True)], an_agent("w1"), 0),
+        ("its peer leaves", [a_pod(0), a_pod(1)], an_agent("w1", "leaving"), 0),
+        ("its peer is gone", [a_pod(0)], None, 0),
+        ("its peer knows why", [a_pod(0), a_pod(1)], an_agent("w1", "failed", failure=a_failure()), 1),
+    ],
+)
+def test_failure_that_nobody_explains_counts_unless_somebody_was_lost(
+    situation: str, pods: list[PodView], other: AgentView | None, count: int
+) -> None:
+    agents = [an_agent("w0", "failed", state_since=NOW - 5), *([other] if other else [])]
+    found = collect_failures(observed(pods, agents, round=a_round(0, 1)))
+    assert len(found) == count, situation

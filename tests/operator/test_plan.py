@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.conditions import find_condition, is_true
 from elastic_pytorch_operator.observe import heard_before
 from elastic_pytorch_operator.observed import NodeView
@@ -214,7 +215,7 @@ def test_quota_is_waited_out_and_named() -> None:
 
 def test_image_that_cannot_be_pulled_is_named() -> None:
     why = "ImagePullBackOff of image nope:1: not found"
-    todo = plan(a_job(), observed([a_pending_pod(i, waiting=why, created_at=NOW) for i in range(3)]), Memory())
+    todo = plan(a_job(), observed([a_pending_pod(i, waiting=why, stuck_since=NOW) for i in range(3)]), Memory())
     waiting = find_condition(status_of(todo), "Running")
     assert waiting is not None
     assert waiting["reason"] == "WaitingForWorkers"
@@ -267,3 +268,22 @@ def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_i
     over = decide(told, listening_for=16)
     assert [action.name for action in over.actions if isinstance(action, DeletePod)] == ["w0", "w1"]
     assert [action.index for action in over.actions if isinstance(action, CreatePod)] == [0, 1]
+
+
+def test_number_of_a_round_that_some_agent_knows_is_not_used_again() -> None:
+    """An operator before this one had declared round 8, and could write it nowhere."""
+    stopped = [an_agent(f"w{index}", "ready", round_=7, newest=8, state_since=NOW - 60) for index in range(2)]
+    newcomer = an_agent("w2", "ready", round_=0, world_size=0, state_since=NOW - 60)
+    pods = [a_pod(0), a_pod(1), a_pod(2)]
+    todo = plan(a_job(status={"round": 7}), observed(pods, [*stopped, newcomer], last_heard_at=NOW), Memory())
+    assert todo.round is not None
+    assert todo.round.number == 9
+
+
+def test_steady_round_makes_up_for_failures_although_the_dead_pods_are_kept_for_their_logs() -> None:
+    dead = a_dead_pod(2, exit_reason="OOMKilled", exit_code=137)
+    group = replace(a_round(0, 1), declared_at=NOW - 4000)
+    agents = [an_agent("w0"), an_agent("w1")]
+    memory = Memory(budget=Budget(failures=2, counted=(f"pod/{dead.uid}",)))
+    todo = plan(a_job(replicas=2), observed([a_pod(0), a_pod(1), dead], agents, round=group, last_heard_at=NOW), memory)
+    assert todo.memory.budget.failures == 0

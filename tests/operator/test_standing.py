@@ -119,3 +119,10 @@ def test_agent_that_a_new_operator_has_not_heard(
     [found] = [candidate for candidate in weigh(seen) if candidate.worker == "w0"]
     assert found.standing == expected, situation
     assert (found.recheck_at is not None) == (expected == "starting" and bool(known["heard_before"]))
+
+
+def test_rarer_heartbeats_are_waited_for_longer() -> None:
+    quiet = an_agent("w0", **SILENT)
+    assert standing_of(a_pod(0), quiet) == "gone"
+    assert standing_of(a_pod(0), quiet, heartbeat_seconds=2.0) == "ready"
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 6.5), heartbeat_seconds=2.0) == "gone"

@@ -86,3 +86,34 @@ def test_stores_of_stock_rendezvous_are_no_workers() -> None:
     [view] = store.stores_of("uid-lm")
     assert (view.name, view.role, view.rendezvous) == ("lm-store-x7k2p", "store", 4)
     assert store.worker("default", "lm-store-x7k2p", "uid-s") is None, "its token, had it one, would speak for no worker"
+
+
+def test_pod_of_another_namespace_is_nobodys_worker() -> None:
+    store = primed(pod(0))
+    forged = pod(0, uid="forged")
+    forged["metadata"]["namespace"] = "elsewhere"
+    store.apply_pod(forged, 2.0)
+    assert store.worker("elsewhere", forged["metadata"]["name"], "forged") is None
+    assert [view.uid for view in store.pods_of("uid-lm")] == [pod(0)["metadata"]["uid"]]
+
+
+def test_pod_that_cannot_be_made_is_stuck_since_that_began() -> None:
+    def waiting(reason: str, version: int) -> dict[str, Any]:
+        found = pod(0, version=version, phase="Pending")
+        found["status"]["containerStatuses"] = [{"name": "pytorch", "state": {"waiting": {"reason": reason}}}]
+        return found
+
+    store = primed(pod(0, version=1, phase="Pending"))
+    for version, (reason, now) in enumerate([("ErrImagePull", 400.0), ("ImagePullBackOff", 410.0)], start=2):
+        store.apply_pod(waiting(reason, version), now)
+    assert store.pods_of("uid-lm")[0].stuck_since == 400.0
+    store.apply_pod(waiting("ContainerCreating", 8), 420.0)
+    store.apply_pod(waiting("ErrImagePull", 9), 430.0)
+    assert store.pods_of("uid-lm")[0].stuck_since == 430.0
+
+
+def test_dead_of_before_are_no_news_to_an_operator_that_begins_to_lead() -> None:
+    store = primed(pod(0), pod(1))
+    store.apply_pod(pod(1, version=9, phase="Failed"), 2.0)
+    store.bury_the_dead()
+    assert [view.seen_dead_at_start for view in store.pods_of("uid-lm")] == [False, True]

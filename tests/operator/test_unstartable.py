@@ -12,13 +12,14 @@ PULL = "ImagePullBackOff of image nope:1: not found"
 @pytest.mark.parametrize(
     ("situation", "pods", "hopeless"),
     [
-        ("no image has such a name", [a_pending_pod(0, waiting="InvalidImageName", created_at=NOW)], True),
-        ("pulled in vain for long", [a_pending_pod(0, waiting=PULL, created_at=LONG_AGO)], True),
-        ("pulled in vain for a moment", [a_pending_pod(0, waiting=PULL, created_at=LONG_AGO + 1)], False),
-        ("one of them runs", [a_pending_pod(0, waiting=PULL, created_at=LONG_AGO), a_pod(1)], False),
+        ("no image has such a name", [a_pending_pod(0, waiting="InvalidImageName", stuck_since=NOW)], True),
+        ("pulled in vain for long", [a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO)], True),
+        ("has waited for room for long", [a_pending_pod(0, waiting=PULL, created_at=1.0, stuck_since=NOW - 1)], False),
+        ("pulled in vain for a moment", [a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO + 1)], False),
+        ("one of them runs", [a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO), a_pod(1)], False),
         (
             "one only waits for room",
-            [a_pending_pod(0, waiting=PULL, created_at=LONG_AGO), a_pending_pod(1, waiting="Unschedulable: full")],
+            [a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO), a_pending_pod(1, waiting="Unschedulable: full")],
             False,
         ),
         ("there are none yet", [], False),
@@ -29,4 +30,4 @@ def test_cannot_start(situation: str, pods: list[PodView], hopeless: bool) -> No
 
 
 def test_looks_again_when_patience_ends() -> None:
-    assert why_it_cannot_start([a_pending_pod(0, waiting=PULL, created_at=NOW - 10)], NOW) == ("", NOW - 10 + PATIENCE_SECONDS)
+    assert why_it_cannot_start([a_pending_pod(0, waiting=PULL, stuck_since=NOW - 10)], NOW) == ("", NOW - 10 + PATIENCE_SECONDS)

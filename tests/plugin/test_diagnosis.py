@@ -79,7 +79,7 @@ def with_condition(job: JobView, type_: str, reason: str, message: str, *, true:
 
 
 def refused(job: JobView) -> JobView:
-    message = 'trains with 2 of 3 workers; the API server refuses to create a pod: pods "x" is forbidden: exceeded quota: small'
+    message = 'trains with 2 of 3 workers; the API server refuses: pods "x" is forbidden: exceeded quota: small'
     return with_condition(job, "Degraded", "WorkersMissing", message)
 
 

@@ -225,6 +225,7 @@ class OperatorClient:
             "state": state,
             "round": standing.round,
             "rank": standing.rank,
+            "newest": self.newest.number,
             "worldSize": standing.world_size,
             "localWorldSize": self._local_world_size,
             "port": self._port(),
