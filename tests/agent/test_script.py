@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,15 +143,6 @@ SAME = {
 }
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Whoever runs the tests in the background of a shell has interrupts ignored, and so would all that they start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("source", SAME.values(), ids=SAME.keys())
 def test_a_script_runs_as_under_python(tmp_path: Path, source: str) -> None:
     there, here = both(tmp_path, source, "--lr", "0.1", "")

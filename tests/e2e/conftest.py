@@ -10,6 +10,8 @@ import pytest
 import yaml
 from job_under_test import ROOT, JobUnderTest, StartJob, report, run_kubectl
 
+SETTLE_SECONDS = 10
+
 
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
@@ -52,6 +54,8 @@ def start_job(namespace: str) -> StartJob:
         if resources is not None:
             container["resources"] = resources
         manifest["spec"] |= spec
+        # On a busy machine one pod may start seconds after the others: the first round is to have them all nonetheless.
+        manifest["spec"].setdefault("resizePolicy", {}).setdefault("settleSeconds", SETTLE_SECONDS)
         run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
         return JobUnderTest(manifest["metadata"]["name"], namespace)
 

@@ -72,6 +72,15 @@ def test_workers_are_known_by_their_process_ids(server: LocalServer) -> None:
     assert process.returncode == 0
 
 
+def test_script_in_a_shell_speaks_for_the_worker_that_the_shell_is(server: LocalServer) -> None:
+    heard: list[int] = []
+    server.on_message = lambda pid, _: heard.append(pid)
+    code = "from elastic_pytorch.local_link import LocalLink; LocalLink.connect().send({'step': 7})"
+    shell = subprocess.Popen(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], start_new_session=True)
+    assert wait(lambda: heard) == [shell.pid]
+    assert shell.wait(WAIT_SECONDS) == 0
+
+
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 

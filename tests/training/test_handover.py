@@ -59,8 +59,8 @@ class Server:
 
 
 def test_a_change_is_announced_once_and_withdrawn() -> None:
-    server, rung = Server(), []
-    handover = Handover(server, lambda: rung.append(1), boundary_seconds=10, rest_seconds=1, clock=lambda: 0.0)
+    server, rung, moment = Server(), [], [0.0]
+    handover = Handover(server, lambda: rung.append(1), boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0])
     handover.start_round()
     server.on_message(7, {"kind": "cooperates", "inProcess": True})
     for _ in range(2):
@@ -72,7 +72,28 @@ def test_a_change_is_announced_once_and_withdrawn() -> None:
     handover.take_along({7: {"RANK": "1"}})
     assert server.wished[-1] is None
     assert server.sent == [(7, {"kind": "go", "environment": {"RANK": "1"}})]
-    assert handover.way([7], newer_round=4, orderly=True) is Way.WAIT, "it is no longer parked, and cooperates as before"
+    moment[0] = 0.5
+    assert handover.way([7], newer_round=4, orderly=True) is Way.WAIT, "it is no longer parked"
+    moment[0] = 2.0
+    assert handover.way([7], newer_round=4, orderly=True) is Way.RESTART, (
+        "its new group may never be whole: nobody waits for a boundary"
+    )
+    server.on_message(7, {"kind": "cooperates", "inProcess": True})
+    assert handover.way([7], newer_round=4, orderly=True) is Way.WAIT
+
+
+def test_change_that_sends_nobody_away_may_take_its_time() -> None:
+    server, moment = Server(), [0.0]
+    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0])
+    handover.start_round()
+    server.on_message(7, {"kind": "cooperates", "inProcess": False})
+    ways = []
+    for moment[0] in (0.0, 100.0):
+        ways.append(handover.way([7], newer_round=3, orderly=True, urgent=False))
+    assert ways == [Way.WAIT, Way.WAIT]
+    assert handover.way([7], newer_round=3, orderly=True, urgent=True) is Way.RESTART
+    moment[0] = 301.0
+    assert handover.way([7], newer_round=3, orderly=True, urgent=False) is Way.RESTART
 
 
 def test_what_is_no_message_is_ignored() -> None:

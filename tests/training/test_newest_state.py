@@ -144,3 +144,12 @@ def test_folder_that_cannot_be_read_is_no_reason_to_begin_anew(tmp_path: Path) -
     (tmp_path / "a-file").touch()
     with pytest.raises(OSError, match=r"a-file|Not a directory"):
         find([None, None], tmp_path / "a-file")
+
+
+def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, Stamp(1, 900))
+    unreadable = write_checkpoint(tmp_path, Stamp(1, 1000))
+    unreadable.unlink()
+    unreadable.symlink_to(unreadable)  # opening it fails, as where a network's disk is in trouble
+    with pytest.raises(OSError, match=r"Too many levels of symbolic links|rank 0 cannot read"):
+        find([None, None], tmp_path)

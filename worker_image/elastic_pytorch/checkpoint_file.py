@@ -28,7 +28,8 @@ def load_newest(folder: str | os.PathLike[str], beyond: Stamp) -> Loaded | None:
         beyond: only those of a larger stamp are looked at.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the folder, or a file in it that may be whole, cannot be read.
+        MemoryError: there is no room for a state that is whole.
     """
     for stamp, path in by_name(folder):
         if stamp <= beyond:
@@ -37,7 +38,7 @@ def load_newest(folder: str | os.PathLike[str], beyond: Stamp) -> Loaded | None:
             held, tree = load(path)
             if held != stamp:
                 raise ValueError(f"foreign: it is named after {tuple(stamp)}, and holds {tuple(held)}")
-        except (OSError, ValueError) as error:
+        except (ValueError, FileNotFoundError, IsADirectoryError) as error:
             logger.warning("checkpoint %s is skipped: %s", path, error)
             continue
         return Loaded(stamp, tree, path)
@@ -50,6 +51,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Stamp, Any]:
     Raises:
         ValueError: it is not whole, or no checkpoint; the message says which.
         OSError: it cannot be read.
+        MemoryError: there is no room for it.
     """
     with open(path, "rb") as file:  # noqa: PTH123 - a str too
         stamp, length, checksum = read_frame(file)
@@ -66,6 +68,8 @@ def load(path: str | os.PathLike[str]) -> tuple[Stamp, Any]:
         except Exception as error:  # bytes that are no state may be anything, a tensor beyond all memory too
             for _ in payload_of(file):  # raises another error if that is because the file is damaged
                 pass
+            if isinstance(error, MemoryError) or "allocate memory" in str(error):
+                raise MemoryError(f"no room for the state in {path}: {error}") from None
             raise ValueError(f"no state: {error}") from None
         if _checksum(file.fileno(), pieces, length) != checksum:
             raise ValueError("corrupt: the checksum is wrong")

@@ -158,6 +158,7 @@ class ElasticAgent(LocalElasticAgent):
             self._processes.pids.values(),
             newer_round=self._client.newest.number if newer else None,
             orderly=handler.newer_round_is_orderly(),
+            urgent=self._signals.received is not None or not handler.newer_round_keeps_all(),
         )
 
     def _take_workers_along(self, worker_group: WorkerGroup) -> None:

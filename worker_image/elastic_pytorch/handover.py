@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from elastic_pytorch.group_change import CHANGE, COOPERATES, GO, LOST_PEER, PARKED
 
+UNHURRIED_SECONDS = 300.0  # for a step boundary that nobody is in a hurry for: two steps, and a checkpoint that takes minutes
+
 
 class Way(Enum):
     """What is to be done with workers whose round is over."""
@@ -91,7 +93,7 @@ class Handover:
     Args:
         server: where they are connected.
         on_news: called from the server's thread when a worker has said something.
-        boundary_seconds: see `choose_way`.
+        boundary_seconds: see `choose_way`; of a change that is urgent.
         rest_seconds: see `choose_way`.
         clock: monotonic seconds.
     """
@@ -121,13 +123,14 @@ class Handover:
             self._said = {}
         self._forget_change()
 
-    def way(self, pids: Iterable[int], *, newer_round: int | None, orderly: bool) -> Way:
+    def way(self, pids: Iterable[int], *, newer_round: int | None, orderly: bool, urgent: bool = True) -> Way:
         """What is to be done with the workers now that their round is over; tells them of it.
 
         Args:
             pids: the workers' processes, all of them alive.
             newer_round: the round that ends theirs; None: a failure does.
             orderly: see `choose_way`.
+            urgent: somebody has to go, and has only its pod's grace period for that.
         """
         now = self._clock()
         if self._since is None:
@@ -140,7 +143,7 @@ class Handover:
             newer=newer_round is not None,
             orderly=orderly,
             waited_seconds=now - self._since,
-            boundary_seconds=self._boundary_seconds,
+            boundary_seconds=self._boundary_seconds if urgent else max(self._boundary_seconds, UNHURRIED_SECONDS),
             rest_seconds=self._rest_seconds,
         )
 
@@ -156,13 +159,13 @@ class Handover:
         return None
 
     def take_along(self, environments: Mapping[int, Mapping[str, str]]) -> None:
-        """Lets the workers go on in the next round.
+        """Lets the workers go on in the next round, where they stop at boundaries once they say so again: then their group is formed.
 
         Args:
             environments: what tells each process, by its id, of the round.
         """
         with self._lock:
-            self._said = {pid: replace(said, parked=False, lost_peer="") for pid, said in self._said.items()}
+            self._said = {pid: replace(said, cooperates=False, parked=False, lost_peer="") for pid, said in self._said.items()}
         self._forget_change()
         for pid, environment in environments.items():
             self._server.send(pid, {"kind": GO, "environment": dict(environment)})

@@ -41,9 +41,22 @@ Message = dict[str, Any]
 class _Connection:
     def __init__(self, link: socket.socket) -> None:
         self.socket = link
-        self.pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        self.pid = _worker_of(pid)
         self.waiting: deque[tuple[bytes, int | None]] = deque()
         self.warned = False
+
+
+def _worker_of(pid: int) -> int:
+    """The worker that a process speaks for: the leader of its session, as which workers are started, or itself.
+
+    A worker may be a shell that has the script in a process of its own.
+    """
+    try:
+        session = os.getsid(pid)
+    except ProcessLookupError:
+        return pid
+    return pid if session == os.getsid(0) else session
 
 
 class LocalServer:

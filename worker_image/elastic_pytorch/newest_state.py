@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch import checkpoint_folder
-from elastic_pytorch.checkpoint_file import load_newest
+from elastic_pytorch.checkpoint_file import Loaded, load_newest
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.tree_broadcast import broadcast_tree
@@ -123,7 +123,8 @@ def find_newest(group: Group, snapshot: Snapshot | None, folder: str, fresh: Any
         fresh: what this rank has begun with: rank 0's is the start if there is nothing else.
 
     Raises:
-        OSError: the folder cannot be read; training must not begin anew because of that.
+        OSError: the folder, or a checkpoint in it, cannot be read; training must not begin anew because of that.
+        MemoryError: there is no room for a checkpoint.
     """
     own = (snapshot.newest() if snapshot else None) or NONE
     on_disk, claimed = NONE, 0
@@ -153,8 +154,17 @@ def find_newest(group: Group, snapshot: Snapshot | None, folder: str, fresh: Any
 
 def _from_disk(group: Group, folder: str, beyond: Stamp, generation: int) -> Found | None:
     """The newest whole checkpoint, if it is newer than what is in memory."""
-    loaded = load_newest(folder, beyond) if group.rank == 0 else None
-    stamp = Stamp(*group.gather([*(loaded.stamp if loaded else NONE)])[0])
+    loaded: Loaded | None = None
+    problem: Exception | None = None
+    if group.rank == 0:
+        try:
+            loaded = load_newest(folder, beyond)
+        except (OSError, MemoryError) as error:
+            problem = error
+    told = group.gather([*(loaded.stamp if loaded else NONE), problem is not None])[0]
+    if told[2]:
+        raise problem or OSError(f"rank 0 cannot read a checkpoint in {folder}")
+    stamp = Stamp(*told[:2])
     if stamp == NONE:
         return None
     tree = group.broadcast(loaded.tree if loaded else None, 0)

@@ -4,10 +4,13 @@ A function that is decorated so is called again when the group has changed: with
 committed. Whatever it made before the change, such as the DistributedDataParallel of the old group, is gone by then.
 """
 
+import contextlib
 import gc
 import os
+import signal
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
@@ -93,13 +96,27 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                 else:
                     logger.info("a peer is lost: %s", lost.partition("\n")[0])
                     agent.lose_peer(lost)
-                os.environ.update(agent.wait_for_go())
+                with _ended_by_sigterm():
+                    os.environ.update(agent.wait_for_go())
                 if backend is not None:
                     dist.init_process_group(backend)
         finally:
             _depth -= 1
 
     return call
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """All is kept: a handler of the script's has nothing to save, and one that only notes the signal would have it waited for."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
 
 def _leave_group(*, broken: bool) -> None:

@@ -61,6 +61,10 @@ class OperatorRendezvous(RendezvousHandler):
         """Whether all members of the round this agent has taken up still live, as far as the newest one tells."""
         return self._client.newest.orderly_since <= self.taken.number
 
+    def newer_round_keeps_all(self) -> bool:
+        """Whether nobody of the round this agent has taken up has to go."""
+        return {member.worker for member in self.taken.members} <= {member.worker for member in self._client.newest.members}
+
     def rank_in(self, declared: Round) -> int | None:
         """Tells this pod's rank in a round; None: it is not listed."""
         return declared.rank_of(self._client.worker or self._worker)

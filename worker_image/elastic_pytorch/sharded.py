@@ -44,6 +44,9 @@ Tree = dict[Any, Any]
 
 _SUPERSEDED = -1  # beside the numbers of errno
 
+# What a rank finds a checkpoint to be, the worst last.
+WHOLE, DAMAGED, UNREADABLE = range(3)
+
 
 # --- what is registered with a State ----------------------------------------------------------------------------------
 
@@ -219,18 +222,24 @@ def _content_if_whole(path: Path, stamp: Stamp, group: Any) -> Tree | None:
     """What rank 0 has saved beside the shards, if all files are whole; each rank looks at a part of them."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
+    problem: Exception | None = None
     try:
         file = next(newest(path), None)
         if file is None or file.stamp != stamp:
             raise ValueError("its checkpoint file is missing or not whole")
         content = load(file.path)[1]
         check_files(path, [ShardFile(*file) for file in content["files"]][rank::world_size])
-        whole = torch.ones(1)
-    except (OSError, ValueError) as error:
+        found = WHOLE
+    except (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         logger.warning("checkpoint %s is skipped: %s", path, error)
-        whole = torch.zeros(1)
-    dist.all_reduce(whole, op=dist.ReduceOp.MIN, group=group)
-    return content if bool(whole) else None
+        found = DAMAGED
+    except (OSError, MemoryError) as error:
+        problem, found = error, UNREADABLE
+    worst = torch.tensor([found])
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=group)
+    if int(worst) == UNREADABLE:
+        raise problem or OSError(f"a rank cannot read the checkpoint {path}; training must not go on from an older one")
+    return content if int(worst) == WHOLE else None
 
 
 # --- trees, and what all ranks must hear ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,13 @@ class State:
         self._complain()
         return done
 
+    def flush_at_exit(self) -> None:
+        """Has the last commit brought to the disk. An agent sees to it, so that how this process has ended is known at once."""
+        if group_change.agent() is not None:
+            self._flush(now=True)
+        else:
+            self.flush()
+
     def _tree(self) -> dict[str, Any]:
         return {
             "layout": LAYOUT,
@@ -223,7 +231,6 @@ class State:
 
     def _find_memory(self) -> None:
         """Takes over the pod's memory of the state, or makes it."""
-        first = int(os.environ.get("LOCAL_RANK", "0")) == 0
         has_agent = group_change.agent() is not None
         if self._snapshot is not None or not (has_agent or (self._rank == 0 and self._folder)):
             return
@@ -235,14 +242,16 @@ class State:
             except ValueError as error:
                 os.close(descriptor)
                 logger.warning("the pod's memory of the state is of no use: %s", error)
-        if self._snapshot is None and first:
+        if self._snapshot is None and writes_for_its_pod():
             self._snapshot = Snapshot.create(self._name)
             link.hold(self._name, self._snapshot.fd)
-        atexit.register(self.flush)  # on every rank: in a group formed anew in this process, another one is rank 0
+        if self._snapshot is not None:
+            weakref.finalize(self, self._snapshot.close).atexit = False
+        _living.add(self)  # on every rank: in a group formed anew in this process, another one is rank 0
 
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
-        if self._snapshot is not None and int(os.environ.get("LOCAL_RANK", "0")) == 0:
+        if self._snapshot is not None and writes_for_its_pod():
             self._snapshot.write(self._stamp, self._tree())
 
     def _claim(self) -> None:
@@ -285,6 +294,21 @@ class State:
         if trouble and trouble != self._trouble:
             logger.warning("no checkpoint: %s; training goes on", trouble)
         self._trouble = trouble
+
+
+_living: "weakref.WeakSet[State]" = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    for state in list(_living):
+        state.flush_at_exit()
+
+
+def writes_for_its_pod() -> bool:
+    """Whether this process keeps the state for its pod. Not by LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all."""
+    variables = os.environ
+    return int(variables.get("RANK", "0")) % int(variables.get("LOCAL_WORLD_SIZE", "1")) == 0
 
 
 class _Done:

@@ -1,5 +1,6 @@
 """Sending a state from one rank to all others of a group."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,17 +28,41 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
     dist.broadcast(text, source, group=group)
     if not sending:
         skeleton = text.numpy().tobytes()
-    kinds = tensor_kinds(skeleton)
-    sizes = [shape.numel() * torch.empty(0, dtype=dtype).element_size() for dtype, shape in kinds]
-    data = torch.cat([_bytes(tensor) for tensor in tensors]) if tensors else torch.empty(sum(sizes), dtype=torch.uint8)
-    for start in range(0, len(data), CHUNK_BYTES):
-        dist.broadcast(data[start : start + CHUNK_BYTES], source, group=group)
-    parts = torch.split(data, sizes) if sizes else ()
-    return unflatten(
-        skeleton,
-        # each a tensor of its own: the parts need not be aligned for their type
-        [part.clone().view(dtype).reshape(shape) for part, (dtype, shape) in zip(parts, kinds, strict=True)],
-    )
+    if not sending:
+        tensors = [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)]
+    _stream([tensor.numel() * tensor.element_size() for tensor in tensors], tensors, source, group, sending=sending)
+    return unflatten(skeleton, [tensor.detach().cpu() for tensor in tensors] if sending else tensors)
+
+
+def _stream(sizes: Sequence[int], tensors: Sequence[torch.Tensor], source: int, group: Any, *, sending: bool) -> None:
+    """Sends the bytes of tensors through a buffer: many small ones at once, large ones in pieces, with no second copy of them all."""
+    buffer = torch.empty(min(CHUNK_BYTES, sum(sizes)), dtype=torch.uint8)
+    filled: list[tuple[torch.Tensor, torch.Tensor]] = []  # parts of tensors, and of the buffer
+    at = 0
+
+    def send() -> None:
+        nonlocal at
+        dist.broadcast(buffer[:at], source, group=group)
+        if not sending:
+            for part, place in filled:
+                part.copy_(place)
+        filled.clear()
+        at = 0
+
+    for tensor, size in zip(tensors, sizes, strict=True):
+        data = _bytes(tensor) if size else buffer[:0]
+        start = 0
+        while start < size:
+            length = min(size - start, len(buffer) - at)
+            part, place = data[start : start + length], buffer[at : at + length]
+            if sending:
+                place.copy_(part)
+            filled.append((part, place))
+            start, at = start + length, at + length
+            if at == len(buffer):
+                send()
+    if at:
+        send()
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
