@@ -1,0 +1,35 @@
+"""A user's own torchrun, which tells the operator nothing of why its workers have failed."""
+
+from pathlib import Path
+
+import pytest
+from stock.local_jobs import local_job
+
+pytestmark = pytest.mark.process
+
+
+async def test_script_that_raises_fails_the_job_when_its_budget_is_used_up(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os\nif os.environ['RANK'] == '0':\n    raise ValueError('boom')\nimport time\ntime.sleep(1000)\n")
+    container = {"name": "pytorch", "image": "any", "command": ["torchrun"], "args": [str(script)]}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}
+    policy = {"maxFailures": 1}
+    async with local_job(tmp_path / "job", backend="operator", template=template, failurePolicy=policy) as job:
+        assert await job.until_ended() == "Failed"
+        assert "torchrun tells no more" in job.failed
+        assert job.status["failures"] == 2
+        assert "ValueError: boom" in job.text
+
+
+async def test_killed_pod_is_no_failure_of_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\nwhile True:\n    dist.barrier()\n")
+    container = {"name": "pytorch", "image": "any", "command": ["torchrun"], "args": [str(script)]}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}
+    async with local_job(tmp_path / "job", backend="operator", template=template) as job:
+        await job.until(lambda: job.status.get("worldSize") == 2, "a group of two")
+        job.kill(job.pods()[-1]["metadata"]["name"])
+        await job.until(
+            lambda: job.status["worldSize"] == 2 and job.status["round"] > 1 and len(job.pods()) == 2, "another one"
+        )
+        assert job.status["failures"] == 0
