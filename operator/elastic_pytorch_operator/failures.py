@@ -137,8 +137,9 @@ def _unexplained(observed: Observed) -> list[FailureRecord]:
 
     They may be the echo of a loss: they are none of the script's until everybody in the round has spoken since, and is there.
     """
-    members = observed.round.workers if observed.round else ()
-    current = observed.round.number if observed.round else 0
+    if observed.round is None or len(observed.round.members) < observed.round.size:
+        return []
+    members, current = observed.round.workers, observed.round.number
     agents = [observed.agents[name] for name in members if name in observed.agents]
     failed = [a for a in agents if a.state is AgentState.FAILED and a.round == current]
     broken_since = min((a.state_since for a in failed), default=0.0)

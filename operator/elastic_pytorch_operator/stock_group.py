@@ -166,7 +166,8 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
     job, observed, number = view.job, view.observed, view.rendezvous.number
     may_create = job.wanted > 0 and observed.now >= max(memory.refused_until, memory.budget.hold_until, stock.hold_until)
-    actions: list[Action] = [] if observed.service_exists else [CreateService()]
+    refused = observed.now < memory.refused_until
+    actions: list[Action] = [] if observed.service_exists or refused else [CreateService()]
     keep = number if job.wanted or view.alive(observed.pods) else 0
     doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
     match view.rendezvous.phase:

@@ -115,6 +115,15 @@ async def test_refused_service_holds_nothing_up(running: Running) -> None:
     assert running.cluster.calls.count("create_service") == 1
 
 
+async def test_refused_service_is_not_asked_for_again_and_again(running: Running) -> None:
+    for _ in range(50):
+        running.cluster.fail_next("create_service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
+    running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
+    await running.until(lambda: "create_service" in running.cluster.calls)
+    await asyncio.sleep(1)
+    assert running.cluster.calls.count("create_service") == 1
+
+
 @pytest.mark.parametrize("verb", ["create_service", "create_pod", "patch_job_status", "create_event"])
 async def test_failing_api_server_is_asked_again(running: Running, verb: str) -> None:
     for _ in range(2):

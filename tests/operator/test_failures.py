@@ -1,5 +1,7 @@
 """What is a failure, what is a symptom, and which is the root cause."""
 
+from dataclasses import replace
+
 import pytest
 from elastic_pytorch_operator.failures import collect_failures, is_foreign, is_symptom, root_cause
 from elastic_pytorch_operator.observed import AgentView, PodView
@@ -88,3 +90,9 @@ def test_failure_that_nobody_explains_counts_unless_somebody_was_lost(
     agents = [an_agent("w0", "failed", state_since=NOW - 5), *([other] if other else [])]
     found = collect_failures(observed(pods, agents, round=a_round(0, 1)))
     assert len(found) == count, situation
+
+
+def test_such_a_failure_is_not_the_scripts_if_a_new_operator_misses_somebody() -> None:
+    rebuilt = replace(a_round(0, 1), size=3)
+    agents = [an_agent(worker, "failed", state_since=NOW - 5) for worker in ("w0", "w1")]
+    assert not collect_failures(observed([a_pod(0), a_pod(1)], agents, round=rebuilt))

@@ -65,3 +65,11 @@ def test_stacks_first_then_a_restart_that_counts_then_the_end() -> None:
     assert [round_.reason for round_ in simulation.declared] == ["FirstRound", "ProgressStalled"]
     assert simulation.job.status["state"] == "Failed"
     assert simulation.job.status["rootCause"]["message"].startswith("no step was finished within")
+
+
+def test_group_that_trains_on_to_its_boundary_before_an_orderly_change_does_not_hang() -> None:
+    agents = [an_agent(worker, round_=1, progressed_at=NOW - 20) for worker in ("w0", "w1")]
+    changed = replace(a_round(0, 1, 2), number=2, declared_at=NOW - 61, orderly_since=1)
+    assert find_stall(JOB, observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=changed), None) == (None, NOW + 40)
+    lost = replace(changed, orderly_since=2)
+    assert find_stall(JOB, observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=lost), None)[0] is not None

@@ -91,9 +91,19 @@ def test_change_that_sends_nobody_away_may_take_its_time() -> None:
     for moment[0] in (0.0, 100.0):
         ways.append(handover.way([7], newer_round=3, orderly=True, urgent=False))
     assert ways == [Way.WAIT, Way.WAIT]
-    assert handover.way([7], newer_round=3, orderly=True, urgent=True) is Way.RESTART
     moment[0] = 301.0
     assert handover.way([7], newer_round=3, orderly=True, urgent=False) is Way.RESTART
+
+
+def test_who_comes_to_be_in_a_hurry_has_the_whole_time_for_that() -> None:
+    server, moment = Server(), [0.0]
+    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0])
+    handover.start_round()
+    server.on_message(7, {"kind": "cooperates", "inProcess": False})
+    found = []
+    for moment[0], urgent in ((0.0, False), (100.0, True), (109.0, True), (111.0, True)):
+        found.append(handover.way([7], newer_round=3, orderly=True, urgent=urgent))
+    assert found == [Way.WAIT, Way.WAIT, Way.WAIT, Way.RESTART]
 
 
 def test_what_is_no_message_is_ignored() -> None:

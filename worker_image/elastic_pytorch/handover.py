@@ -115,6 +115,7 @@ class Handover:
         self._said: dict[int, Said] = {}
         self._announced = 0
         self._since: float | None = None
+        self._urgent_since: float | None = None
         server.on_message = self._hear
 
     def start_round(self) -> None:
@@ -135,6 +136,8 @@ class Handover:
         now = self._clock()
         if self._since is None:
             self._since = now
+        if urgent and self._urgent_since is None:
+            self._urgent_since = now
         if newer_round is not None and newer_round != self._announced:
             self._announced = newer_round
             self._server.wish({"kind": CHANGE, "round": newer_round, "orderly": orderly})
@@ -143,7 +146,7 @@ class Handover:
             newer=newer_round is not None,
             orderly=orderly,
             waited_seconds=now - self._since,
-            boundary_seconds=self._boundary_seconds if urgent else max(self._boundary_seconds, UNHURRIED_SECONDS),
+            boundary_seconds=self._boundary_limit(self._since),
             rest_seconds=self._rest_seconds,
         )
 
@@ -170,8 +173,14 @@ class Handover:
         for pid, environment in environments.items():
             self._server.send(pid, {"kind": GO, "environment": dict(environment)})
 
+    def _boundary_limit(self, since: float) -> float:
+        """How long a boundary is waited for in all. Who comes to be in a hurry has the whole time for that, however long it has been."""
+        if self._urgent_since is None:
+            return max(UNHURRIED_SECONDS, self._boundary_seconds)
+        return self._urgent_since - since + self._boundary_seconds
+
     def _forget_change(self) -> None:
-        self._announced, self._since = 0, None
+        self._announced, self._since, self._urgent_since = 0, None, None
         self._server.wish(None)
 
     def _of(self, pids: Iterable[int]) -> list[Said]:

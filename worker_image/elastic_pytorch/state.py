@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +181,6 @@ class State:
         self._complain()
         return done
 
-    def flush_at_exit(self) -> None:
-        """Has the last commit brought to the disk. An agent sees to it, so that how this process has ended is known at once."""
-        if group_change.agent() is not None:
-            self._flush(now=True)
-        else:
-            self.flush()
-
     def _tree(self) -> dict[str, Any]:
         return {
             "layout": LAYOUT,
@@ -247,12 +241,15 @@ class State:
             link.hold(self._name, self._snapshot.fd)
         if self._snapshot is not None:
             weakref.finalize(self, self._snapshot.close).atexit = False
-        _living.add(self)  # on every rank: in a group formed anew in this process, another one is rank 0
 
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
         if self._snapshot is not None and writes_for_its_pod():
             self._snapshot.write(self._stamp, self._tree())
+        if self._rank == 0 and self._folder and self._snapshot is not None:
+            _last_commits[self._name] = _LastCommit(self._stamp, self._folder, self._keep)
+        else:  # in a group formed anew in this process, another one may be rank 0
+            _last_commits.pop(self._name, None)
 
     def _claim(self) -> None:
         if not self._folder:
@@ -268,7 +265,7 @@ class State:
         moment = time.monotonic()
         if now or moment - self._asked_at >= self._flush_seconds:
             self._asked, self._asked_at = self._stamp, moment
-            group_change.link().flush(self._name, self._stamp, self._folder, self._keep)
+            _last_commits[self._name].flush(self._name)
 
     def _report(self, loss: Any) -> None:
         moment = time.monotonic()
@@ -296,13 +293,31 @@ class State:
         self._trouble = trouble
 
 
-_living: "weakref.WeakSet[State]" = weakref.WeakSet()
+@dataclass(slots=True)
+class _LastCommit:
+    """What is to be on disk at the end: outlives its State, which a script lets go of when its function returns."""
+
+    stamp: Stamp
+    folder: str
+    keep: int
+    asked: bool = False
+
+    def flush(self, name: str) -> None:
+        if not self.asked:
+            self.asked = True
+            group_change.link().flush(name, self.stamp, self.folder, self.keep)
+
+
+_last_commits: dict[str, _LastCommit] = {}  # by their names in the pod's memory; only of rank 0
 
 
 @atexit.register
-def _flush_all() -> None:
-    for state in list(_living):
-        state.flush_at_exit()
+def _flush_last_commits() -> None:
+    """Has them brought to the disk. An agent sees to it, so that how this process has ended is known at once."""
+    for name, commit in _last_commits.items():
+        commit.flush(name)
+    if _last_commits and group_change.agent() is None and not group_change.link().drain(LAST_FLUSH_SECONDS):
+        logger.warning("the last commit is not on disk: %s", group_change.link().trouble() or "it took too long")
 
 
 def writes_for_its_pod() -> bool:
