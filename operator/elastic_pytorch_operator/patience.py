@@ -6,6 +6,7 @@ Thousands of agents that come at once are heard one after the other: as long as 
 from elastic_pytorch_operator.observed import Observed
 
 LISTENING_SECONDS = 5.0  # agents try again every 2 s at most, so all that live have come by then
+UNHEARD_GROUP_SECONDS = 10.0  # unless each of them is still at a try that nobody refuses, which takes 5 s: then none has come
 MOST_LISTENING_SECONDS = 30.0
 ARRIVAL_SECONDS = 1.0  # without another agent that had a round before: they have all come
 
@@ -16,5 +17,10 @@ def listens_until(observed: Observed) -> float | None:
     if all(pod.name in observed.agents for pod in running):
         return None
     since = observed.listening_since
-    until = max(since + LISTENING_SECONDS, min(observed.arrived_at + ARRIVAL_SECONDS, since + MOST_LISTENING_SECONDS))
+    group = [pod.name for pod in running if pod.name in observed.heard_before]
+    unheard = bool(group) and not any(name in observed.agents for name in group)
+    until = max(
+        since + (UNHEARD_GROUP_SECONDS if unheard else LISTENING_SECONDS),
+        min(observed.arrived_at + ARRIVAL_SECONDS, since + MOST_LISTENING_SECONDS),
+    )
     return until if observed.now < until else None

@@ -21,6 +21,17 @@ def test_silent_worker_is_waited_for(listening: float, arrived: float, until: fl
     assert listens_until(found) == (None if until is None else pytest.approx(until))
 
 
+def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
+    def listens(*speaking: str) -> float | None:
+        pods, agents = [a_pod(0), a_pod(1), a_pod(2)], [an_agent(name) for name in speaking]
+        known = frozenset({"w0", "w1"})
+        return listens_until(observed(pods, agents, listening_since=NOW - 6, arrived_at=NOW - 100, heard_before=known))
+
+    assert listens() == NOW + 4
+    assert listens("w2") == NOW + 4, "a newcomer says nothing of the group"
+    assert listens("w0") is None
+
+
 def test_nobody_is_waited_for_once_all_have_spoken() -> None:
     found = observed([a_pod(0), a_pending_pod(1)], [an_agent("w0")], listening_since=NOW, arrived_at=NOW)
     assert listens_until(found) is None
