@@ -16,7 +16,7 @@ START_SECONDS = 180.0  # pods start, import torch, meet
 RECOVERY_SECONDS = 120.0
 LOG_SECONDS = 15.0  # the status may be faster than the log
 STEP_SECONDS = 5.0  # more than any step takes, on the busiest machine
-STEPS_BETWEEN_ACTS = 80  # what agents import for later starts they have imported by then, on two busy cores too
+STEPS_BETWEEN_ACTS = 60  # what agents import for later starts they have imported by then, on two busy cores too
 
 
 @dataclass(frozen=True)
