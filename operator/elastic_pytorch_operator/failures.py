@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elastic_pytorch_operator.observed import AgentState, Failure, Observed, PodView
+from elastic_pytorch_operator.observed import AgentState, AgentView, Failure, Observed, PodView
 
 OUT_OF_MEMORY = "OutOfMemory"  # as the agent tells of a worker that the kernel has killed for it
 
@@ -132,6 +132,14 @@ def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
     return tuple(sorted(found, key=lambda record: (record.failed_at, record.worker)))
 
 
+def failed_members(observed: Observed) -> list[AgentView]:
+    """The agents of the current round that say that their workers have failed in it."""
+    if observed.round is None:
+        return []
+    agents = [agent for name in observed.round.workers if (agent := observed.agents.get(name))]
+    return [agent for agent in agents if agent.state is AgentState.FAILED and agent.round == observed.round.number]
+
+
 def _unexplained(observed: Observed) -> list[FailureRecord]:
     """Failures of which an agent knows no more than that they have happened: those of a user's own torchrun.
 
@@ -139,9 +147,8 @@ def _unexplained(observed: Observed) -> list[FailureRecord]:
     """
     if observed.round is None or len(observed.round.members) < observed.round.size:
         return []
-    members, current = observed.round.workers, observed.round.number
+    members, failed = observed.round.workers, failed_members(observed)
     agents = [observed.agents[name] for name in members if name in observed.agents]
-    failed = [a for a in agents if a.state is AgentState.FAILED and a.round == current]
     broken_since = min((a.state_since for a in failed), default=0.0)
     there = {pod.name for pod in observed.pods if not pod.ended and not pod.deleting}
     if any(name not in there for name in members) or len(agents) < len(members) or any(a.failure for a in failed):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from elastic_pytorch_operator.failures import describe_end, is_symptom
+from elastic_pytorch_operator.failures import describe_end, failed_members, is_symptom
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 
 SILENCE_SECONDS = 3.0  # of heartbeats that come every second; as much longer as they come more rarely
@@ -73,7 +73,7 @@ def weigh(
     pods = {pod.name: pod for pod in observed.pods}
     members = observed.round.workers if observed.round else ()
     number = observed.round.number if observed.round else 0
-    broken_since = _broken_since(observed, members, number)
+    broken_since = min((agent.state_since for agent in failed_members(observed)), default=None)
     heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]
     last_heard = max(heard, default=observed.now)
     last_progress = max((a.progressed_at for name in members if (a := observed.agents.get(name))), default=0.0)
@@ -144,18 +144,6 @@ def _unheard_until(observed: Observed) -> float:
     if observed.now - observed.last_heard_at >= SILENCE_SECONDS:
         return observed.now + UNHEARD_SECONDS  # nobody at all is heard: the fault is on this side
     return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
-
-
-def _broken_since(observed: Observed, members: tuple[str, ...], number: int) -> float | None:
-    """When the first member of the current round said that its workers have failed; None if none has."""
-    return min(
-        (
-            agent.state_since
-            for name in members
-            if (agent := observed.agents.get(name)) and agent.state is AgentState.FAILED and agent.round == number
-        ),
-        default=None,
-    )
 
 
 def _judge(

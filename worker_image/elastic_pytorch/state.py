@@ -74,7 +74,6 @@ class State:
         self._snapshot: Snapshot | None = None
         self._boundary: Boundary | None = None
         self._agent: group_change.GroupChange | None = None
-        self._asked: Stamp | None = None
         self._asked_at = self._told_at = float("-inf")
         self._trouble = ""
 
@@ -260,12 +259,13 @@ class State:
             logger.warning("cannot write to %s: %s; training goes on without checkpoints", self._folder, error)
 
     def _flush(self, *, now: bool) -> None:
-        if self._rank != 0 or not self._folder or self._snapshot is None or self._asked == self._stamp:
+        commit = _last_commits.get(self._name)
+        if commit is None or commit.asked:
             return
         moment = time.monotonic()
         if now or moment - self._asked_at >= self._flush_seconds:
-            self._asked, self._asked_at = self._stamp, moment
-            _last_commits[self._name].flush(self._name)
+            self._asked_at = moment
+            commit.flush(self._name)
 
     def _report(self, loss: Any) -> None:
         moment = time.monotonic()

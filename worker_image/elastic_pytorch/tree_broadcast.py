@@ -28,15 +28,14 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
     dist.broadcast(text, source, group=group)
     if not sending:
         skeleton = text.numpy().tobytes()
-    if not sending:
         tensors = [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)]
-    _stream([tensor.numel() * tensor.element_size() for tensor in tensors], tensors, source, group, sending=sending)
+    _stream(tensors, source, group, sending=sending)
     return unflatten(skeleton, [tensor.detach().cpu() for tensor in tensors] if sending else tensors)
 
 
-def _stream(sizes: Sequence[int], tensors: Sequence[torch.Tensor], source: int, group: Any, *, sending: bool) -> None:
+def _stream(tensors: Sequence[torch.Tensor], source: int, group: Any, *, sending: bool) -> None:
     """Sends the bytes of tensors through a buffer: many small ones at once, large ones in pieces, with no second copy of them all."""
-    buffer = torch.empty(min(CHUNK_BYTES, sum(sizes)), dtype=torch.uint8)
+    buffer = torch.empty(min(CHUNK_BYTES, sum(tensor.nbytes for tensor in tensors)), dtype=torch.uint8)
     filled: list[tuple[torch.Tensor, torch.Tensor]] = []  # parts of tensors, and of the buffer
     at = 0
 
@@ -49,11 +48,13 @@ def _stream(sizes: Sequence[int], tensors: Sequence[torch.Tensor], source: int, 
         filled.clear()
         at = 0
 
-    for tensor, size in zip(tensors, sizes, strict=True):
-        data = _bytes(tensor) if size else buffer[:0]
+    for tensor in tensors:
+        if not tensor.nbytes:
+            continue
+        data = _bytes(tensor)
         start = 0
-        while start < size:
-            length = min(size - start, len(buffer) - at)
+        while start < len(data):
+            length = min(len(data) - start, len(buffer) - at)
             part, place = data[start : start + length], buffer[at : at + length]
             if sending:
                 place.copy_(part)
