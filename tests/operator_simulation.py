@@ -5,22 +5,33 @@ changes any more, and checks after every plan what must always hold.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus
 from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.observe import recover_round
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 from elastic_pytorch_operator.plan import Memory, Plan, plan
+from elastic_pytorch_operator.recall import recall
 from elastic_pytorch_operator.round import Round
-from operator_builders import TIME, a_failure
+from operator_builders import TIME, a_failure, a_job
 
 STEP_SECONDS = 0.25
 POD_START_SECONDS = 0.5
 AGENT_START_SECONDS = 1.5
+REFUSED_SECONDS = 10.0
 
 
 @dataclass
 class Simulation:
-    """One job on nodes with room for a number of pods each."""
+    """One job on nodes with room for a number of pods each.
+
+    Attributes:
+        hung_nodes: whose kubelets confirm nothing, and whose pods do not speak.
+        rejecting_nodes: whose kubelets reject every pod.
+        refusing: a policy refuses every pod.
+        failing_writes: how many of the next actions the API server fails.
+    """
 
     job: Job
     nodes: dict[str, NodeView] = field(default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)})
@@ -29,6 +40,9 @@ class Simulation:
     pods: dict[str, PodView] = field(default_factory=dict)
     agents: dict[str, AgentView] = field(default_factory=dict)
     hung_nodes: set[str] = field(default_factory=set)
+    rejecting_nodes: set[str] = field(default_factory=set)
+    refusing: bool = False
+    failing_writes: int = 0
     round: Round | None = None
     memory: Memory = field(default_factory=Memory)
     service: bool = False
@@ -58,9 +72,14 @@ class Simulation:
             self.round = todo.round
             self.declared.append(todo.round)
         for action in todo.actions:
+            if self.failing_writes:
+                self.failing_writes -= 1
+                continue
             match action:
-                case CreatePod(index, avoid):
-                    self._create_pod(index, frozenset(avoid))
+                case CreatePod() if self.refusing:
+                    self.memory = replace(self.memory, refusal="denied by a policy", refused_until=self.now + REFUSED_SECONDS)
+                case CreatePod(index, avoid, _, failed_starts):
+                    self._create_pod(index, frozenset(avoid), failed_starts)
                 case DeletePod(name, _, _, force):
                     self.delete_pod(name, force=force)
                 case PatchStatus(status):
@@ -89,10 +108,12 @@ class Simulation:
             assert worker in self.pods, f"{worker} is not there"
             assert not self.pods[worker].ended, f"{worker} has ended"
 
-    def _create_pod(self, index: int, avoids: frozenset[str]) -> None:
+    def _create_pod(self, index: int, avoids: frozenset[str], failed_starts: tuple[str, ...]) -> None:
         self.made += 1
         name = f"w{index}-{self.made}"
-        self.pods[name] = PodView(name, f"uid-{name}", index, avoids=avoids, created_at=self.now)
+        self.pods[name] = PodView(
+            name, f"uid-{name}", index, avoids=avoids, created_at=self.now, ended_at=self.now, failed_starts=failed_starts
+        )
 
     def _schedule(self) -> None:
         for pod in [p for p in self.pods.values() if not p.node and not p.deleting]:
@@ -115,7 +136,9 @@ class Simulation:
                 self.pods.pop(pod.name)
                 self.agents.pop(pod.name, None)
                 continue
-            if not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
+            if not pod.started and pod.node in self.rejecting_nodes:
+                self.end_pod(pod.name, exit_code=None, reason="UnexpectedAdmissionError")
+            elif not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
                 self.pods[pod.name] = replace(pod, started=True, phase="Running", address=f"10.0.0.{pod.index}")
             elif pod.started:
                 self._speak(pod)
@@ -156,8 +179,12 @@ class Simulation:
             )
 
     def kill_pod(self, name: str) -> None:
-        self.pods[name] = replace(self.pods[name], phase="Failed", exit_code=137, exit_reason="Error", started=False)
-        self.agents.pop(name, None)
+        self.end_pod(name, exit_code=137)
+
+    def end_pod(self, name: str, *, exit_code: int | None, reason: str = "Error") -> None:
+        phase = "Succeeded" if exit_code == 0 else "Failed"
+        ended = replace(self.pods[name], phase=phase, exit_code=exit_code, exit_reason=reason, started=False, ended_at=self.now)
+        self.pods[name] = ended
 
     def delete_pod(self, name: str, *, force: bool = False) -> None:
         pod = self.pods.get(name)
@@ -176,11 +203,22 @@ class Simulation:
 
     def restart_operator(self) -> None:
         """Forgets all that an operator keeps in memory."""
-        from elastic_pytorch_operator.observe import recover_round
-
-        self.memory = Memory()
+        for pod in self.pods.values():
+            if pod.ended:
+                self.pods[pod.name] = replace(pod, seen_dead_at_start=True, ended_at=self.now)
+                self.agents.pop(pod.name, None)
+        self.memory = recall(self.job, self.now)
         self.listening_since = self.now
         self.round = recover_round(tuple(self.pods.values()), self.agents, self.now) or self.round
 
     def scale(self, wanted: int) -> None:
         self.job = replace(self.job, wanted=wanted, generation=self.job.generation + 1)
+
+
+def running(**fields: Any) -> Simulation:
+    """A job whose workers all train."""
+    simulation = Simulation(a_job(**fields))
+    simulation.settle(10)
+    assert simulation.round is not None
+    assert simulation.round.size == simulation.job.wanted
+    return simulation

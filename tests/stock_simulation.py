@@ -5,6 +5,7 @@ from typing import Any
 
 from elastic_pytorch_operator.actions import CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.manifests import NODE_LOSS_SECONDS
 from elastic_pytorch_operator.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.plan import Memory, Plan
 from elastic_pytorch_operator.stock_group import plan_stock
@@ -20,6 +21,7 @@ class StockSimulation:
 
     Attributes:
         hung_nodes: whose kubelets confirm nothing.
+        not_ready_since: when each node that is not ready was first seen so.
         full: no new pod finds a place.
         made: the rendezvous of each worker pod ever made, in order.
         told: the events.
@@ -30,6 +32,7 @@ class StockSimulation:
     now: float = 1000.0
     pods: dict[str, PodView] = field(default_factory=dict)
     hung_nodes: set[str] = field(default_factory=set)
+    not_ready_since: dict[str, float] = field(default_factory=dict)
     full: bool = False
     memory: Memory = field(default_factory=Memory)
     service: bool = False
@@ -65,8 +68,8 @@ class StockSimulation:
         assert todo.round is None, "there is nobody to declare it to"
         for action in todo.actions:
             match action:
-                case CreatePod(index, _, rendezvous):
-                    self._make(f"w{index}", index, "worker", rendezvous)
+                case CreatePod(index, _, rendezvous, failed_starts):
+                    self._make(f"w{index}", index, "worker", rendezvous, failed_starts)
                     self.made.append(rendezvous)
                 case CreateStore(rendezvous):
                     self._make("store", 0, "store", rendezvous)
@@ -93,13 +96,27 @@ class StockSimulation:
                 self._live(pod)
             self.reconcile()
 
-    def _make(self, stem: str, index: int, role: str, rendezvous: int) -> None:
+    def _make(self, stem: str, index: int, role: str, rendezvous: int, failed_starts: tuple[str, ...] = ()) -> None:
         self.count += 1
         name = f"{stem}-{self.count}"
-        self.pods[name] = PodView(name, f"uid-{name}", index, created_at=self.now, role=role, rendezvous=rendezvous)
+        self.pods[name] = PodView(
+            name,
+            f"uid-{name}",
+            index,
+            created_at=self.now,
+            ended_at=self.now,
+            role=role,
+            rendezvous=rendezvous,
+            failed_starts=failed_starts,
+        )
 
     def _live(self, pod: PodView) -> None:
-        """What schedulers and kubelets do."""
+        """What schedulers, kubelets and the taint of a node that is not ready do."""
+        node = self.nodes.get(pod.node)
+        if node is not None and not node.ready and not pod.ended:
+            self.not_ready_since.setdefault(node.name, self.now)
+            if self.now >= self.not_ready_since[node.name] + NODE_LOSS_SECONDS:
+                pod = self.pods[pod.name] = replace(pod, deleting=True)
         if pod.ended or pod.node in self.hung_nodes:
             return
         if pod.deleting:
@@ -118,15 +135,16 @@ class StockSimulation:
         elif pod is not None:
             self.pods[name] = replace(pod, deleting=True)
 
-    def end(self, pod: PodView, exit_code: int = 1, message: str = "", reason: str = "Error") -> None:
+    def end(self, pod: PodView, exit_code: int | None = 1, message: str = "", reason: str = "Error") -> None:
         """Ends a pod's container."""
         self.pods[pod.name] = replace(
             self.pods[pod.name],
             started=False,
-            phase="Failed" if exit_code else "Succeeded",
+            phase="Succeeded" if exit_code == 0 else "Failed",
             exit_code=exit_code,
-            exit_reason=reason if exit_code else "Completed",
+            exit_reason="Completed" if exit_code == 0 else reason,
             exit_message=message,
+            ended_at=self.now,
         )
 
     def end_all(self, message: str) -> None:

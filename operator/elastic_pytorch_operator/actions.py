@@ -17,11 +17,13 @@ class CreatePod:
     Attributes:
         avoid: nodes that it shall not be put on.
         rendezvous: the stock rendezvous that it joins; 0 where the operator decides who is in the group.
+        failed_starts: the nodes on which the pods before it of its index have failed to start, in a row.
     """
 
     index: int
     avoid: tuple[str, ...] = ()
     rendezvous: int = 0
+    failed_starts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,13 @@ A worker that somebody else has killed is a cause, but counts nothing and makes 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from elastic_pytorch_operator.failures import FailureRecord, root_cause
+from elastic_pytorch_operator.failures import FailureRecord, Fault, root_cause
 
 BACKOFF_FIRST_SECONDS = 1.0
 BACKOFF_MOST_SECONDS = 60.0
 PROGRESS_STEPS = 10  # so many steps further is progress even without a checkpoint
 STEADY_SECONDS = 300.0  # a round that has lasted so long is progress of a script that reports no steps
 CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
-REMEMBERED_FAILURES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,8 @@ class Budget:
 
     Attributes:
         failures: counted since the last progress.
-        counted: ids of the failures seen, so that none counts twice; bounded.
+        counted_round: the newest round whose failure has been counted.
+        counted_pods: UIDs of the pods whose failure has been counted, and that are still there to report it again.
         step: the step at the last progress.
         checkpoint_step: the same, of checkpoints.
         hold_until: when a group that has failed may be restarted, monotonic seconds.
@@ -30,7 +30,8 @@ class Budget:
     """
 
     failures: int = 0
-    counted: tuple[str, ...] = ()
+    counted_round: int = 0
+    counted_pods: frozenset[str] = frozenset()
     step: int = 0
     checkpoint_step: int = 0
     hold_until: float = 0.0
@@ -56,29 +57,37 @@ class Budget:
         """The budget of a script that reports no steps, whose round has lasted so long: fresh if that is long enough."""
         return replace(self, failures=0) if self.failures and seconds >= STEADY_SECONDS else self
 
-    def after_failures(self, failures: Sequence[FailureRecord], now: float, round_seconds: float = 0.0) -> "Budget":
-        """The budget once failures have become known. Those of one round count as one.
+    def after_round(self, number: int, cause: FailureRecord, now: float, *, hold: bool) -> "Budget":
+        """The budget once the cause of a round's failure is known. A round counts once.
 
         Args:
-            failures: all that are known of now.
+            number: of the round.
+            cause: of its failure.
             now: monotonic seconds.
-            round_seconds: how long the round had lasted.
+            hold: the group is to wait before it is restarted.
         """
-        new = [failure for failure in failures if failure.id not in self.counted]
-        if not new:
+        if number <= self.counted_round:
             return self
-        counted = (*self.counted, *(failure.id for failure in new))[-REMEMBERED_FAILURES:]
-        cause = root_cause(new)
-        if cause is None:
-            return replace(self, counted=counted)
-        same_round = [f for f in failures if f.id in self.counted and f.in_round and not f.symptom]
-        if same_round and cause.in_round:
-            return replace(self, counted=counted)
-        if cause.foreign:
-            return replace(self, counted=counted, last=cause)
+        return replace(self, counted_round=number)._after(cause, now, hold=hold)
+
+    def after_pods(self, failed: Sequence[FailureRecord], now: float, *, hold: bool) -> "Budget":
+        """The budget once pods are known to have failed. Those that become known together count as one.
+
+        Args:
+            failed: all pods that have failed and are still there.
+            now: monotonic seconds.
+            hold: the job is to wait before they are replaced.
+        """
+        uids = frozenset(record.pod_uid for record in failed)
+        cause = root_cause([record for record in failed if record.pod_uid not in self.counted_pods])
+        budget = self if uids == self.counted_pods else replace(self, counted_pods=uids)
+        return budget if cause is None else budget._after(cause, now, hold=hold)
+
+    def _after(self, cause: FailureRecord, now: float, *, hold: bool) -> "Budget":
+        if cause.fault is not Fault.CODE:
+            return replace(self, last=cause)
         count = self.failures + 1
-        hold = backoff_seconds(count) if round_seconds < CRASH_LOOP_SECONDS else 0.0
-        return replace(self, failures=count, counted=counted, hold_until=now + hold, last=cause)
+        return replace(self, failures=count, hold_until=now + (backoff_seconds(count) if hold else 0.0), last=cause)
 
 
 def backoff_seconds(failures: int) -> float:

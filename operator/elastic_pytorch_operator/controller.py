@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
 from elastic_pytorch_operator.execute import Executor
 from elastic_pytorch_operator.injection import AgentImage
@@ -15,6 +14,7 @@ from elastic_pytorch_operator.job import InvalidJob, Job, JobKey
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.observe import observe
 from elastic_pytorch_operator.plan import Memory, Plan, plan
+from elastic_pytorch_operator.recall import recall
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.stock_group import plan_stock
 from elastic_pytorch_operator.store import Store
@@ -153,7 +153,7 @@ class Controller:
             listening_since=self._listening_since,
             service_exists=self._executor.has_service(job.uid),
         )
-        memory = self._memories.get(job.uid) or _recall(job)
+        memory = self._memories.get(job.uid) or recall(job, self._clock())
         todo = plan_stock(job, observed, memory) if job.stock else plan(job, observed, memory)
         self._metrics.decided(memory, todo)
         await self._carry_out(job, todo)
@@ -198,15 +198,3 @@ class Controller:
             self._queue.add(job.key, 5.0 if outcome.conflict else 0.0)
         if todo.recheck_at is not None:
             self._queue.add(job.key, todo.recheck_at - now)
-
-
-def _recall(job: Job) -> Memory:
-    """What can be known of a job's past from its status."""
-    progress = job.status.get("progress") or {}
-    return Memory(
-        budget=Budget(
-            failures=int(job.status.get("failures", 0)),
-            step=int(progress.get("step", 0)),
-            checkpoint_step=int(progress.get("checkpointStep", 0)),
-        )
-    )

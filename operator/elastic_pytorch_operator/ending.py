@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.budget import Budget
-from elastic_pytorch_operator.failures import FailureRecord
+from elastic_pytorch_operator.failures import FailureRecord, has_spoken
 from elastic_pytorch_operator.job import FAIL_JOB, Job
 from elastic_pytorch_operator.observed import AgentState, Observed
 from elastic_pytorch_operator.standing import Candidate, Standing
+from elastic_pytorch_operator.start_backoff import NONE_FAILED, FailedStarts, why_given_up
 from elastic_pytorch_operator.unstartable import why_it_cannot_start
 
 
@@ -31,6 +32,7 @@ def decide_ending(
     victims: frozenset[str] = frozenset(),
     invalid: str = "",
     deadline_at: float | None = None,
+    starts: FailedStarts = NONE_FAILED,
 ) -> tuple[Ending | None, float | None]:
     """Decides whether the job ends now.
 
@@ -42,6 +44,7 @@ def decide_ending(
         victims: workers that go because the operator wants them to.
         invalid: why the API server will never accept a pod of its template.
         deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
+        starts: the pods that have failed to start.
 
     Returns:
         The ending, None if the job goes on; and when to look again.
@@ -57,15 +60,18 @@ def decide_ending(
     if budget.failures > job.max_failures and budget.last is not None:
         text = f"{budget.failures} failures without progress, {job.max_failures} are allowed; the last: {budget.last}"
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
-    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(observed, candidates, victims)):
+    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, victims)):
         return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None
     if deadline_at is not None and observed.now >= deadline_at:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
         return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
     if round_ is None and not job.status.get("round"):
         why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
+        why = why or why_given_up(starts, job.wanted)
         if why:
             return Ending(False, names.CANNOT_START, why), None
+        if not job.stock and (text := _never_joined(observed)):
+            return Ending(False, names.NEVER_JOINED, text), None
         return None, _earliest(recheck, deadline_at)
     return None, deadline_at
 
@@ -79,10 +85,22 @@ def has_succeeded(worker: str, observed: Observed) -> bool:
     return any(pod.name == worker and pod.exit_code == 0 and not pod.deleting for pod in observed.pods)
 
 
-def _lost_members(observed: Observed, candidates: Sequence[Candidate], victims: frozenset[str]) -> list[str]:
-    """The members that go although nobody here wants them to."""
+def _never_joined(observed: Observed) -> str:
+    """What is wrong with a worker that has ended well without having been part of the job; empty if none has."""
+    for pod in observed.pods:
+        if pod.exit_code == 0 and not (pod.deleting or pod.seen_dead_at_start or has_spoken(pod, observed)):
+            return (
+                f"{pod.name} has ended with exit code 0 and never joined the job: its `command` starts neither the agent nor "
+                'torchrun. Remove `command` and name the script in `args` (args: ["train.py"]), or start it by torchrun '
+                '(command: ["torchrun", "train.py"])'
+            )
+    return ""
+
+
+def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate], victims: frozenset[str]) -> list[str]:
+    """The members that go without having been asked to."""
     members = observed.round.workers if observed.round else ()
-    return [
+    lost = [
         f"{candidate.worker} {candidate.why}"
         for candidate in candidates
         if candidate.worker in members
@@ -90,6 +108,13 @@ def _lost_members(observed: Observed, candidates: Sequence[Candidate], victims: 
         and candidate.standing in (Standing.GONE, Standing.LEAVING)
         and not has_succeeded(candidate.worker, observed)
     ]
+    # After a change of leader a round has the members that have been heard since; the status still names the others.
+    size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
+    if len(members) < size:
+        told = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
+        unheard = [name for name in told if name not in members] or [f"{size - len(members)} of its members"]
+        lost += [f"{name} was lost while the operator changed its leader" for name in unheard]
+    return lost
 
 
 def _earliest(*times: float | None) -> float | None:

@@ -173,10 +173,17 @@ class Executor:
         if isinstance(action, CreateStore):
             manifest = store_pod(job, suffix, action.rendezvous)
         elif job.stock:
-            manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous)
+            manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous, action.failed_starts)
         else:
             manifest = worker_pod(
-                job, action.index, suffix, self._operator_url, action.avoid, self._agent_image, self.authorities
+                job,
+                action.index,
+                suffix,
+                self._operator_url,
+                action.avoid,
+                self._agent_image,
+                self.authorities,
+                action.failed_starts,
             )
         try:
             pod = await self._cluster.create_pod(manifest)

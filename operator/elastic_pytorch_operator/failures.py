@@ -1,19 +1,26 @@
-"""What has failed, where, and which failure of several is the root cause.
+"""What has failed, and whose fault it is.
 
-A peer's broken connection is a symptom: it follows from a loss elsewhere. What the job's own code does wrong is not: an exception, a
-crash, running out of memory.
+One table for workers (`fault_of_worker`), one for pods (`fault_of_pod`). Only the job's own code counts against its budget; which of a
+round's failures explains the others, `round_failure.py` decides.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
-from elastic_pytorch_operator.observed import AgentState, AgentView, Failure, Observed, PodView
+from elastic_pytorch_operator.observed import AgentView, Failure, Observed, PodView
 
-OUT_OF_MEMORY = "OutOfMemory"  # as the agent tells of a worker that the kernel has killed for it
+OUT_OF_MEMORY = "OutOfMemory"  # as the agent reports a worker that the kernel has killed for lack of memory
+OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
+# A shell's codes for "cannot be executed" and "not found", and the runtime's for a container that it could not start.
+START_ERROR_CODES = (126, 127, 128)
+RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the runtime could not start the container's command
+KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
 
-# What gloo, NCCL and the c10d store say when somebody else has gone away.
-SYMPTOM = re.compile(
+# What gloo, NCCL and the c10d store say when a peer has gone away.
+PEER_LOST = re.compile(
     r"gloo.*(connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed)"
     r"|connection (closed|reset) by (remote )?peer"
     r"|nccl.*(remote error|unhandled system error|connection|aborted|timeout)"
@@ -22,6 +29,25 @@ SYMPTOM = re.compile(
     r"|tcpstore|store.*(timeout|timed out)",
     re.IGNORECASE | re.DOTALL,
 )
+# What torch prints before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and heartbeat monitor, and C++ exceptions
+# of NCCL, gloo and the c10d store that nothing has caught (torch 2.6 to 2.13). A CUDA error in the watchdog is not among them.
+ABORTED_FOR_PEER = re.compile(
+    r"watchdog caught collective operation timeout"
+    r"|some nccl operations have failed or timed out"
+    r"|ncclremoteerror|remote process exited or there was a network error"
+    r"|heartbeat monitor (will be|timed out)|heartbeatmonitor::"
+    r"|instance of '(c10::dist(backend|network|store)error|gloo::\w+)'",
+    re.IGNORECASE,
+)
+
+
+class Fault(StrEnum):
+    """Whose fault a failure is."""
+
+    CODE = "code"  # the job's own: an exception, a crash, out of memory
+    PLACE = "place"  # the node's, the kubelet's or the image's
+    ECHO = "echo"  # a peer's failure or loss, as this worker has seen it
+    OUTSIDE = "outside"  # somebody has sent the worker a signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +55,28 @@ class FailureRecord:
     """A failure, with where it happened.
 
     Attributes:
-        id: the same for the same failure however often it is told.
+        worker: the pod's name.
         rank: global rank, None where there was none yet.
+        pod_uid: of the pod that has failed as a whole; empty: a worker process in it.
     """
 
-    id: str
     worker: str
     rank: int | None
     exit_code: int | None
     signal: str
     message: str
     failed_at: float
-    symptom: bool = False
-    in_round: bool = False  # a worker process of the current round, rather than a whole pod
-    foreign: bool = False  # killed by somebody else: a cause, but no failure of the job's own
+    fault: Fault = Fault.CODE
+    pod_uid: str = ""
 
     @property
     def kind(self) -> str:
         """What sort of failure it is, one word of a few."""
-        if self.foreign:
+        if self.fault is Fault.OUTSIDE:
             return "Killed"
-        if self.signal == "SIGKILL" or "OOMKilled" in self.message:
-            return "OutOfMemory"  # who else kills is foreign
-        if self.id.startswith("pod/"):
+        if self.signal == "SIGKILL" or OOM_KILLED in self.message:
+            return "OutOfMemory"  # a SIGKILL for another reason comes from outside
+        if self.pod_uid:
             return "Pod"
         if self.signal:
             return "Signal"
@@ -76,100 +101,108 @@ class FailureRecord:
         return f"{where} failed, {how}: {self.message.strip()}"
 
 
-def is_foreign(failure: Failure) -> bool:
-    """Whether somebody else has killed the worker: SIGKILL, but not by the kernel for lack of memory."""
-    return failure.signal == "SIGKILL" and failure.exception != OUT_OF_MEMORY
+def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
+    """The failure that a job's status holds as its root cause, None if there is none."""
+    cause = status.get("rootCause")
+    if not cause:
+        return None
+    return FailureRecord(
+        worker=str(cause.get("worker", "")),
+        rank=cause.get("rank"),
+        exit_code=cause.get("exitCode"),
+        signal=str(cause.get("signal", "")),
+        message=str(cause.get("message", "")),
+        failed_at=0.0,
+    )
 
 
-def is_symptom(failure: Failure) -> bool:
-    """Whether a failure says no more than that a peer has gone away."""
-    if failure.signal or failure.exit_code < 0:
-        return failure.signal == "SIGTERM"  # stopped from outside
-    return bool(SYMPTOM.search(f"{failure.exception}: {failure.message}"))
+def fault_of_worker(failure: Failure | None) -> Fault:
+    """Whose fault a worker's failure is, as far as its own last words tell.
 
-
-def collect_failures(observed: Observed) -> tuple[FailureRecord, ...]:
-    """All failures that agents and the kubelet tell of now, the earliest first."""
-    found = []
-    current = observed.round.number if observed.round else 0
-    done = [a for a in observed.agents.values() if a.state is AgentState.SUCCEEDED and a.round == current]
-    for agent in observed.agents.values():
-        if agent.state is AgentState.FAILED and agent.failure is not None and agent.round == current:
-            failure = agent.failure
-            text = failure.traceback if failure.traceback.strip() else failure.message
-            symptom = is_symptom(failure)
-            if symptom and done:  # its peer has gone, but nobody has lost it
-                symptom = False
-                text = f"{done[0].worker} (rank {done[0].rank}) had returned while others still trained: {text}"
-            found.append(
-                FailureRecord(
-                    id=f"{agent.incarnation}/{agent.round}",
-                    worker=agent.worker,
-                    rank=failure.rank,
-                    exit_code=failure.exit_code,
-                    signal=failure.signal,
-                    message=text or failure.message,
-                    failed_at=failure.failed_at,
-                    symptom=symptom,
-                    in_round=True,
-                    foreign=is_foreign(failure),
-                )
-            )
-    found += _unexplained(observed)
-    for pod in observed.pods:
-        if (
-            pod.exit_code in (None, 0)
-            or pod.deleting
-            or pod.seen_dead_at_start
-            or pod.exit_reason in ("Evicted", "NodeShutdown")
-        ):
-            continue
-        # 143 and 137 without OOMKilled are the marks of somebody else's SIGTERM and SIGKILL: the pod was lost, it did not fail.
-        if pod.exit_reason != "OOMKilled" and pod.exit_code in (137, 143):
-            continue
-        message = pod.exit_message.strip() or f"the container {describe_end(pod)}"
-        found.append(FailureRecord(f"pod/{pod.uid}", pod.name, None, pod.exit_code, "", message, observed.now))
-    return tuple(sorted(found, key=lambda record: (record.failed_at, record.worker)))
-
-
-def failed_members(observed: Observed) -> list[AgentView]:
-    """The agents of the current round that say that their workers have failed in it."""
-    if observed.round is None:
-        return []
-    agents = [agent for name in observed.round.workers if (agent := observed.agents.get(name))]
-    return [agent for agent in agents if agent.state is AgentState.FAILED and agent.round == observed.round.number]
-
-
-def _unexplained(observed: Observed) -> list[FailureRecord]:
-    """Failures of which an agent knows no more than that they have happened: those of a user's own torchrun.
-
-    They may be the echo of a loss: they are none of the script's until everybody in the round has spoken since, and is there.
+    Args:
+        failure: as its agent reports it; None: a torchrun of the user's, which reports no more than that its workers have failed.
     """
-    if observed.round is None or len(observed.round.members) < observed.round.size:
-        return []
-    members, failed = observed.round.workers, failed_members(observed)
-    agents = [observed.agents[name] for name in members if name in observed.agents]
-    broken_since = min((a.state_since for a in failed), default=0.0)
-    there = {pod.name for pod in observed.pods if not pod.ended and not pod.deleting}
-    if any(name not in there for name in members) or len(agents) < len(members) or any(a.failure for a in failed):
-        return []
-    if any(a.state is AgentState.LEAVING or (a not in failed and a.heard_at <= broken_since) for a in agents):
-        return []
-    told = "its workers have failed; torchrun tells no more, the pod's log does"
+    if failure is None:
+        return Fault.ECHO
+    if failure.signal == "SIGKILL":
+        return Fault.CODE if failure.exception == OUT_OF_MEMORY else Fault.OUTSIDE
+    if failure.signal == "SIGTERM":
+        return Fault.OUTSIDE
+    if failure.signal == "SIGABRT":
+        return Fault.ECHO if ABORTED_FOR_PEER.search(f"{failure.message}\n{failure.traceback}") else Fault.CODE
+    if failure.signal or failure.exit_code < 0:
+        return Fault.CODE
+    return Fault.ECHO if PEER_LOST.search(f"{failure.exception}: {failure.message}") else Fault.CODE
+
+
+def fault_of_pod(pod: PodView, *, spoken: bool) -> Fault | None:
+    """Whose fault the end of a pod is; None if it has not ended, or has succeeded.
+
+    Args:
+        pod: a worker's.
+        spoken: whether its agent has ever been heard.
+    """
+    if not pod.ended or pod.exit_code == 0:
+        return None
+    if pod.exit_reason == OOM_KILLED:
+        return Fault.CODE
+    if pod.deleting or pod.disrupted or pod.exit_code is None:  # without an exit code the kubelet has rejected it
+        return Fault.PLACE
+    if pod.exit_code in KILLED_CODES:
+        return Fault.OUTSIDE
+    if pod.exit_code in START_ERROR_CODES and not spoken:
+        return Fault.PLACE
+    return Fault.CODE
+
+
+def failed_pods(observed: Observed) -> list[FailureRecord]:
+    """The pods that have failed by the job's own fault, other than those that had before this operator began to decide."""
     return [
-        FailureRecord(f"{a.incarnation}/{a.round}", a.worker, a.rank, 1, "", told, a.state_since, in_round=True) for a in failed
+        FailureRecord(
+            worker=pod.name,
+            rank=None,
+            exit_code=pod.exit_code,
+            signal="",
+            message=pod.exit_message.strip() or f"the container {describe_end(pod)}",
+            failed_at=observed.now,
+            pod_uid=pod.uid,
+        )
+        for pod in observed.pods
+        if not pod.seen_dead_at_start and fault_of_pod(pod, spoken=has_spoken(pod, observed)) is Fault.CODE
     ]
 
 
+def has_spoken(pod: PodView, observed: Observed) -> bool:
+    """Whether a pod's agent has ever been heard, by this operator or by one before it."""
+    return pod.name in observed.agents or pod.name in observed.heard_before
+
+
+def record_of(agent: AgentView) -> FailureRecord:
+    """The failure that an agent has reported of its workers."""
+    failure = agent.failure
+    if failure is None:
+        told = "its workers have failed; torchrun tells no more, the pod's log does"
+        return FailureRecord(agent.worker, agent.rank, 1, "", told, agent.state_since, fault_of_worker(None))
+    return FailureRecord(
+        worker=agent.worker,
+        rank=failure.rank,
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        message=failure.traceback if failure.traceback.strip() else failure.message,
+        failed_at=failure.failed_at,
+        fault=fault_of_worker(failure),
+    )
+
+
 def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
-    """The earliest failure that is not a symptom of another; None if all are symptoms."""
-    return min((f for f in failures if not f.symptom), key=lambda f: f.failed_at, default=None)
+    """The earliest failure that is not the echo of another; None if all are."""
+    return min((f for f in failures if f.fault is not Fault.ECHO), key=lambda f: (f.failed_at, f.worker), default=None)
 
 
 def describe_end(pod: PodView) -> str:
     """How a pod's container ended, to follow the pod's name in a sentence."""
     reason = pod.exit_reason or pod.phase
-    if reason == "OOMKilled":
+    if reason == OOM_KILLED:
         return "ran out of memory (OOMKilled); raise its memory limit or make it use less"
     if pod.exit_code is None:
         return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"

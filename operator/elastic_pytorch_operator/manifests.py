@@ -68,6 +68,7 @@ def worker_pod(
     avoid: Sequence[str] = (),
     agent_image: AgentImage | None = None,
     authorities: str = "",
+    failed_starts: Sequence[str] = (),
 ) -> Manifest:
     """A worker pod.
 
@@ -79,8 +80,10 @@ def worker_pod(
         avoid: nodes that it shall not be put on.
         agent_image: which brings the agent, for a job that wants that; None: the job's image must.
         authorities: which vouch for the operator, PEM.
+        failed_starts: the nodes on which the pods before it of its index have failed to start.
     """
     pod, container = pod_from_template(job, index, suffix)
+    remember_failed_starts(pod, failed_starts)
     spec = pod["spec"]
     image = agent_image if job.inject_agent else None
     own_command = bool(container.get("command"))
@@ -145,6 +148,12 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Mani
         "spec": spec,
     }
     return pod, container
+
+
+def remember_failed_starts(pod: Manifest, nodes: Sequence[str]) -> None:
+    """Writes on a pod where those before it of its index have failed to start."""
+    if nodes:
+        pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_FAILED_STARTS] = ",".join(nodes)
 
 
 def provide(container: Manifest, environment: Sequence[Manifest]) -> None:

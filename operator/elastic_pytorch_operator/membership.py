@@ -49,6 +49,7 @@ def next_round(
     now: float,
     last_number: int = 0,
     hold_until: float = 0.0,
+    failure_open: bool = False,
     finishing: bool = False,
     allowed: Sequence[int] = (),
     suspended: bool = False,
@@ -67,6 +68,7 @@ def next_round(
         now: monotonic seconds.
         last_number: the highest round number known from elsewhere (status, agents).
         hold_until: do not restart a failed group before (back-off of a crash loop).
+        failure_open: why a member has failed is not known yet: all are to speak first.
         finishing: a member has finished its work: a whole group is not disturbed any more.
         allowed: the sizes that a group may have; none: any.
         suspended: nobody is to train.
@@ -108,12 +110,10 @@ def next_round(
     missing = current.size - len(stay)
     surplus = len(stay) - wanted
     if missing or failed:
-        if failed:
-            broken_since = min(candidate.failed_since for candidate in failed)
-            if any(not c.failed and c.heard_at <= broken_since for c in stay):
-                return Decision(nudge=True, recheck_at=recheck)
-            if now < hold_until:
-                return Decision(recheck_at=_earliest(hold_until, recheck))
+        if failed and failure_open:
+            return Decision(nudge=True, recheck_at=recheck)
+        if failed and now < hold_until:
+            return Decision(recheck_at=_earliest(hold_until, recheck))
         reason, cause = _explain_loss(current, by_name, failed)
         if len(chosen) < minimum:
             shortage = f"{len(chosen)} of at least {minimum} workers are left"

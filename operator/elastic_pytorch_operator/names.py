@@ -28,6 +28,7 @@ LABEL_RENDEZVOUS: Final = f"{GROUP}/rendezvous"
 ROLE_WORKER: Final = "worker"
 ROLE_STORE: Final = "store"
 ANNOTATION_AVOIDS: Final = f"{GROUP}/avoids-nodes"
+ANNOTATION_FAILED_STARTS: Final = f"{GROUP}/failed-starts"
 
 # Condition types.
 RUNNING: Final = "Running"
@@ -53,6 +54,7 @@ INVALID_SPEC: Final = "InvalidSpec"
 POD_LOST: Final = "PodLost"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 CANNOT_START: Final = "CannotStart"
+NEVER_JOINED: Final = "NeverJoined"
 JOB_SUSPENDED: Final = "JobSuspended"
 JOB_RESUMED: Final = "JobResumed"
 

@@ -42,8 +42,8 @@ def heard_before(job: Job) -> frozenset[str]:
 def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float) -> Round | None:
     """The round that the agents of an operator that has just started say they carry out; None if they know of none.
 
-    The newest number counts. Whoever says that he is in it is a member; there may be members that have not spoken, which the
-    round's size tells.
+    The newest number counts. Each worker that reports it is a member; the round's size tells whether others have not spoken.
+    If a newer round has been declared that none of them has taken up, the workers were told to stop: that round is empty.
 
     Args:
         pods: the job's.
@@ -53,6 +53,9 @@ def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now:
     newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)
     if newest == 0:
         return None
+    declared = max(agent.newest for agent in agents.values())
+    if declared > newest:
+        return Round(declared, (), 0, "", "taken over from the agents", now)
     here = sorted((a for a in agents.values() if a.round == newest and a.world_size > 0), key=lambda a: (a.rank, a.worker))
     by_name = {pod.name: pod for pod in pods}
     members = tuple(Member(a.worker, by_name[a.worker].index, by_name[a.worker].address) for a in here if a.worker in by_name)

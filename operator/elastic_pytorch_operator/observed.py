@@ -31,10 +31,13 @@ class PodView:
     exit_code: int | None = None  # of its training container, once that has ended
     exit_reason: str = ""  # the kubelet's word for it: Completed, Error, OOMKilled, Evicted, …
     exit_message: str = ""
+    disrupted: bool = False  # evicted, preempted or shut down with its node, says the cluster
     waiting: str = ""  # why it does not run yet, for people
     avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
     created_at: float = 0.0
     stuck_since: float = 0.0  # when its containers could not be made for the first time in a row
+    ended_at: float = 0.0  # when it was first seen to have ended
+    failed_starts: tuple[str, ...] = ()  # the nodes on which the pods before it of its index have failed to start, in a row
     seen_dead_at_start: bool = False  # was dead already when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for

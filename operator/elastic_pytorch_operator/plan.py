@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus
 from elastic_pytorch_operator.aftermath import clean_up
-from elastic_pytorch_operator.budget import Budget
+from elastic_pytorch_operator.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.checkpoint_wait import CheckpointWait, hold_for_checkpoint
 from elastic_pytorch_operator.conditions import has_ended, is_true
 from elastic_pytorch_operator.ending import decide_ending, has_succeeded
-from elastic_pytorch_operator.failures import collect_failures
+from elastic_pytorch_operator.failures import failed_pods
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.membership import Decision, next_round
 from elastic_pytorch_operator.observed import Observed
@@ -18,8 +18,10 @@ from elastic_pytorch_operator.patience import listens_until
 from elastic_pytorch_operator.recovery import Recovery, advance_recovery, begin_recovery
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.round import Round
+from elastic_pytorch_operator.round_failure import RoundFailure, judge_round
 from elastic_pytorch_operator.stall import Stall, find_stall
 from elastic_pytorch_operator.standing import Candidate, weigh
+from elastic_pytorch_operator.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.status import describe_job, needs_write
 from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.story import tell_story
@@ -105,12 +107,14 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
+    failure = judge_round(observed, candidates)
+    starts = find_failed_starts(observed)
     memory = replace(
         memory,
         suspects=suspects,
         stall=stall,
         active_since=active_since(job, observed, memory),
-        budget=_count_failures(observed, memory.budget, restart),
+        budget=_count_failures(observed, memory.budget, failure, restart),
     )
     deadline = job.active_deadline_seconds
     deadline_at = None if deadline is None or memory.active_since is None else memory.active_since + deadline
@@ -122,8 +126,9 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         victims=replicas.victims,
         invalid=memory.invalid,
         deadline_at=deadline_at,
+        starts=starts,
     )
-    decision = Decision() if ending else _decide_round(job, observed, candidates, memory, restart)
+    decision = Decision() if ending else _decide_round(job, observed, candidates, memory, failure, restart)
     hold = hold_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
     if hold.until is not None:
         decision = Decision(recheck_at=_earliest(hold.until, *(candidate.recheck_at for candidate in candidates)))
@@ -143,13 +148,16 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         ending=ending,
         refusal=memory.refusal,
         waiting=hold.text,
+        starts=starts,
     )
     actions: list[Action] = []
     recheck = _earliest(decision.recheck_at, stall_recheck, ending_recheck)
     if ending is None:
-        actions += _pod_actions(observed, replicas, round_, memory)
+        actions += _pod_actions(observed, replicas, round_, memory, starts)
         if memory.refusal and replicas.create:
             recheck = _earliest(recheck, memory.refused_until)
+        held = [starts.hold_until.get(index, 0.0) for index in replicas.create]
+        recheck = _earliest(recheck, *(until for until in held if until > observed.now))
     refusal = "" if memory.refusal_told else memory.refusal
     actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, refusal, hold.over)
     memory = replace(memory, refusal_told=bool(memory.refusal))
@@ -165,20 +173,23 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     return Plan(memory, decision.round, decision.nudge, dump_stacks, verdict, tuple(actions), recheck)
 
 
-def _count_failures(observed: Observed, budget: Budget, stall: Stall | None) -> Budget:
+def _count_failures(observed: Observed, budget: Budget, failure: RoundFailure, stall: Stall | None) -> Budget:
     members = observed.round.workers if observed.round else ()
     reports = [observed.agents[name].progress for name in members if name in observed.agents]
     step = max((r.step for r in reports if r.step is not None), default=None)
     checkpoint_step = max((r.checkpoint_step for r in reports if r.checkpoint_step is not None), default=None)
-    failures = collect_failures(observed)
-    if stall is not None:
-        failures = (*failures, stall.cause)
+    pods = failed_pods(observed)
+    cause = stall.cause if stall is not None else failure.cause
     lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
     if step is not None:
         budget = budget.after_progress(step, checkpoint_step)
-    elif all(failure.id in budget.counted and not failure.in_round for failure in failures):  # pods are kept for their logs
+    elif cause is None and not failure.open and all(pod.pod_uid in budget.counted_pods for pod in pods):  # kept for their logs
         budget = budget.after_steady_round(lasted)
-    return budget.after_failures(failures, observed.now, lasted)
+    crashed = lasted < CRASH_LOOP_SECONDS
+    budget = budget.after_pods(pods, observed.now, hold=crashed)
+    if observed.round is not None and cause is not None:
+        budget = budget.after_round(observed.round.number, cause, observed.now, hold=crashed or failure.echoes_only)
+    return budget
 
 
 def active_since(job: Job, observed: Observed, memory: Memory) -> float | None:
@@ -191,7 +202,12 @@ def active_since(job: Job, observed: Observed, memory: Memory) -> float | None:
 
 
 def _decide_round(
-    job: Job, observed: Observed, candidates: Sequence[Candidate], memory: Memory, restart: Stall | None
+    job: Job,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    memory: Memory,
+    failure: RoundFailure,
+    restart: Stall | None,
 ) -> Decision:
     current = observed.round
     finishing = current is not None and any(has_succeeded(name, observed) for name in current.workers)
@@ -205,6 +221,7 @@ def _decide_round(
         now=observed.now,
         last_number=max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0),
         hold_until=memory.budget.hold_until,
+        failure_open=failure.open,
         finishing=finishing,
         allowed=job.allowed,
         suspended=job.suspend,
@@ -213,13 +230,16 @@ def _decide_round(
     )
 
 
-def _pod_actions(observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory) -> list[Action]:
+def _pod_actions(
+    observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory, starts: FailedStarts
+) -> list[Action]:
     actions: list[Action] = []
     if not observed.service_exists and observed.now >= memory.refused_until:
         actions.append(CreateService())
     if observed.now >= max(memory.refused_until, memory.budget.hold_until):
-        avoid = nodes_to_avoid(memory.suspects, observed.nodes)
-        actions += [CreatePod(index, avoid) for index in replicas.create]
+        avoid = nodes_to_avoid({*memory.suspects, *starts.avoid}, observed.nodes)
+        due = [index for index in replicas.create if observed.now >= starts.hold_until.get(index, 0.0)]
+        actions += [CreatePod(index, avoid, failed_starts=starts.nodes.get(index, ())) for index in due]
     pods = {pod.name: pod for pod in observed.pods}
     members = round_.workers if round_ else ()
     for name in sorted(replicas.victims):

@@ -3,16 +3,21 @@
 from collections import defaultdict
 from collections.abc import Container, Sequence
 
+from elastic_pytorch_operator.failures import describe_end
 from elastic_pytorch_operator.observed import PodView
+from elastic_pytorch_operator.start_backoff import NONE_FAILED, FailedStarts
 
 
-def explain_shortage(pods: Sequence[PodView], speaking: Container[str], refusal: str = "") -> str:
+def explain_shortage(
+    pods: Sequence[PodView], speaking: Container[str], refusal: str = "", starts: FailedStarts = NONE_FAILED
+) -> str:
     """One clause a cause, the most frequent first.
 
     Args:
         pods: the job's.
         speaking: names of the pods that are known to be up.
         refusal: what the API server said when it last refused to create a pod.
+        starts: the pods that have failed to start.
     """
     groups: dict[str, int] = defaultdict(int)
     for pod in pods:
@@ -26,6 +31,10 @@ def explain_shortage(pods: Sequence[PodView], speaking: Container[str], refusal:
             groups["waiting to be scheduled"] += 1
         else:
             groups["starting"] += 1
+    there = {pod.index for pod in pods if not (pod.ended or pod.deleting)}
+    for index, pod in starts.newest.items():
+        if index not in there:
+            groups[f"ended on node {pod.node} before it could join, {describe_end(pod)}; tried again after a pause"] += 1
     clauses = []
     for reason, count in sorted(groups.items(), key=lambda item: (-item[1], item[0])):
         clauses.append(f"{count} {'pod' if count == 1 else 'pods'}: {reason}")

@@ -71,6 +71,4 @@ def _cause(job: Job, now: float, round_: Round, members: list[AgentView]) -> Fai
         text += f"; all have come to step {max(reported)}"
     worker = behind.worker if behind else round_.workers[0]
     rank = behind.rank if behind else None
-    return FailureRecord(
-        f"stall/{round_.number}", worker, rank, None, "", f"{text}; the pods' logs have the stacks", now, in_round=True
-    )
+    return FailureRecord(worker, rank, None, "", f"{text}; the pods' logs have the stacks", now)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from elastic_pytorch_operator.failures import describe_end, failed_members, is_symptom
+from elastic_pytorch_operator.failures import Fault, describe_end, fault_of_worker
+from elastic_pytorch_operator.node_outage import is_outage
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 
 SILENCE_SECONDS = 3.0  # of heartbeats that come every second; as much longer as they come more rarely
@@ -61,7 +62,11 @@ class Candidate:
 
 
 def weigh(
-    observed: Observed, victims: frozenset[str] = frozenset(), suspects: Mapping[str, float] = MappingProxyType({})
+    observed: Observed,
+    victims: frozenset[str] = frozenset(),
+    suspects: Mapping[str, float] = MappingProxyType({}),
+    *,
+    stock: bool = False,
 ) -> tuple[Candidate, ...]:
     """Weighs all worker pods of a job, and the members of its round whose pods are no more.
 
@@ -69,14 +74,16 @@ def weigh(
         observed: the job's pods, nodes, agents and current round.
         victims: pods that are about to be removed; they count as leaving.
         suspects: nodes that have probably died, and since when that is suspected.
+        stock: there are no agents to ask: a node that is not ready counts once its taint has evicted the pod.
     """
     pods = {pod.name: pod for pod in observed.pods}
     members = observed.round.workers if observed.round else ()
     number = observed.round.number if observed.round else 0
-    broken_since = min((agent.state_since for agent in failed_members(observed)), default=None)
+    broken_since = _broken_since(observed, members, number)
     heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]
     last_heard = max(heard, default=observed.now)
     last_progress = max((a.progressed_at for name in members if (a := observed.agents.get(name))), default=0.0)
+    outage = is_outage(observed.nodes)
     candidates = []
     for name in (*pods, *(m for m in members if m not in pods)):
         pod, agent = pods.get(name), observed.agents.get(name)
@@ -85,6 +92,8 @@ def weigh(
             pod,
             agent,
             observed.nodes,
+            outage=outage,
+            stock=stock,
             now=observed.now,
             rarity=observed.heartbeat_seconds,
             victim=name in victims,
@@ -118,7 +127,7 @@ def weigh(
 
 def _last_line(agent: AgentView) -> str:
     failure = agent.failure
-    if failure is None or is_symptom(failure):
+    if failure is None or fault_of_worker(failure) is Fault.ECHO:
         return ""
     lines = (failure.message or failure.traceback).strip().splitlines()
     return lines[-1].strip() if lines else ""
@@ -146,11 +155,19 @@ def _unheard_until(observed: Observed) -> float:
     return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
 
 
+def _broken_since(observed: Observed, members: tuple[str, ...], number: int) -> float | None:
+    """When the first member of the current round reported that its workers have failed; None if none has."""
+    agents = (agent for name in members if (agent := observed.agents.get(name)))
+    return min((a.state_since for a in agents if a.state is AgentState.FAILED and a.round == number), default=None)
+
+
 def _judge(
     pod: PodView | None,
     agent: AgentView | None,
     nodes: Mapping[str, NodeView],
     *,
+    outage: bool,
+    stock: bool,
     now: float,
     rarity: float,
     victim: bool,
@@ -168,7 +185,8 @@ def _judge(
     silent_for = now - agent.heard_at if agent else 0.0
     if pod.node and pod.node not in nodes:
         return Standing.GONE, f"was on node {pod.node}, which has been removed", None
-    if pod.node and not nodes[pod.node].ready and (agent is None or silent_for > NODE_SILENCE_SECONDS * rarity):
+    silent = pod.deleting if stock else agent is None or silent_for > NODE_SILENCE_SECONDS * rarity
+    if pod.node and not nodes[pod.node].ready and not outage and silent:
         return Standing.GONE, f"is on node {pod.node}, which is not ready", None
     if pod.deleting:
         return Standing.LEAVING, "is being deleted", None

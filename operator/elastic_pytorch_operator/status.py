@@ -15,6 +15,7 @@ from elastic_pytorch_operator.recovery import Recovery
 from elastic_pytorch_operator.round import Round
 from elastic_pytorch_operator.shortage import explain_shortage
 from elastic_pytorch_operator.standing import Candidate, Standing
+from elastic_pytorch_operator.start_backoff import NONE_FAILED, FailedStarts
 
 Status = dict[str, Any]
 
@@ -33,6 +34,7 @@ def describe_job(
     ending: Ending | None = None,
     refusal: str = "",
     waiting: str = "",
+    starts: FailedStarts = NONE_FAILED,
 ) -> Status:
     """The whole status of a job that has not ended before.
 
@@ -46,13 +48,15 @@ def describe_job(
         ending: set if it ends now.
         refusal: what the API server last said when it refused to create a pod.
         waiting: which change of the group waits for a checkpoint, and for how long; empty: none.
+        starts: the pods that have failed to start.
     """
     old = job.status
     live = [c for c in candidates if c.standing in (Standing.READY, Standing.STARTING)]
     ready = [c for c in live if c.standing is Standing.READY]
     members = round_.workers if round_ else ()
     agents = [observed.agents[name] for name in members if name in observed.agents]
-    trains = bool(members) and ending is None
+    held = observed.now < budget.hold_until and any(candidate.failed for candidate in live)
+    trains = bool(members) and ending is None and not held
     status: Status = {
         "observedGeneration": job.generation,
         "replicas": len(live),
@@ -60,7 +64,7 @@ def describe_job(
         "ready": f"{len(ready)}/{job.wanted}",
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
-        "worldSize": world_size(round_, agents, job),
+        "worldSize": 0 if held else world_size(round_, agents, job),
         "failures": budget.failures,
         "restarts": _restarts(old, round_),
         "workers": [
@@ -93,7 +97,8 @@ def describe_job(
         status["rootCause"] = cause.as_status()
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
-    conditions = _conditions(job, observed, live, round_, budget, ending, refusal, waiting)
+    size = 0 if held or round_ is None else round_.size
+    conditions = _conditions(job, observed, live, size, budget, ending, refusal, waiting, starts)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
         status["completionTime"] = observed.time
@@ -176,20 +181,20 @@ def _conditions(
     job: Job,
     observed: Observed,
     live: Sequence[Candidate],
-    round_: Round | None,
+    size: int,
     budget: Budget,
     ending: Ending | None,
     refusal: str,
     waiting: str,
+    starts: FailedStarts,
 ) -> list[Condition]:
     if ending is not None:
         ended = Condition(names.COMPLETE if ending.complete else names.FAILED, True, ending.reason, ending.message)
         return [Condition(names.RUNNING, False, names.JOB_ENDED, "the job has ended"), ended]
     if job.suspend:
         return _suspended(observed, waiting)
-    size = round_.size if round_ else 0
     speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
-    shortage = explain_shortage((*observed.pods, *observed.stores), speaking, refusal)
+    shortage = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, starts)
     if size:
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} of {job.wanted} workers train")
     elif observed.now < budget.hold_until and budget.last is not None:

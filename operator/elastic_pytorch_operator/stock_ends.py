@@ -8,13 +8,11 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastic_pytorch_operator.failures import SYMPTOM, FailureRecord, describe_end
+from elastic_pytorch_operator.failures import KILLED_CODES, PEER_LOST, RUNTIME_REASONS, FailureRecord, describe_end
 from elastic_pytorch_operator.observed import PodView
 
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
 SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without a word to anybody
-KILLED_EXIT_CODES = (137, 143)
-TAKEN_AWAY = ("Evicted", "NodeShutdown", "Terminated", "Preempting")
 
 TOLD_TO_STOP = re.compile(r"SignalException: .*got signal")
 # The second is what torch makes of a worker too many whose peers are done.
@@ -36,6 +34,7 @@ class Manner(StrEnum):
     """How a worker's pod has ended."""
 
     SUCCEEDED = "succeeded"  # it has done its work
+    NOT_STARTED = "not started"  # the kubelet or the container runtime refused it: it never joined
     LOST = "lost"  # somebody else has stopped it: deleted, drained, killed
     SHUT_OUT = "shut out"  # its rendezvous had been closed
     CUT_OFF = "cut off"  # it could not speak to the store
@@ -75,13 +74,13 @@ def read_end(pod: PodView, now: float) -> End:
     signal = _SIGNAL.search(message)
     rank, exit_code = _RANK.search(message), _EXIT_CODE.search(message)
     record = FailureRecord(
-        id=f"pod/{pod.uid}",
         worker=pod.name,
         rank=int(rank[1]) if rank else None,
         exit_code=int(exit_code[1]) if exit_code else pod.exit_code,
         signal=signal[1] if signal else "",
         message=last_words(message) or f"the container {describe_end(pod)}",
         failed_at=now,
+        pod_uid=pod.uid,
     )
     telling = bool(record.signal or EXCEPTION.search(record.message))
     return End(pod, _manner(pod, record), GAVE_UP in message, telling, record)
@@ -99,16 +98,18 @@ def last_words(message: str) -> str:
 
 def _manner(pod: PodView, record: FailureRecord) -> Manner:
     message = pod.exit_message
-    if pod.deleting or pod.exit_reason in TAKEN_AWAY or pod.exit_code is None:
+    if pod.deleting or pod.disrupted:
         return Manner.LOST
+    if pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS:
+        return Manner.NOT_STARTED
     if pod.exit_code == 0:
         return Manner.SUCCEEDED
     if pod.exit_reason == "OOMKilled":
         return Manner.BROKEN
-    if pod.exit_code in KILLED_EXIT_CODES or TOLD_TO_STOP.search(message):
+    if pod.exit_code in KILLED_CODES or TOLD_TO_STOP.search(message):
         return Manner.LOST
     if GAVE_UP in message:
-        broken_off = bool(SYMPTOM.search(record.message)) or PEER_GONE in record.message
+        broken_off = bool(PEER_LOST.search(record.message)) or PEER_GONE in record.message
         symptom = record.signal == "SIGTERM" or (not record.signal and broken_off)
         return Manner.BEREFT if symptom else Manner.FAILED
     if TOO_LATE.search(message):

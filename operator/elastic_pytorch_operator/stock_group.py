@@ -9,20 +9,23 @@ from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
-from elastic_pytorch_operator.budget import Budget, backoff_seconds
+from elastic_pytorch_operator.budget import CRASH_LOOP_SECONDS, Budget, backoff_seconds
 from elastic_pytorch_operator.conditions import has_ended
 from elastic_pytorch_operator.ending import Ending, decide_ending
 from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.node_outage import is_outage
 from elastic_pytorch_operator.observed import Observed, PodView
 from elastic_pytorch_operator.plan import Memory, Plan, active_since, plan_ended
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.standing import Candidate, Standing, weigh
+from elastic_pytorch_operator.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.status import describe_job, needs_write
 from elastic_pytorch_operator.stock_ends import Manner, read_end
 from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.stock_rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
 from elastic_pytorch_operator.stock_rounds import adopt_group, next_group
 from elastic_pytorch_operator.story import tell_story
+from elastic_pytorch_operator.suspicion import nodes_to_avoid
 
 WORDS_SECONDS = 5.0  # once one worker has ended: the others come down in that time, and each may be the one that knows why
 STEADY_SECONDS = 60.0  # a rendezvous that has lasted so long may be followed by another one at once
@@ -37,6 +40,7 @@ class _View:
         candidates: the workers, weighed: ready is who runs.
         lost: names of pods, workers' and stores', that have not ended and never will say so: their nodes are gone.
         running: the workers of the current rendezvous that run.
+        starts: the pods that have failed to start.
     """
 
     job: Job
@@ -45,6 +49,7 @@ class _View:
     lost: frozenset[str]
     running: tuple[PodView, ...]
     rendezvous: Rendezvous
+    starts: FailedStarts
 
     def alive(self, pods: Iterable[PodView]) -> list[PodView]:
         """Those that have not ended yet, even if they are being deleted."""
@@ -70,14 +75,24 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
     memory = replace(memory, budget=budget, stock=stock, active_since=active_since(job, observed, memory))
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
     status = describe_job(
-        job, observed, view.candidates, group.round, budget=budget, recovery=None, ending=ending, refusal=memory.refusal
+        job,
+        observed,
+        view.candidates,
+        group.round,
+        budget=budget,
+        recovery=None,
+        ending=ending,
+        refusal=memory.refusal,
+        starts=view.starts,
     )
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]
     if ending is None:
         actions += [*_pod_actions(view, replicas, stock, memory), *events]
+        held = [view.starts.hold_until.get(index, 0.0) for index in replicas.create]
         over_at = stock.over_since + WORDS_SECONDS if stock.over_since is not None else 0.0
-        rechecks += [t for t in (over_at, stock.hold_until, budget.hold_until, memory.refused_until) if t > observed.now]
+        times = (over_at, stock.hold_until, budget.hold_until, memory.refused_until, *held)
+        rechecks += [t for t in times if t > observed.now]
     refusal = "" if memory.refusal_told else memory.refusal
     actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, refusal)
     if needs_write(job.status, status):
@@ -90,7 +105,6 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
     """What there is, and what is remembered of it."""
     now, number, known = observed.now, current_number(job, observed), memory.stock
     observed = replace(observed, round=known.group.round if known else None)
-    candidates = tuple(_ready_if_running(candidate) for candidate in weigh(observed))
     lost = frozenset(pod.name for pod in (*observed.pods, *observed.stores) if _node_lost(pod, observed))
     runs = [p for p in observed.pods if p.started and not (p.ended or p.deleting) and p.name not in lost]
     running = [pod for pod in runs if pod.rendezvous == number]
@@ -104,12 +118,14 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
     else:
         there = {pod.name for pod in observed.pods if pod.ended or pod in running}
         stock = replace(known, disturbed=known.disturbed or not known.group.running <= there)
+    candidates = tuple(_ready_if_running(candidate) for candidate in weigh(observed, stock=True))
     rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
     if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
         running += [pod for pod in observed.pods if pod.rendezvous == number and pod.exit_code == 0]
     elif rendezvous.phase is Phase.OVER:
         running = []  # some may still run; none of them will be in the next group
-    return _View(job, observed, candidates, lost, tuple(running), rendezvous), stock
+    starts = find_failed_starts(observed, stock=True)
+    return _View(job, observed, candidates, lost, tuple(running), rendezvous, starts), stock
 
 
 def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget, StockMemory, list[Action]]:
@@ -117,10 +133,10 @@ def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget
     now, rendezvous = view.observed.now, view.rendezvous
     ends = [read_end(pod, now) for pod in view.observed.pods if pod.ended and not pod.seen_dead_at_start]
     broken = [end.record for end in ends if end.manner is Manner.BROKEN]
-    budget = budget.after_failures(broken, now, now - stock.since)
+    if rendezvous.phase is not Phase.OVER and all(record.pod_uid in budget.counted_pods for record in broken):
+        budget = budget.after_steady_round(now - stock.since)
+    budget = budget.after_pods(broken, now, hold=now - stock.since < CRASH_LOOP_SECONDS)
     if rendezvous.phase is not Phase.OVER:
-        if all(record.id in budget.counted for record in broken):
-            budget = budget.after_steady_round(now - stock.since)
         return budget, stock, []
     if stock.over_since is None:
         hold = backoff_seconds(stock.in_a_row + 1) if now - stock.since < STEADY_SECONDS else 0.0
@@ -129,8 +145,7 @@ def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget
         return budget, stock, []
     cause = rendezvous.cause
     if cause is not None and rendezvous.counts and not cause.pod.seen_dead_at_start:
-        record = replace(cause.record, id=f"rendezvous/{rendezvous.number}")
-        budget = budget.after_failures([record], now)
+        budget = budget.after_round(rendezvous.number, cause.record, now, hold=True)
         if cause.gave_up:  # torchrun itself has started the script again as often as the job allows
             budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
     note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"
@@ -160,6 +175,7 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
         victims=stock.victims | replicas.victims,
         invalid=memory.invalid,
         deadline_at=None if deadline is None or since is None else since + deadline,
+        starts=view.starts,
     )
 
 
@@ -176,7 +192,7 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
             if job.backend == names.BACKEND_C10D and store is None:
                 actions += [CreateStore(number)] if may_create else []
             elif may_create and (store is None or store.started):
-                actions += [CreatePod(index, rendezvous=number) for index in replicas.create]
+                actions += _creates(view, replicas.create)
             doomed |= dict.fromkeys(replicas.victims, "is no longer wanted")
             doomed |= {pod.name: "no longer serves" for pod in replicas.discard}
         case Phase.OVER if stock.understood:
@@ -193,6 +209,13 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
         elif pod.name in doomed and not pod.deleting and (not pod.ended or pod in replicas.discard):
             actions.append(DeletePod(pod.name, pod.uid, doomed[pod.name]))
     return actions
+
+
+def _creates(view: _View, indices: Iterable[int]) -> list[Action]:
+    starts, number = view.starts, view.rendezvous.number
+    avoid = nodes_to_avoid(starts.avoid, view.observed.nodes)
+    due = [index for index in indices if view.observed.now >= starts.hold_until.get(index, 0.0)]
+    return [CreatePod(index, avoid, rendezvous=number, failed_starts=starts.nodes.get(index, ())) for index in due]
 
 
 def _begin(job: Job, number: int) -> list[Action]:
@@ -224,5 +247,11 @@ def _ready_if_running(candidate: Candidate) -> Candidate:
 
 
 def _node_lost(pod: PodView, observed: Observed) -> bool:
+    """Whether a pod will never report its end: its node has been removed, or the cluster has evicted it from a node that is not ready.
+
+    A node that has just become NotReady may only have lost its connection: its taint evicts the pod some seconds later.
+    """
     node = observed.nodes.get(pod.node)
-    return bool(pod.node) and not pod.ended and (node is None or not node.ready)
+    if not pod.node or pod.ended:
+        return False
+    return node is None or (not node.ready and pod.deleting and not is_outage(observed.nodes))

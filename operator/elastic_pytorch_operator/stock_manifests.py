@@ -1,6 +1,7 @@
 """The pods of a job whose group stock torchrun forms: workers that need nothing of ours, and the pod of their c10d store."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from elastic_pytorch_operator import names
@@ -10,6 +11,7 @@ from elastic_pytorch_operator.manifests import (
     owner_reference,
     pod_from_template,
     provide,
+    remember_failed_starts,
     tolerations,
     torchrun_options,
 )
@@ -62,7 +64,7 @@ def store_host(job: Job, rendezvous: int) -> str:
     return f"{_store_hostname(job, rendezvous)}.{job.key.name}"
 
 
-def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int) -> Manifest:
+def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_starts: Sequence[str] = ()) -> Manifest:
     """A worker pod that joins a stock rendezvous: the image's own torchrun finds all it needs in its environment.
 
     Args:
@@ -70,8 +72,10 @@ def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int) -> Mani
         index: of the worker, 0 up to its job's size.
         suffix: makes the name unique to this incarnation of the worker.
         rendezvous: the number of the rendezvous that it joins.
+        failed_starts: the nodes on which the pods before it of its index have failed to start.
     """
     pod, container = pod_from_template(job, index, suffix)
+    remember_failed_starts(pod, failed_starts)
     pod["metadata"]["labels"][names.LABEL_RENDEZVOUS] = str(rendezvous)
     if not container.get("command"):
         container["command"] = list(STOCK_COMMAND)

@@ -31,9 +31,11 @@ class Group:
 
 
 def adopt_group(job: Job, running: Sequence[PodView], now: float) -> Group:
-    """The group that an operator finds when it starts."""
+    """The group that an operator finds when it starts: as the status has it, so that a worker lost meanwhile is missed."""
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
-    members = _members(running) if size else ()
+    addresses = {pod.name: pod.address for pod in running}
+    told = [worker for worker in job.status.get("workers") or () if size and worker.get("state") == "Running"]
+    members = tuple(Member(w["name"], int(w["index"]), addresses.get(w["name"], "")) for w in told)
     round_ = Round(number, members, job.store_port, "", "taken over from the status", now) if number else None
     return Group(round_, frozenset(pod.name for pod in running), now)
 

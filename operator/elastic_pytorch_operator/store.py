@@ -119,6 +119,7 @@ class Store:
                 view,
                 seen_dead_at_start=known.view.seen_dead_at_start,
                 stuck_since=known.view.stuck_since if known.view.stuck and view.stuck else now,
+                ended_at=known.view.ended_at if known.view.ended else now,
             )
         key, job_uid = owner
         self._forget_pod(place)

@@ -10,6 +10,9 @@ from elastic_pytorch_operator.observed import NodeView, PodView
 
 Manifest = Mapping[str, Any]
 
+# What the kubelet and the scheduler give as the reason of a pod that they have ended. Kubelets before 1.26 set no condition.
+DISRUPTIONS = ("Evicted", "NodeShutdown", "Terminated", "Preempting")
+
 
 def job_of_pod(pod: Manifest) -> tuple[JobKey, str] | None:
     """The job that owns a worker's or a store's pod, with its UID; None if the pod is nobody's."""
@@ -39,7 +42,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     state = _training_state(spec, status)
     terminated = state.get("terminated") or _failed_init(status)
     phase = status.get("phase", "Pending")
-    reason = terminated.get("reason") or status.get("reason") or ""
+    annotations = metadata.get("annotations") or {}
     labels = metadata.get("labels") or {}
     index, rendezvous = labels.get(names.LABEL_WORKER_INDEX, ""), labels.get(names.LABEL_RENDEZVOUS, "")
     view = PodView(
@@ -52,11 +55,14 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         deleting=bool(metadata.get("deletionTimestamp")),
         started="running" in state,
         exit_code=terminated.get("exitCode"),
-        exit_reason="Evicted" if status.get("reason") == "Evicted" else reason,
+        exit_reason=status.get("reason") or terminated.get("reason") or "",
         exit_message=terminated.get("message") or status.get("message") or "",
+        disrupted=_is_disrupted(status),
         waiting=_why_waiting(status, state),
-        avoids=frozenset(filter(None, (metadata.get("annotations") or {}).get(names.ANNOTATION_AVOIDS, "").split(","))),
+        avoids=frozenset(filter(None, annotations.get(names.ANNOTATION_AVOIDS, "").split(","))),
+        failed_starts=tuple(filter(None, annotations.get(names.ANNOTATION_FAILED_STARTS, "").split(","))),
         created_at=seen_at,
+        ended_at=seen_at,
         stuck_since=seen_at,
         role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
         rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
@@ -86,6 +92,12 @@ def _training_state(spec: Manifest, status: Manifest) -> Manifest:
         if container.get("name") == name:
             return container.get("state") or {}
     return {}
+
+
+def _is_disrupted(status: Manifest) -> bool:
+    """Whether the cluster has ended the pod, rather than its own containers."""
+    told = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
+    return told or status.get("reason") in DISRUPTIONS
 
 
 def _names_plain_http(container: Manifest) -> bool:

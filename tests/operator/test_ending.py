@@ -10,7 +10,7 @@ from elastic_pytorch_operator.observed import Observed
 from elastic_pytorch_operator.standing import weigh
 from operator_builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 
-BOOM = FailureRecord("1", "w1", 1, 1, "", "ValueError: boom", NOW)
+BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 
 
 def end(seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any) -> Ending | None:

@@ -1,98 +1,123 @@
-"""What is a failure, what is a symptom, and which is the root cause."""
+"""Whose fault a failure is: one table for workers, one for pods."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from elastic_pytorch_operator.failures import collect_failures, is_foreign, is_symptom, root_cause
-from elastic_pytorch_operator.observed import AgentView, PodView
-from operator_builders import NOW, a_dead_pod, a_failure, a_pod, a_round, an_agent, observed
+from elastic_pytorch_operator.failures import Fault, failed_pods, fault_of_pod, fault_of_worker, record_of, root_cause
+from elastic_pytorch_operator.observed import PodView
+from operator_builders import NOW, a_dead_pod, a_failure, a_pod, an_agent, observed
+
+ABORTED = {"exit_code": -6, "signal": "SIGABRT", "exception": ""}
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("fault", "message", "fields"),
     [
-        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.244.1.5]:41231",
-        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error [10.0.0.2]:1: Connection reset by peer",
-        "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection refused",
-        "torch.distributed.DistBackendError: NCCL error in: ncclRemoteError: remote error",
-        "torch.distributed.DistNetworkError: The client socket has timed out",
-        "BrokenPipeError: Broken pipe",
+        # Exceptions of peers' losses, as gloo, NCCL and the c10d store raise them.
+        ("echo", "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.244.1.5]:41231", {}),
+        ("echo", "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error: Connection reset by peer", {}),
+        ("echo", "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection refused", {}),
+        ("echo", "torch.distributed.DistBackendError: NCCL error in: ncclRemoteError: remote error", {}),
+        ("echo", "torch.distributed.DistNetworkError: The client socket has timed out", {}),
+        ("echo", "BrokenPipeError: Broken pipe", {}),
+        # The script's own.
+        ("code", "ValueError: boom", {}),
+        ("code", "ConnectionError: no database", {}),
+        ("code", "AssertionError", {}),
+        ("code", "MemoryError: ", {}),
+        # Signals.
+        ("code", "killed", {"exit_code": -11, "signal": "SIGSEGV"}),
+        ("outside", "killed", {"exit_code": -9, "signal": "SIGKILL"}),
+        ("code", "the container is out of memory", {"exit_code": -9, "signal": "SIGKILL", "exception": "OutOfMemory"}),
+        ("outside", "stopped", {"exit_code": -15, "signal": "SIGTERM"}),
+        # SIGABRT: what torch has printed before it tells why.
+        (
+            "echo",
+            "killed by SIGABRT",
+            {
+                **ABORTED,
+                "traceback": "[rank0]:[E713 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: "
+                "WorkNCCL(SeqNum=6, OpType=ALLREDUCE) ran for 600026 milliseconds before timing out.",
+            },
+        ),
+        (
+            "echo",
+            "killed by SIGABRT",
+            {
+                **ABORTED,
+                "traceback": "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [PG ID 0 PG GUID 0 "
+                "Rank 1] Process group watchdog thread terminated with exception: NCCL error: remote process exited or there was a "
+                "network error, NCCL version 2.21.5\nncclRemoteError: A call failed possibly due to a network error",
+            },
+        ),
+        ("echo", "killed by SIGABRT", {**ABORTED, "traceback": "terminate called after throwing an instance of 'gloo::IoException'"}),
+        (
+            "code",
+            "killed by SIGABRT",
+            {
+                **ABORTED,
+                "traceback": "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: an illegal memory "
+                "access was encountered",
+            },
+        ),
+        ("code", "killed by SIGABRT", {**ABORTED, "traceback": "free(): invalid pointer"}),
     ],
-)
-def test_peer_errors_are_symptoms(message: str) -> None:
-    assert is_symptom(a_failure(message))
+)  # fmt: skip
+def test_fault_of_a_worker(fault: str, message: str, fields: dict[str, Any]) -> None:
+    assert fault_of_worker(a_failure(message, **fields)) is Fault(fault)
 
 
-@pytest.mark.parametrize("message", ["ValueError: boom", "ConnectionError: no database", "AssertionError", "MemoryError: "])
-def test_errors_of_the_script_are_not(message: str) -> None:
-    assert not is_symptom(a_failure(message))
+def test_torchrun_of_the_users_tells_nothing_that_could_be_the_cause() -> None:
+    assert fault_of_worker(None) is Fault.ECHO
+    assert "the pod's log does" in record_of(an_agent("w0", "failed")).message
 
 
-def test_signals() -> None:
-    assert not is_symptom(a_failure("killed", exit_code=-11, signal="SIGSEGV"))
-    assert not is_symptom(a_failure("killed", exit_code=-9, signal="SIGKILL"))
-    assert is_symptom(a_failure("stopped", exit_code=-15, signal="SIGTERM"))
-
-
-def test_killed_from_outside_or_by_the_kernel() -> None:
-    assert is_foreign(a_failure("killed by SIGKILL", exit_code=-9, signal="SIGKILL"))
-    assert not is_foreign(a_failure("the container is out of memory", exit_code=-9, signal="SIGKILL", exception="OutOfMemory"))
-    assert not is_foreign(a_failure("killed by SIGSEGV", exit_code=-11, signal="SIGSEGV"))
-
-
-def test_root_cause_is_the_earliest_that_is_not_a_symptom() -> None:
-    peer = a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW - 3)
-    mine, late = a_failure("ValueError: boom", failed_at=NOW - 2), a_failure("KeyError: 1", failed_at=NOW - 1)
-    agents = [an_agent(worker, "failed", failure=failure) for worker, failure in (("w0", peer), ("w1", late), ("w2", mine))]
-    cause = root_cause(collect_failures(observed(agents=agents, round=a_round(0, 1, 2))))
-    assert cause is not None
-    assert (cause.worker, cause.message) == ("w2", "ValueError: boom")
-
-
-def test_failures_of_an_earlier_round_are_over() -> None:
-    late = an_agent("w0", "failed", round_=1, failure=a_failure())
-    assert collect_failures(observed(agents=[late], round=a_round(0, number=2))) == ()
+REJECTED = {"exit_code": None, "exit_reason": "UnexpectedAdmissionError"}
 
 
 @pytest.mark.parametrize(
-    ("pod", "counted"),
+    ("pod", "spoken", "fault"),
     [
-        (a_dead_pod(0, exit_code=1), True),
-        (a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"), True),
-        (a_dead_pod(0, exit_code=137), False),
-        (a_dead_pod(0, exit_code=143), False),
-        (a_dead_pod(0, exit_code=0, exit_reason="Completed"), False),
-        (a_dead_pod(0, exit_reason="Evicted"), False),
-        (a_dead_pod(0, deleting=True), False),
-        (a_dead_pod(0, seen_dead_at_start=True), False),
+        (a_pod(0), True, None),
+        (a_dead_pod(0, exit_code=0, exit_reason="Completed"), True, None),
+        (a_dead_pod(0, exit_code=1), True, "code"),
+        (a_dead_pod(0, exit_code=1), False, "code"),
+        (a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"), True, "code"),
+        (a_dead_pod(0, exit_code=137), True, "outside"),
+        (a_dead_pod(0, exit_code=143), True, "outside"),
+        (a_dead_pod(0, exit_code=1, disrupted=True), True, "place"),
+        (a_dead_pod(0, deleting=True), True, "place"),
+        (a_dead_pod(0, **REJECTED), False, "place"),
+        (a_dead_pod(0, exit_code=126), False, "place"),
+        (a_dead_pod(0, exit_code=127), False, "place"),
+        (a_dead_pod(0, exit_code=128, exit_reason="StartError"), False, "place"),
+        (a_dead_pod(0, exit_code=127), True, "code"),
     ],
 )
-def test_pods_that_died(pod: object, counted: bool) -> None:
-    assert len(collect_failures(observed([pod]))) == int(counted)  # type: ignore[list-item]
+def test_fault_of_a_pod(pod: PodView, spoken: bool, fault: str | None) -> None:
+    assert fault_of_pod(pod, spoken=spoken) == fault
 
 
-@pytest.mark.parametrize(
-    ("situation", "pods", "other", "count"),
-    [
-        ("all are there and have spoken", [a_pod(0), a_pod(1)], an_agent("w1"), 1),
-        ("both have failed", [a_pod(0), a_pod(1)], an_agent("w1", "failed"), 2),
-        ("its peer may be dead", [a_pod(0), a_pod(1)], an_agent("w1", heard_at=NOW - 9), 0),
-        ("its peer has not been heard", [a_pod(0), a_pod(1)], None, 0),
-        ("its peer is being deleted", [a_pod(0), a_pod(1, deleting=True)], an_agent("w1"), 0),
-        ("its peer leaves", [a_pod(0), a_pod(1)], an_agent("w1", "leaving"), 0),
-        ("its peer is gone", [a_pod(0)], None, 0),
-        ("its peer knows why", [a_pod(0), a_pod(1)], an_agent("w1", "failed", failure=a_failure()), 1),
-    ],
-)
-def test_failure_that_nobody_explains_counts_unless_somebody_was_lost(
-    situation: str, pods: list[PodView], other: AgentView | None, count: int
-) -> None:
-    agents = [an_agent("w0", "failed", state_since=NOW - 5), *([other] if other else [])]
-    found = collect_failures(observed(pods, agents, round=a_round(0, 1)))
-    assert len(found) == count, situation
+def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count() -> None:
+    pods = [
+        a_dead_pod(0),
+        a_dead_pod(1, exit_code=137),
+        a_dead_pod(2, seen_dead_at_start=True),
+        a_dead_pod(3, exit_code=128, exit_reason="StartError"),
+    ]
+    assert [record.worker for record in failed_pods(observed(pods))] == ["w0"]
 
 
-def test_such_a_failure_is_not_the_scripts_if_a_new_operator_misses_somebody() -> None:
-    rebuilt = replace(a_round(0, 1), size=3)
-    agents = [an_agent(worker, "failed", state_since=NOW - 5) for worker in ("w0", "w1")]
-    assert not collect_failures(observed([a_pod(0), a_pod(1)], agents, round=rebuilt))
+def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent() -> None:
+    seen = observed([a_dead_pod(0, exit_code=127)], heard_before=frozenset({"w0"}))
+    assert [record.worker for record in failed_pods(seen)] == ["w0"]
+
+
+def test_root_cause_is_the_earliest_that_is_not_an_echo() -> None:
+    echo = record_of(
+        an_agent("w0", "failed", failure=a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW - 3))
+    )
+    mine = record_of(an_agent("w2", "failed", failure=a_failure(failed_at=NOW - 2)))
+    assert root_cause([replace(mine, worker="w1", failed_at=NOW - 1), echo, mine]) == mine
+    assert root_cause([echo]) is None

@@ -125,8 +125,9 @@ def test_change_of_a_running_group(
         assert (decision.round.number, decision.round.reason) == (8, reason)
 
 
-def test_failure_while_a_peer_has_not_spoken_nudges_and_waits() -> None:
-    decision = decide(GROUP, [failed(0), candidate(1), candidate(2, heard_at=NOW - 0.5, recheck_at=NOW + 0.2)])
+def test_failure_whose_cause_is_not_known_yet_nudges_and_waits() -> None:
+    group = [failed(0), candidate(1), candidate(2, heard_at=NOW - 0.5, recheck_at=NOW + 0.2)]
+    decision = decide(GROUP, group, failure_open=True)
     assert (decision.round, decision.nudge, decision.recheck_at) == (None, True, NOW + 0.2)
 
 

@@ -23,6 +23,11 @@ EVENT = st.one_of(
     st.tuples(st.just("node not ready"), st.integers(0, 2)),
     st.tuples(st.just("cordon"), st.integers(0, 2)),
     st.tuples(st.just("restart operator"), st.just(0)),
+    st.tuples(st.just("node rejects"), st.integers(0, 2)),
+    st.tuples(st.just("node accepts"), st.integers(0, 2)),
+    st.tuples(st.just("all nodes not ready"), st.just(0)),
+    st.tuples(st.just("policy refuses"), st.integers(0, 1)),
+    st.tuples(st.just("writes fail"), st.integers(1, 5)),
 )
 
 
@@ -54,19 +59,31 @@ def happen(simulation: Simulation, event: str, number: int) -> None:
             simulation.nodes[node] = NodeView(node, unschedulable=True)
         case "restart operator":
             simulation.restart_operator()
+        case "node rejects":
+            simulation.rejecting_nodes.add(node)
+        case "node accepts":
+            simulation.rejecting_nodes.discard(node)
+        case "all nodes not ready":
+            simulation.nodes = {name: NodeView(name, ready=False) for name in simulation.nodes}
+        case "policy refuses":
+            simulation.refusing = bool(number)
+        case "writes fail":
+            simulation.failing_writes = number
     simulation.reconcile()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENT, max_size=25))
 def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]]) -> None:
-    simulation = Simulation(a_job(replicas=3, minimum=2, maximum=5))
+    simulation = Simulation(a_job(replicas=3, minimum=2, maximum=5, failurePolicy={"maxFailures": 1000}))
     simulation.settle(3)
     for event, number in events:
         happen(simulation, event, number)
     simulation.hung_nodes.clear()
+    simulation.rejecting_nodes.clear()
+    simulation.refusing, simulation.failing_writes = False, 0
     simulation.nodes = {name: NodeView(name) for name in simulation.nodes}
-    simulation.settle(90)
+    simulation.settle(180)  # the longest pauses are a minute
     assert simulation.round is not None
     assert simulation.round.size == simulation.job.wanted
     assert all(simulation.agents[worker].round == simulation.round.number for worker in simulation.round.workers)

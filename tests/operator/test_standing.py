@@ -19,7 +19,8 @@ def standing_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentV
     return next(c.standing for c in weigh(seen) if c.worker == "w0")
 
 
-NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False)}}
+NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False), "node-1": NodeView("node-1")}}
+OUTAGE = {"nodes": {"node-0": NodeView("node-0", ready=False), "node-1": NodeView("node-1", ready=False)}}
 FAILED = {"state": "failed", "state_since": NOW - 0.5}
 
 
@@ -41,6 +42,8 @@ FAILED = {"state": "failed", "state_since": NOW - 0.5}
         ("node not ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_LOST, "gone"),
         ("node not ready but agent speaks", a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
         ("node not ready before the agent spoke", a_pod(0), None, NODE_LOST, "gone"),
+        ("no node ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), OUTAGE, "ready"),
+        ("no node ready before the agent spoke", a_pod(0), None, OUTAGE, "starting"),
         ("connection closed, group fine", a_pod(0), an_agent("w0", disconnected_since=NOW - 1), {}, "ready"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and " " in value else None,

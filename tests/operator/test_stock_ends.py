@@ -49,17 +49,21 @@ ENDS = [
     (1, "Error", "SignalException: Process 9 got signal: 15", Manner.LOST),
     (1, "Error", "", Manner.FAILED),
     (2, "Error", "torchrun: error: unrecognized arguments: --no-such-option", Manner.BROKEN),
-    (128, "StartError", 'exec: "python": executable file not found in $PATH', Manner.BROKEN),
+    (128, "StartError", 'exec: "python": executable file not found in $PATH', Manner.NOT_STARTED),
     (137, "OOMKilled", "", Manner.BROKEN),
     (137, "Error", "", Manner.LOST),
-    (1, "Evicted", "", Manner.LOST),
-    (None, "OutOfcpu", "", Manner.LOST),
+    (None, "OutOfcpu", "", Manner.NOT_STARTED),
 ]
 
 
 @pytest.mark.parametrize(("exit_code", "reason", "message", "manner"), ENDS)
 def test_manner_of_an_end(exit_code: int, reason: str, message: str, manner: Manner) -> None:
     assert read_end(a_dead_pod(0, exit_code=exit_code, exit_reason=reason, exit_message=message), NOW).manner is manner
+
+
+@pytest.mark.parametrize("exit_code", [None, 1])
+def test_worker_that_the_cluster_has_ended_is_lost(exit_code: int | None) -> None:
+    assert read_end(a_dead_pod(0, exit_code=exit_code, disrupted=True), NOW).manner is Manner.LOST
 
 
 def test_pod_that_is_being_deleted_was_lost_whatever_it_says() -> None:

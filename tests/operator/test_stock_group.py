@@ -232,3 +232,49 @@ def test_new_operator_takes_up_a_change_of_rendezvous_where_it_was() -> None:
     simulation.restart_operator()
     simulation.settle(20)
     assert (simulation.status["worldSize"], simulation.status["failures"]) == (3, 0)
+
+
+def test_outage_of_all_nodes_deletes_nothing() -> None:
+    simulation = start()
+    simulation.hung_nodes.update(simulation.nodes)
+    simulation.nodes = {name: replace(node, ready=False) for name, node in simulation.nodes.items()}
+    pods = set(simulation.pods)
+    simulation.settle(9)
+    assert not [pod for pod in simulation.pods.values() if pod.deleting]
+    assert set(simulation.pods) == pods
+    simulation.nodes = {name: replace(node, ready=True) for name, node in simulation.nodes.items()}
+    simulation.hung_nodes.clear()
+    simulation.settle(30)
+    assert set(simulation.pods) == pods
+    assert simulation.status["restarts"] == 0
+
+
+def test_node_that_is_not_ready_for_a_moment_costs_nothing() -> None:
+    simulation = start()
+    node = simulation.running()[0].node
+    simulation.nodes[node] = replace(simulation.nodes[node], ready=False)
+    simulation.settle(8)
+    simulation.nodes[node] = replace(simulation.nodes[node], ready=True)
+    pods = set(simulation.pods)
+    simulation.settle(30)
+    assert set(simulation.pods) == pods
+
+
+def test_worker_that_its_kubelet_rejects_is_made_at_a_growing_pace_and_fails_nothing() -> None:
+    simulation = start(failurePolicy={"maxFailures": 0})
+    lost = simulation.running()[0]
+    for _ in range(600):
+        simulation.settle(0.5)
+        for pod in simulation.of("worker"):
+            if pod.index == lost.index and not pod.ended:
+                simulation.end(pod, exit_code=None, reason="UnexpectedAdmissionError")
+    assert simulation.status["worldSize"] == 2
+    assert len(simulation.made) <= 3 + 12
+
+
+def test_gang_fails_if_a_member_is_lost_while_the_leader_changes() -> None:
+    simulation = start(failurePolicy={"onPodLoss": "FailJob"})
+    simulation.delete(simulation.running()[1].name, force=True)
+    simulation.restart_operator()
+    simulation.settle(10)
+    assert "PodLost" in {condition["reason"] for condition in simulation.status["conditions"]}

@@ -87,3 +87,28 @@ def test_node(status: str, ready: bool) -> None:
         "status": {"conditions": [{"type": "Ready", "status": status}]},
     }
     assert (view_node(node).ready, view_node(node).unschedulable) == (ready, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "disrupted"),
+    [
+        ({"reason": "Terminated", "message": "Pod was terminated in response to imminent node shutdown."}, True),
+        ({"reason": "Evicted"}, True),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}]}, True),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "False"}]}, False),
+        ({}, False),
+    ],
+)
+def test_pod_that_the_cluster_has_ended_is_disrupted(status: dict[str, Any], disrupted: bool) -> None:
+    ended = {
+        "phase": "Failed",
+        "containerStatuses": [{"name": "pytorch", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}],
+    }
+    manifest = {
+        "metadata": {"name": "w0", "namespace": "default", "uid": "1"},
+        "spec": {"containers": [{"name": "pytorch"}]},
+        "status": {**ended, **status},
+    }
+    view = view_pod(manifest, seen_at=1.0)
+    assert (view.disrupted, view.exit_code) == (disrupted, 1)
+    assert view.exit_reason == status.get("reason", "Error")

@@ -1,0 +1,20 @@
+"""When so many nodes are NotReady that the control plane is the one that is cut off: then their word says nothing of their pods.
+
+The rule is that of Kubernetes' node lifecycle controller, which stops evicting pods from a zone in full disruption (no node is ready) and
+slows down in partial disruption (more than two nodes, and at least 55 % of them, are not).
+"""
+
+from collections.abc import Mapping
+
+from elastic_pytorch_operator.observed import NodeView
+
+UNHEALTHY_THRESHOLD = 0.55  # kube-controller-manager's --unhealthy-zone-threshold
+FEW_NODES = 2
+
+
+def is_outage(nodes: Mapping[str, NodeView]) -> bool:
+    """Whether the nodes' conditions are not to be believed."""
+    not_ready = sum(not node.ready for node in nodes.values())
+    if not_ready == len(nodes):
+        return not_ready > 0
+    return not_ready > FEW_NODES and not_ready >= UNHEALTHY_THRESHOLD * len(nodes)

@@ -1,0 +1,141 @@
+"""What fails in the course of a job: whose fault it is, what it costs, and what a new leader still knows of it."""
+
+from dataclasses import replace
+
+from elastic_pytorch_operator.conditions import find_condition
+from elastic_pytorch_operator.observed import AgentState, NodeView
+from operator_builders import a_job
+from operator_simulation import Simulation, running
+
+
+def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
+    simulation = running(failurePolicy={"maxFailures": 0})
+    for _ in range(5):
+        lost, *others = simulation.round.workers  # type: ignore[union-attr]
+        simulation.kill_pod(lost)
+        for worker in others:
+            simulation.fail_worker(worker)
+        simulation.settle(10)
+    assert simulation.job.status["state"] == "Running"
+    assert simulation.job.status["failures"] == 0
+
+
+def test_peer_errors_that_nothing_explains_are_the_jobs_failure_and_back_off() -> None:
+    simulation = running(replicas=3)
+    began = simulation.now
+    while simulation.job.status["state"] != "Failed" and simulation.now < began + 120:
+        for worker in simulation.round.workers:  # type: ignore[union-attr]
+            simulation.fail_worker(worker, "torch.distributed.DistBackendError: NCCL error, unhandled system error")
+        simulation.settle(0.25)
+    condition = find_condition(simulation.job.status, "Failed")
+    assert condition is not None
+    assert condition["reason"] == "TooManyFailures"
+    assert "rank 0 (w0-1) failed, exit code 1: torch.distributed.DistBackendError" in condition["message"]
+    assert len(simulation.declared) == 4, "one round for each failure that maxFailures allows"
+    assert simulation.now - began >= 7, "1, 2 and 4 seconds between them"
+
+
+def test_group_that_backs_off_is_not_said_to_train() -> None:
+    simulation = running(failurePolicy={"maxFailures": 9})
+    for _ in range(3):
+        simulation.settle(0.5)
+        for worker in simulation.round.workers:  # type: ignore[union-attr]
+            simulation.fail_worker(worker, "ValueError: boom")
+        simulation.reconcile()
+    status = simulation.job.status
+    condition = find_condition(status, "Running")
+    assert condition is not None
+    assert (condition["status"], condition["reason"]) == ("False", "BackingOff")
+    assert (status["worldSize"], status["state"]) == (0, "Pending")
+    simulation.settle(10)
+    assert simulation.job.status["worldSize"] == 3
+
+
+def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() -> None:
+    simulation = running(failurePolicy={"maxFailures": 9})
+    for _ in range(4):
+        simulation.settle(0.5)
+        for worker in simulation.round.workers:  # type: ignore[union-attr]
+            simulation.fail_worker(worker, "ValueError: boom")
+        simulation.settle(0.5)
+    counted, rounds = simulation.job.status["failures"], len(simulation.declared)
+    simulation.restart_operator()
+    simulation.reconcile()
+    assert simulation.job.status["failures"] == counted
+    assert len(simulation.declared) == rounds, "the pause goes on"
+    simulation.settle(30)
+    assert (simulation.job.status["failures"], simulation.job.status["state"]) == (counted, "Running")
+
+
+def test_one_failure_among_hundreds_of_workers_counts_once() -> None:
+    simulation = Simulation(a_job(replicas=300, maximum=300), pods_per_node=100)
+    simulation.settle(10)
+    workers = simulation.round.workers  # type: ignore[union-attr]
+    for worker in workers:
+        simulation.fail_worker(worker, "ValueError: boom" if worker == workers[7] else "gloo: Connection closed by peer")
+        if worker in workers[::50]:
+            simulation.reconcile()
+    simulation.settle(2)
+    assert simulation.job.status["failures"] == 1
+    assert simulation.job.status["rootCause"]["worker"] == workers[7]
+
+
+def test_node_that_rejects_pods_costs_nothing_and_is_left_after_two() -> None:
+    simulation = running(replicas=3, failurePolicy={"maxFailures": 0})
+    simulation.nodes["node-3"] = NodeView("node-3")
+    simulation.rejecting_nodes.add("node-3")
+    simulation.kill_pod(simulation.round.workers[2])  # type: ignore[union-attr]
+    simulation.settle(30)
+    status = simulation.job.status
+    assert (status["state"], status["worldSize"], status["failures"]) == ("Running", 3, 0)
+    assert simulation.made <= 3 + 3
+
+
+def test_pods_that_are_always_rejected_are_made_at_a_growing_pace() -> None:
+    simulation = Simulation(a_job(replicas=1, failurePolicy={"maxFailures": 0}))
+    simulation.rejecting_nodes.update(simulation.nodes)
+    simulation.settle(300)
+    assert simulation.job.status["state"] == "Pending"
+    assert 6 <= simulation.made <= 15
+    made = simulation.made
+    simulation.restart_operator()
+    simulation.settle(55)
+    assert simulation.made <= made + 1, "the pause is as long for a new leader"
+    message = find_condition(simulation.job.status, "Running")["message"]  # type: ignore[index]
+    assert "UnexpectedAdmissionError" in message
+
+
+def test_command_that_never_joins_fails_the_job() -> None:
+    simulation = Simulation(a_job())
+    simulation.settle(1)
+    simulation.end_pod(next(iter(simulation.pods)), exit_code=0)
+    simulation.reconcile()
+    condition = find_condition(simulation.job.status, "Failed")
+    assert condition is not None
+    assert condition["reason"] == "NeverJoined"
+    assert 'args: ["train.py"]' in condition["message"]
+    assert "torchrun" in condition["message"]
+
+
+def test_gang_fails_if_a_member_is_lost_while_the_leader_changes() -> None:
+    simulation = running(failurePolicy={"onPodLoss": "FailJob"})
+    lost = simulation.round.workers[1]  # type: ignore[union-attr]
+    simulation.delete_pod(lost, force=True)
+    simulation.restart_operator()
+    simulation.settle(10)
+    condition = find_condition(simulation.job.status, "Failed")
+    assert condition is not None
+    assert condition["reason"] == "PodLost"
+    assert lost in condition["message"]
+
+
+def test_empty_round_is_not_forgotten_by_a_new_leader() -> None:
+    simulation = running()
+    simulation.agents = {
+        name: replace(agent, state=AgentState.READY, newest=agent.round + 1) for name, agent in simulation.agents.items()
+    }
+    before = simulation.round.number  # type: ignore[union-attr]
+    simulation.restart_operator()
+    simulation.settle(10)
+    assert simulation.round.number == before + 2  # type: ignore[union-attr]
+    assert simulation.round.size == 3  # type: ignore[union-attr]
