@@ -3,9 +3,8 @@
 from collections import defaultdict
 from collections.abc import Container, Sequence
 
-from elastic_pytorch_operator.failures import describe_end
 from elastic_pytorch_operator.observed import PodView
-from elastic_pytorch_operator.start_backoff import NONE_FAILED, FailedStarts
+from elastic_pytorch_operator.start_backoff import NONE_FAILED, FailedStarts, describe_failed_start
 
 
 def explain_shortage(
@@ -34,7 +33,7 @@ def explain_shortage(
     there = {pod.index for pod in pods if not (pod.ended or pod.deleting)}
     for index, pod in starts.newest.items():
         if index not in there:
-            groups[f"ended on node {pod.node} before it could join, {describe_end(pod)}; tried again after a pause"] += 1
+            groups[f"{describe_failed_start(pod)} on node {pod.node} before it could join; tried again after a pause"] += 1
     clauses = []
     for reason, count in sorted(groups.items(), key=lambda item: (-item[1], item[0])):
         clauses.append(f"{count} {'pod' if count == 1 else 'pods'}: {reason}")

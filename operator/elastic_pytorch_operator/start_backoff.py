@@ -69,9 +69,17 @@ def why_given_up(starts: FailedStarts, wanted: int) -> str:
     pods = [starts.newest[index] for index in range(wanted) if len(starts.nodes.get(index, ())) >= ATTEMPTS]
     if not pods or len(pods) < wanted or any(pod.exit_code not in START_ERROR_CODES for pod in pods):
         return ""
-    first = pods[0]
-    said = f": {first.exit_message.strip()}" if first.exit_message.strip() else ""
-    return f"no worker can start: {first.name} {describe_end(first)}{said}; correct `command` or the image in spec.template"
+    return (
+        f"no worker can start: {pods[0].name} {describe_failed_start(pods[0])}; correct `command` or the image in spec.template"
+    )
+
+
+def describe_failed_start(pod: PodView) -> str:
+    """How a pod has failed to start, to follow its name in a sentence."""
+    said = (
+        pod.exit_message.strip() if pod.exit_code is not None else ""
+    )  # without an exit code the message is in the words already
+    return f"{describe_end(pod)}{f': {said}' if said else ''}"
 
 
 def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:

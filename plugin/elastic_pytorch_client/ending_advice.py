@@ -8,7 +8,8 @@ _ADVICE = {
     "TooManyFailures": f"Correct the script, {AGAIN}.",
     "InvalidTemplate": "Correct spec.template as the message says, and create the job again.",
     "InvalidSpec": "Correct the spec as the message says, and create the job again.",
-    "CannotStart": "Correct the image or what its container refers to in spec.template, and create the job again.",
+    "NeverJoined": "Name the script in args, without a command, or start it by torchrun, and create the job again.",
+    "CannotStart": "Correct the image, the command or what the container refers to in spec.template, and create the job again.",
     "PodLost": "failurePolicy.onPodLoss is FailJob, so the loss of a worker ends the job. Replace would go on without it.",
     "DeadlineExceeded": f"Give it a longer activeDeadlineSeconds, {AGAIN}.",
 }

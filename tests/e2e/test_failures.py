@@ -1,0 +1,97 @@
+"""Failures that are easily taken for somebody else's: told in their own words, counted or not, on a real cluster."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+import yaml
+from job_under_test import ROOT, JobUnderTest, StartJob, run_kubectl
+from kind_nodes import docker
+
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+
+# What NCCL raises on every rank when, for instance, NCCL_SOCKET_IFNAME names no interface (torch 2.6).
+NCCL_ERROR_ON_ALL_RANKS = """
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+dist.barrier()
+raise dist.DistBackendError(
+    "NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:2251, internal error - please report this issue to the NCCL "
+    "developers, NCCL version 2.21.5\\nncclInternalError: Internal check failed.\\nLast error:\\nBootstrap : no socket interface found"
+)
+"""
+
+
+def start_with_command(namespace: str, command: list[str], **spec: Any) -> JobUnderTest:
+    manifest = yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text())
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container["command"] = command
+    del container["args"]
+    manifest["spec"] |= spec
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
+    return JobUnderTest(manifest["metadata"]["name"], namespace)
+
+
+def test_setup_error_on_all_ranks_fails_the_job_and_names_the_first(start_job: StartJob) -> None:
+    job = start_job(script=NCCL_ERROR_ON_ALL_RANKS, failurePolicy={"maxFailures": 1})
+    status = job.until(lambda status: status.get("state") == "Failed", "the failure", 150)
+    condition = job.condition("Failed")
+    assert condition["reason"] == "TooManyFailures"
+    assert "no socket interface found" in condition["message"]
+    assert "rank" in status["rootCause"]
+    assert status["failures"] == 2
+
+
+def test_command_that_joins_nothing_fails_the_job_with_the_cure(namespace: str) -> None:
+    job = start_with_command(namespace, ["python3", "-c", "print('each worker trains alone')"])
+    job.until(lambda status: status.get("state") == "Failed", "the failure", 90)
+    condition = job.condition("Failed")
+    assert condition["reason"] == "NeverJoined"
+    assert "args" in condition["message"]
+    assert "torchrun" in condition["message"]
+
+
+def test_command_that_is_not_in_the_image_is_told_at_once_and_given_up(namespace: str) -> None:
+    job = start_with_command(namespace, ["pyton", "/examples/all-reduce/train.py"], replicas=1)
+    job.until(lambda _: "pyton" in job.condition("Running").get("message", ""), "the reason in the condition", 60)
+    job.until(lambda status: status.get("state") == "Failed", "the failure", 150)
+    condition = job.condition("Failed")
+    assert condition["reason"] == "CannotStart"
+    assert "pyton" in condition["message"]
+
+
+def test_node_whose_pods_fail_at_start_does_not_fail_the_job(namespace: str) -> None:
+    """The command lies on the nodes, and one of them lacks it: the container runtime cannot start what is scheduled there."""
+    nodes = run_kubectl("get", "nodes", "-l", "!node-role.kubernetes.io/control-plane", "-o", "name").stdout.split()
+    broken, *sound = [name.removeprefix("node/") for name in nodes]
+    folder = f"/var/lib/{namespace}"
+    for node in (broken, *sound):
+        docker("exec", node, "mkdir", "-p", folder)
+    for node in sound:
+        script = '#!/bin/sh\nexec python3 -m elastic_pytorch.agent "$@"\n'
+        docker("exec", node, "sh", "-c", f"printf '%s' '{script}' > {folder}/start && chmod 755 {folder}/start")
+    try:
+        manifest = yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text())
+        manifest["spec"]["failurePolicy"] = {"maxFailures": 0}
+        pod = manifest["spec"]["template"]["spec"]
+        pod["containers"][0] |= {"command": ["/start/start"], "args": ENDLESS}
+        pod["containers"][0]["volumeMounts"].append({"name": "start", "mountPath": "/start"})
+        pod["volumes"].append({"name": "start", "hostPath": {"path": folder, "type": "Directory"}})
+        run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
+        job = JobUnderTest(manifest["metadata"]["name"], namespace)
+        status = job.until(lambda status: status.get("worldSize") == 3, "all workers on the other nodes", 180)
+        assert (status["failures"], status["state"]) == (0, "Running")
+        failed = [pod for pod in job.pods() if pod["spec"].get("nodeName") == broken]
+        assert failed, "the scheduler spreads the workers, so one of them has been there"
+        assert all(worker["node"] != broken for worker in status["workers"] if worker["state"] == "Running")
+    finally:
+        run_kubectl("-n", namespace, "delete", "epj", "--all", "--wait=true")
+        until = time.monotonic() + 60
+        while run_kubectl("-n", namespace, "get", "pods", "-o", "name").stdout.strip() and time.monotonic() < until:
+            time.sleep(0.5)
+        for node in (broken, *sound):
+            docker("exec", node, "rm", "-rf", folder)
