@@ -42,6 +42,7 @@ async def test_survivors_of_a_dead_node_do_not_hang_when_its_replacement_comes(t
         victim = job.pods()[1]
         job.freeze(victim["metadata"]["name"])
         job.operator.cluster.set_node_ready(victim["spec"]["nodeName"], False)
+        job.operator.cluster.begin_deletion(victim["metadata"]["namespace"], victim["metadata"]["name"])  # as its taint does
         before = len(job.steps(3))
         await job.until(lambda: len(job.steps(3)) > before + 5, "a world of 3 again")
         assert job.status["failures"] == 0
