@@ -111,9 +111,10 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
     # After a change of leader a round has the members that have been heard since; the status still names the others.
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
     if len(members) < size:
+        alive = {c.worker for c in candidates if c.standing in (Standing.READY, Standing.STARTING)}
         told = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
-        unheard = [name for name in told if name not in members] or [f"{size - len(members)} of its members"]
-        lost += [f"{name} was lost while the operator changed its leader" for name in unheard]
+        unheard = (name for name in told if name not in members and name not in alive)
+        lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
     return lost
 
 

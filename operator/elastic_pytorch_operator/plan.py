@@ -101,14 +101,15 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         return Plan(memory, recheck_at=until)
     candidates = weigh(observed, suspects=memory.suspects)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
-    replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, suspects)
+    starts = find_failed_starts(observed)
+    avoided = {*suspects, *starts.avoid}
+    replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided)
     if replicas.victims:
         candidates = weigh(observed, replicas.victims, suspects)
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
     failure = judge_round(observed, candidates)
-    starts = find_failed_starts(observed)
     memory = replace(
         memory,
         suspects=suspects,

@@ -25,7 +25,6 @@ from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.stock_rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
 from elastic_pytorch_operator.stock_rounds import adopt_group, next_group
 from elastic_pytorch_operator.story import tell_story
-from elastic_pytorch_operator.suspicion import nodes_to_avoid
 
 WORDS_SECONDS = 5.0  # once one worker has ended: the others come down in that time, and each may be the one that knows why
 STEADY_SECONDS = 60.0  # a rendezvous that has lasted so long may be followed by another one at once
@@ -213,9 +212,8 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
 
 def _creates(view: _View, indices: Iterable[int]) -> list[Action]:
     starts, number = view.starts, view.rendezvous.number
-    avoid = nodes_to_avoid(starts.avoid, view.observed.nodes)
     due = [index for index in indices if view.observed.now >= starts.hold_until.get(index, 0.0)]
-    return [CreatePod(index, avoid, rendezvous=number, failed_starts=starts.nodes.get(index, ())) for index in due]
+    return [CreatePod(index, rendezvous=number, failed_starts=starts.nodes.get(index, ())) for index in due]
 
 
 def _begin(job: Job, number: int) -> list[Action]:
