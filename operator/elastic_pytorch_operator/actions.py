@@ -15,13 +15,15 @@ class CreatePod:
     """Make a worker pod of an index; the executor gives it a name of its own.
 
     Attributes:
-        avoid: nodes that it shall not be put on.
+        avoid: nodes that are not for it.
         rendezvous: the stock rendezvous that it joins; 0 where the operator decides who is in the group.
+        strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
     """
 
     index: int
     avoid: tuple[str, ...] = ()
     rendezvous: int = 0
+    strictly: bool = True
 
 
 @dataclass(frozen=True, slots=True)

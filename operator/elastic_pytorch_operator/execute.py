@@ -176,7 +176,14 @@ class Executor:
             manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous)
         else:
             manifest = worker_pod(
-                job, action.index, suffix, self._operator_url, action.avoid, self._agent_image, self.authorities
+                job,
+                action.index,
+                suffix,
+                self._operator_url,
+                action.avoid,
+                self._agent_image,
+                self.authorities,
+                strictly=action.strictly,
             )
         try:
             pod = await self._cluster.create_pod(manifest)
