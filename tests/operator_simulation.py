@@ -20,11 +20,16 @@ AGENT_START_SECONDS = 1.5
 
 @dataclass
 class Simulation:
-    """One job on nodes with room for a number of pods each."""
+    """One job on nodes with room for a number of pods each.
+
+    Attributes:
+        sidecars: each pod has another container, which runs on until its pod is deleted.
+    """
 
     job: Job
     nodes: dict[str, NodeView] = field(default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)})
     pods_per_node: int = 2
+    sidecars: bool = False
     now: float = 1000.0
     pods: dict[str, PodView] = field(default_factory=dict)
     agents: dict[str, AgentView] = field(default_factory=dict)
@@ -59,8 +64,8 @@ class Simulation:
             self.declared.append(todo.round)
         for action in todo.actions:
             match action:
-                case CreatePod(index, avoid):
-                    self._create_pod(index, frozenset(avoid))
+                case CreatePod(index, avoid, _, strictly):
+                    self._create_pod(index, frozenset(avoid), strictly=strictly)
                 case DeletePod(name, _, _, force):
                     self.delete_pod(name, force=force)
                 case PatchStatus(status):
@@ -89,33 +94,37 @@ class Simulation:
             assert worker in self.pods, f"{worker} is not there"
             assert not self.pods[worker].ended, f"{worker} has ended"
 
-    def _create_pod(self, index: int, avoids: frozenset[str]) -> None:
+    def _create_pod(self, index: int, nodes: frozenset[str], *, strictly: bool) -> None:
         self.made += 1
         name = f"w{index}-{self.made}"
-        self.pods[name] = PodView(name, f"uid-{name}", index, avoids=avoids, created_at=self.now)
+        pod = PodView(name, f"uid-{name}", index, created_at=self.now)
+        self.pods[name] = replace(pod, avoids=nodes) if strictly else replace(pod, prefers_others_to=nodes)
 
     def _schedule(self) -> None:
         for pod in [p for p in self.pods.values() if not p.node and not p.deleting]:
             load = {
-                name: sum(p.node == name and not p.ended for p in self.pods.values())
+                name: sum(p.node == name and (not p.ended or p.lingers) for p in self.pods.values())
                 for name, node in self.nodes.items()
                 if node.ready and not node.unschedulable
             }
             free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
             if free:
-                node = min(free, key=lambda name: (load[name], name))
-                self.pods[pod.name] = replace(pod, node=node, created_at=self.now)
+                node = min(free, key=lambda name: (name in pod.prefers_others_to, load[name], name))
+                self.pods[pod.name] = replace(pod, node=node, unschedulable=False, created_at=self.now)
+            else:
+                self.pods[pod.name] = replace(pod, unschedulable=True)
 
     def _live(self) -> None:
         """Kubelets start and stop pods; agents come up, take up rounds and speak."""
         for pod in list(self.pods.values()):
-            if pod.node in self.hung_nodes or not pod.node or pod.ended:
+            if pod.node in self.hung_nodes or not pod.node:
                 continue
             if pod.deleting:
                 self.pods.pop(pod.name)
                 self.agents.pop(pod.name, None)
+            elif pod.ended:
                 continue
-            if not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
+            elif not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
                 self.pods[pod.name] = replace(pod, started=True, phase="Running", address=f"10.0.0.{pod.index}")
             elif pod.started:
                 self._speak(pod)
@@ -156,18 +165,19 @@ class Simulation:
             )
 
     def kill_pod(self, name: str) -> None:
-        self.pods[name] = replace(self.pods[name], phase="Failed", exit_code=137, exit_reason="Error", started=False)
+        pod = replace(self.pods[name], exit_code=137, exit_reason="Error", started=False)
+        self.pods[name] = replace(pod, sidecar_runs=True) if self.sidecars and pod.node else replace(pod, phase="Failed")
         self.agents.pop(name, None)
 
     def delete_pod(self, name: str, *, force: bool = False) -> None:
         pod = self.pods.get(name)
         if pod is None:
             return
-        if force or pod.ended or not pod.node:
+        if force or (pod.ended and not pod.lingers) or not pod.node:
             self.pods.pop(name)
             self.agents.pop(name, None)
         else:
-            self.pods[name] = replace(pod, deleting=True)
+            self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
 
     def succeed(self) -> None:
         for name, agent in self.agents.items():

@@ -21,6 +21,7 @@ class StockSimulation:
     Attributes:
         hung_nodes: whose kubelets confirm nothing.
         full: no new pod finds a place.
+        sidecars: each worker pod has another container, which runs on until its pod is deleted.
         made: the rendezvous of each worker pod ever made, in order.
         told: the events.
     """
@@ -31,6 +32,7 @@ class StockSimulation:
     pods: dict[str, PodView] = field(default_factory=dict)
     hung_nodes: set[str] = field(default_factory=set)
     full: bool = False
+    sidecars: bool = False
     memory: Memory = field(default_factory=Memory)
     service: bool = False
     made: list[int] = field(default_factory=list)
@@ -100,10 +102,12 @@ class StockSimulation:
 
     def _live(self, pod: PodView) -> None:
         """What schedulers and kubelets do."""
-        if pod.ended or pod.node in self.hung_nodes:
+        if pod.node in self.hung_nodes:
             return
         if pod.deleting:
             self.pods.pop(pod.name)
+        elif pod.ended:
+            return
         elif not pod.node:
             ready = [node.name for node in self.nodes.values() if node.ready]
             if ready and not self.full:
@@ -113,17 +117,18 @@ class StockSimulation:
 
     def delete(self, name: str, *, force: bool = False) -> None:
         pod = self.pods.get(name)
-        if pod is not None and (force or pod.ended or not pod.node):
+        if pod is not None and (force or (pod.ended and not pod.lingers) or not pod.node):
             self.pods.pop(name)
         elif pod is not None:
-            self.pods[name] = replace(pod, deleting=True)
+            self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
 
     def end(self, pod: PodView, exit_code: int = 1, message: str = "", reason: str = "Error") -> None:
         """Ends a pod's container."""
         self.pods[pod.name] = replace(
             self.pods[pod.name],
             started=False,
-            phase="Failed" if exit_code else "Succeeded",
+            phase="Running" if self.sidecars else "Failed" if exit_code else "Succeeded",
+            sidecar_runs=self.sidecars,
             exit_code=exit_code,
             exit_reason=reason if exit_code else "Completed",
             exit_message=message,

@@ -23,7 +23,7 @@ from elastic_pytorch_operator.standing import Candidate, weigh
 from elastic_pytorch_operator.status import describe_job, needs_write
 from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.story import tell_story
-from elastic_pytorch_operator.suspicion import nodes_to_avoid, suspect_nodes
+from elastic_pytorch_operator.suspicion import others_have_room, suspect_nodes
 from elastic_pytorch_operator.timestamps import seconds_between
 
 PROGRESS_WRITE_SECONDS = 3.0
@@ -147,7 +147,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     actions: list[Action] = []
     recheck = _earliest(decision.recheck_at, stall_recheck, ending_recheck)
     if ending is None:
-        actions += _pod_actions(observed, replicas, round_, memory)
+        actions += _pod_actions(job, observed, replicas, round_, memory)
         if memory.refusal and replicas.create:
             recheck = _earliest(recheck, memory.refused_until)
     refusal = "" if memory.refusal_told else memory.refusal
@@ -213,13 +213,14 @@ def _decide_round(
     )
 
 
-def _pod_actions(observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory) -> list[Action]:
+def _pod_actions(job: Job, observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory) -> list[Action]:
     actions: list[Action] = []
     if not observed.service_exists and observed.now >= memory.refused_until:
         actions.append(CreateService())
-    if observed.now >= max(memory.refused_until, memory.budget.hold_until):
-        avoid = nodes_to_avoid(memory.suspects, observed.nodes)
-        actions += [CreatePod(index, avoid) for index in replicas.create]
+    if replicas.create and observed.now >= max(memory.refused_until, memory.budget.hold_until):
+        avoid = tuple(sorted(memory.suspects))
+        strictly = not avoid or others_have_room(avoid, observed.nodes, observed.pods, job.template)
+        actions += [CreatePod(index, avoid, strictly=strictly) for index in replicas.create]
     pods = {pod.name: pod for pod in observed.pods}
     members = round_.workers if round_ else ()
     for name in sorted(replicas.victims):
@@ -230,7 +231,7 @@ def _pod_actions(observed: Observed, replicas: Replicas, round_: Round | None, m
             actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))
     for pod in replicas.abandon:
         if pod.name not in members:
-            force = pod.node not in observed.nodes
+            force = observed.nodes[pod.node].removed
             actions.append(DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force))
     return actions
 

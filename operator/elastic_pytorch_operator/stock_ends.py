@@ -99,7 +99,7 @@ def last_words(message: str) -> str:
 
 def _manner(pod: PodView, record: FailureRecord) -> Manner:
     message = pod.exit_message
-    if pod.deleting or pod.exit_reason in TAKEN_AWAY or pod.exit_code is None:
+    if (pod.deleting and not pod.ended_before_deletion) or pod.exit_reason in TAKEN_AWAY or pod.exit_code is None:
         return Manner.LOST
     if pod.exit_code == 0:
         return Manner.SUCCEEDED

@@ -20,6 +20,7 @@ def standing_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentV
 
 
 NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False)}}
+NODE_REMOVED = {"nodes": {"node-0": NodeView("node-0", ready=False, removed=True)}}
 FAILED = {"state": "failed", "state_since": NOW - 0.5}
 
 
@@ -32,12 +33,17 @@ FAILED = {"state": "failed", "state_since": NOW - 0.5}
         ("agent not heard yet", a_pod(0), None, {}, "starting"),
         ("address not known yet", a_pod(0, address=""), an_agent("w0"), {}, "starting"),
         ("container ended", a_dead_pod(0), an_agent("w0"), {}, "gone"),
+        ("container ended, sidecar runs", a_pod(0, exit_code=1, sidecar_runs=True), an_agent("w0"), {}, "gone"),
         ("evicted", a_pod(0, phase="Failed", exit_reason="Evicted"), an_agent("w0"), {}, "gone"),
         ("being deleted", a_pod(0, deleting=True), an_agent("w0"), {}, "leaving"),
         ("told to stop", a_pod(0), an_agent("w0", "leaving"), {}, "leaving"),
         ("silent", a_pod(0), an_agent("w0", **SILENT), {}, "gone"),
         ("silent for a moment", a_pod(0), an_agent("w0", heard_at=NOW - 2), {}, "ready"),
-        ("node gone", a_pod(0, node="elsewhere"), an_agent("w0"), {}, "gone"),
+        ("node not heard of yet", a_pod(0, node="elsewhere"), an_agent("w0"), {}, "ready"),
+        ("node not heard of yet, nor the agent", a_pod(0, node="elsewhere"), None, {}, "starting"),
+        ("node removed but agent speaks", a_pod(0), an_agent("w0"), NODE_REMOVED, "ready"),
+        ("node removed and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_REMOVED, "gone"),
+        ("node removed before the agent spoke", a_pod(0), None, NODE_REMOVED, "gone"),
         ("node not ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_LOST, "gone"),
         ("node not ready but agent speaks", a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
         ("node not ready before the agent spoke", a_pod(0), None, NODE_LOST, "gone"),
