@@ -7,7 +7,7 @@ a decision, so a clock that is an hour off changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.round import Round
@@ -36,7 +36,7 @@ class PodView:
     sidecar_runs: bool = False  # another container has not ended, and the kubelet does not stop it by itself
     ended_before_deletion: bool = False  # was seen ended before anybody asked for its deletion
     waiting: str = ""  # why it does not run yet, for people
-    unschedulable: bool = False  # the scheduler has found no node for it
+    unschedulable: bool = False  # the scheduler has found no node for it, and makes no room on one either
     avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
     prefers_others_to: frozenset[str] = frozenset()  # nodes that it was made to take only if no other fits
     created_at: float = 0.0
@@ -78,15 +78,6 @@ class Taint(NamedTuple):
     key: str
     value: str
     effect: str
-
-    def is_tolerated(self, toleration: Mapping[str, Any]) -> bool:
-        """Whether a toleration, as a pod's spec has it, is for this taint."""
-        key, effect, exists = toleration.get("key"), toleration.get("effect"), toleration.get("operator") == "Exists"
-        return (
-            (not effect or effect == self.effect)
-            and (key == self.key or (exists and not key))
-            and (exists or (toleration.get("value") or "") == self.value)
-        )
 
 
 @dataclass(frozen=True, slots=True)

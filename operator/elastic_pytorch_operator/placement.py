@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_pytorch_operator.observed import NodeView
+from elastic_pytorch_operator.observed import NodeView, Taint
 
 Manifest = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ def could_take(node: NodeView, spec: Manifest) -> bool:
         and not node.unschedulable
         and all(node.labels.get(key) == value for key, value in selector.items())
         and _has_affinity(node, spec)
-        and all(any(map(taint.is_tolerated, spec.get("tolerations") or ())) for taint in node.taints)
+        and all(any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()) for taint in node.taints)
         and all(parse_quantity(node.allocatable.get(name)) >= amount for name, amount in _requests(spec).items())
     )
 
@@ -73,6 +73,15 @@ def _holds(value: str | None, requirement: Manifest) -> bool:
                 return False
             return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
     return False
+
+
+def _tolerates(toleration: Manifest, taint: Taint) -> bool:
+    key, effect, exists = toleration.get("key"), toleration.get("effect"), toleration.get("operator") == "Exists"
+    return (
+        (not effect or effect == taint.effect)
+        and (key == taint.key or (exists and not key))
+        and (exists or (toleration.get("value") or "") == taint.value)
+    )
 
 
 def _requests(spec: Manifest) -> dict[str, float]:

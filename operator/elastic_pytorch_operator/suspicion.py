@@ -62,10 +62,11 @@ def others_have_room(
 
 
 def avoids_in_vain(pod: PodView, suspects: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
-    """Whether a pod waits for a place, and keeps away from a node that would be a good one after all or the only one that fits."""
-    if pod.node or not pod.avoids:
-        return False
-    return pod.unschedulable or any(
-        name not in suspects and (node := nodes.get(name)) is not None and node.ready and not node.unschedulable
+    """Whether a pod waits for a place, and keeps away from a node that would be a good one after all or the only one left."""
+    return not pod.node and any(
+        (pod.unschedulable or name not in suspects)
+        and (node := nodes.get(name)) is not None
+        and node.ready
+        and not node.unschedulable
         for name in pod.avoids
     )

@@ -59,7 +59,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         exit_message=terminated.get("message") or status.get("message") or "",
         sidecar_runs=phase not in TERMINAL_PHASES and _runs_beside(training, status),
         waiting=_why_waiting(status, training, state),
-        unschedulable=_unscheduled(status).get("reason") == "Unschedulable",
+        unschedulable=_unscheduled(status).get("reason") == "Unschedulable" and not status.get("nominatedNodeName"),
         avoids=_listed(annotations, names.ANNOTATION_AVOIDS),
         prefers_others_to=_listed(annotations, names.ANNOTATION_PREFERS_OTHERS),
         created_at=seen_at,

@@ -149,6 +149,9 @@ def test_suspended_job_leaves_no_sidecar_behind() -> None:
     simulation.settle(20)
     simulation.kill_pod(simulation.declared[-1].workers[1])
     simulation.job = replace(simulation.job, suspend=True, wanted=0)
+    suspended = find_condition(status_of(simulation.reconcile()), "Suspended")
+    assert suspended is not None
+    assert "3 workers are stopping" in suspended["message"]
     simulation.settle(20)
     assert simulation.pods == {}
 

@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.actions import CreatePod
+from elastic_pytorch_operator.execute import Executor
+from elastic_pytorch_operator.fake_cluster import FakeCluster
 from elastic_pytorch_operator.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.plan import Memory, plan
 from elastic_pytorch_operator.standing import weigh
+from elastic_pytorch_operator.store import Store
 from elastic_pytorch_operator.suspicion import SUSPICION_SECONDS, avoids_in_vain, others_have_room, suspect_nodes
+from elastic_pytorch_operator.views import view_pod
 from operator_builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation
 
@@ -86,6 +90,7 @@ def test_a_pod_waits_in_vain_once_the_node_it_avoids_has_turned_out_to_live() ->
     assert avoids_in_vain(pod, [], {"a": NodeView("a")})
     assert not avoids_in_vain(pod, ["a"], {"a": NodeView("a")})
     assert avoids_in_vain(replace(pod, unschedulable=True), ["a"], {"a": NodeView("a")}), "no other node has room"
+    assert not avoids_in_vain(replace(pod, unschedulable=True), [], {"a": NodeView("a", ready=False)})
     assert not avoids_in_vain(a_pending_pod(0, unschedulable=True), ["a"], {"a": NodeView("a")})
     assert not avoids_in_vain(pod, [], {"a": NodeView("a", ready=False)})
     assert not avoids_in_vain(pod, [], {})
@@ -146,3 +151,11 @@ def test_suspicion_gives_way_where_the_other_nodes_are_full() -> None:
     simulation.hung_nodes.clear()
     simulation.settle(10)
     assert simulation.declared[-1].size == 3
+
+
+@pytest.mark.parametrize("strictly", [True, False])
+async def test_replacement_is_made_as_it_was_decided(strictly: bool) -> None:
+    cluster = FakeCluster()
+    await Executor(cluster, Store(), "http://operator").execute(a_job(), [CreatePod(0, ("node-1",), strictly=strictly)])
+    view = view_pod(cluster.pods()[0], seen_at=NOW)
+    assert (view.avoids, view.prefers_others_to) == (({"node-1"}, set()) if strictly else (set(), {"node-1"}))

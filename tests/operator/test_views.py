@@ -179,6 +179,8 @@ def test_pod_for_which_the_scheduler_has_found_no_node(reason: str, unschedulabl
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3 nodes"}
     assert view_pod(a_pod_object({"conditions": [condition]}), seen_at=5.0).unschedulable is unschedulable
     assert not view_pod(a_pod_object({"conditions": [{**condition, "status": "True"}]}), seen_at=5.0).unschedulable
+    nominated = {"conditions": [condition], "nominatedNodeName": "node-1"}
+    assert not view_pod(a_pod_object(nominated), seen_at=5.0).unschedulable, "others are being preempted for it"
 
 
 @pytest.mark.parametrize("strictly", [True, False])
