@@ -31,11 +31,13 @@ class Simulation:
         rejecting_nodes: whose kubelets reject every pod.
         refusing: a policy refuses every pod.
         failing_writes: how many of the next actions the API server fails.
+        sidecars: each pod has another container, which runs on until its pod is deleted.
     """
 
     job: Job
     nodes: dict[str, NodeView] = field(default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)})
     pods_per_node: int = 2
+    sidecars: bool = False
     now: float = 1000.0
     pods: dict[str, PodView] = field(default_factory=dict)
     agents: dict[str, AgentView] = field(default_factory=dict)
@@ -78,8 +80,8 @@ class Simulation:
             match action:
                 case CreatePod() if self.refusing:
                     self.memory = replace(self.memory, refusal="denied by a policy", refused_until=self.now + REFUSED_SECONDS)
-                case CreatePod(index, avoid, _, failed_starts):
-                    self._create_pod(index, frozenset(avoid), failed_starts)
+                case CreatePod():
+                    self._create_pod(action)
                 case DeletePod(name, _, _, force):
                     self.delete_pod(name, force=force)
                 case PatchStatus(status):
@@ -108,35 +110,46 @@ class Simulation:
             assert worker in self.pods, f"{worker} is not there"
             assert not self.pods[worker].ended, f"{worker} has ended"
 
-    def _create_pod(self, index: int, avoids: frozenset[str], failed_starts: tuple[str, ...]) -> None:
+    def _create_pod(self, action: CreatePod) -> None:
         self.made += 1
-        name = f"w{index}-{self.made}"
-        self.pods[name] = PodView(
-            name, f"uid-{name}", index, avoids=avoids, created_at=self.now, ended_at=self.now, failed_starts=failed_starts
+        name, nodes = f"w{action.index}-{self.made}", frozenset(action.avoid)
+        pod = PodView(
+            name,
+            f"uid-{name}",
+            action.index,
+            avoids=nodes if action.strictly else frozenset(),
+            prefers_others_to=frozenset() if action.strictly else nodes,
+            created_at=self.now,
+            ended_at=self.now,
+            failed_starts=action.failed_starts,
         )
+        self.pods[name] = pod
 
     def _schedule(self) -> None:
         for pod in [p for p in self.pods.values() if not p.node and not p.deleting]:
             load = {
-                name: sum(p.node == name and not p.ended for p in self.pods.values())
+                name: sum(p.node == name and (not p.ended or p.lingers) for p in self.pods.values())
                 for name, node in self.nodes.items()
                 if node.ready and not node.unschedulable
             }
             free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
             if free:
-                node = min(free, key=lambda name: (load[name], name))
-                self.pods[pod.name] = replace(pod, node=node, created_at=self.now)
+                node = min(free, key=lambda name: (name in pod.prefers_others_to, load[name], name))
+                self.pods[pod.name] = replace(pod, node=node, unschedulable=False, created_at=self.now)
+            else:
+                self.pods[pod.name] = replace(pod, unschedulable=True)
 
     def _live(self) -> None:
         """Kubelets start and stop pods; agents come up, take up rounds and speak."""
         for pod in list(self.pods.values()):
-            if pod.node in self.hung_nodes or not pod.node or pod.ended:
+            if pod.node in self.hung_nodes or not pod.node:
                 continue
             if pod.deleting:
                 self.pods.pop(pod.name)
                 self.agents.pop(pod.name, None)
+            elif pod.ended:
                 continue
-            if not pod.started and pod.node in self.rejecting_nodes:
+            elif not pod.started and pod.node in self.rejecting_nodes:
                 self.end_pod(pod.name, exit_code=None, reason="UnexpectedAdmissionError")
             elif not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
                 self.pods[pod.name] = replace(pod, started=True, phase="Running", address=f"10.0.0.{pod.index}")
@@ -182,19 +195,22 @@ class Simulation:
         self.end_pod(name, exit_code=137)
 
     def end_pod(self, name: str, *, exit_code: int | None, reason: str = "Error") -> None:
-        phase = "Succeeded" if exit_code == 0 else "Failed"
-        ended = replace(self.pods[name], phase=phase, exit_code=exit_code, exit_reason=reason, started=False, ended_at=self.now)
-        self.pods[name] = ended
+        """Ends a pod's training container; None: its kubelet rejects the pod."""
+        pod = replace(self.pods[name], exit_code=exit_code, exit_reason=reason, started=False, ended_at=self.now)
+        if self.sidecars and pod.node and exit_code is not None:
+            self.pods[name] = replace(pod, sidecar_runs=True)
+        else:
+            self.pods[name] = replace(pod, phase="Succeeded" if exit_code == 0 else "Failed")
 
     def delete_pod(self, name: str, *, force: bool = False) -> None:
         pod = self.pods.get(name)
         if pod is None:
             return
-        if force or pod.ended or not pod.node:
+        if force or (pod.ended and not pod.lingers) or not pod.node:
             self.pods.pop(name)
             self.agents.pop(name, None)
         else:
-            self.pods[name] = replace(pod, deleting=True)
+            self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
 
     def succeed(self) -> None:
         for name, agent in self.agents.items():

@@ -23,6 +23,7 @@ class StockSimulation:
         hung_nodes: whose kubelets confirm nothing.
         not_ready_since: when each node that is not ready was first seen so.
         full: no new pod finds a place.
+        sidecars: each worker pod has another container, which runs on until its pod is deleted.
         made: the rendezvous of each worker pod ever made, in order.
         told: the events.
     """
@@ -34,6 +35,7 @@ class StockSimulation:
     hung_nodes: set[str] = field(default_factory=set)
     not_ready_since: dict[str, float] = field(default_factory=dict)
     full: bool = False
+    sidecars: bool = False
     memory: Memory = field(default_factory=Memory)
     service: bool = False
     made: list[int] = field(default_factory=list)
@@ -68,7 +70,7 @@ class StockSimulation:
         assert todo.round is None, "there is nobody to declare it to"
         for action in todo.actions:
             match action:
-                case CreatePod(index, _, rendezvous, failed_starts):
+                case CreatePod(index, rendezvous=rendezvous, failed_starts=failed_starts):
                     self._make(f"w{index}", index, "worker", rendezvous, failed_starts)
                     self.made.append(rendezvous)
                 case CreateStore(rendezvous):
@@ -117,10 +119,12 @@ class StockSimulation:
             self.not_ready_since.setdefault(node.name, self.now)
             if self.now >= self.not_ready_since[node.name] + NODE_LOSS_SECONDS:
                 pod = self.pods[pod.name] = replace(pod, deleting=True)
-        if pod.ended or pod.node in self.hung_nodes:
+        if pod.node in self.hung_nodes:
             return
         if pod.deleting:
             self.pods.pop(pod.name)
+        elif pod.ended:
+            return
         elif not pod.node:
             ready = [node.name for node in self.nodes.values() if node.ready]
             if ready and not self.full:
@@ -130,17 +134,18 @@ class StockSimulation:
 
     def delete(self, name: str, *, force: bool = False) -> None:
         pod = self.pods.get(name)
-        if pod is not None and (force or pod.ended or not pod.node):
+        if pod is not None and (force or (pod.ended and not pod.lingers) or not pod.node):
             self.pods.pop(name)
         elif pod is not None:
-            self.pods[name] = replace(pod, deleting=True)
+            self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
 
     def end(self, pod: PodView, exit_code: int | None = 1, message: str = "", reason: str = "Error") -> None:
         """Ends a pod's container."""
         self.pods[pod.name] = replace(
             self.pods[pod.name],
             started=False,
-            phase="Succeeded" if exit_code == 0 else "Failed",
+            phase="Running" if self.sidecars else "Succeeded" if exit_code == 0 else "Failed",
+            sidecar_runs=self.sidecars,
             exit_code=exit_code,
             exit_reason="Completed" if exit_code == 0 else reason,
             exit_message=message,

@@ -15,14 +15,16 @@ class CreatePod:
     """Make a worker pod of an index; the executor gives it a name of its own.
 
     Attributes:
-        avoid: nodes that it shall not be put on.
+        avoid: nodes that are not for it.
         rendezvous: the stock rendezvous that it joins; 0 where the operator decides who is in the group.
+        strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start, in a row.
     """
 
     index: int
     avoid: tuple[str, ...] = ()
     rendezvous: int = 0
+    strictly: bool = True
     failed_starts: tuple[str, ...] = ()
 
 

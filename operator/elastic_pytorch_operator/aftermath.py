@@ -30,7 +30,7 @@ def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action
         if pod.deleting:
             continue
         if pod.ended:
-            if job.clean_pod_policy == "All":
+            if job.clean_pod_policy == "All" or (job.clean_pod_policy == "Running" and pod.lingers):
                 actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
         elif not pod.started and pod.name not in observed.agents:
             actions.append(DeletePod(pod.name, pod.uid, "the job has ended before it started"))

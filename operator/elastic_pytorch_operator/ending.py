@@ -82,7 +82,7 @@ def has_succeeded(worker: str, observed: Observed) -> bool:
     agent = observed.agents.get(worker)
     if agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == number:
         return True
-    return any(pod.name == worker and pod.exit_code == 0 and not pod.deleting for pod in observed.pods)
+    return any(pod.name == worker and pod.succeeded for pod in observed.pods)
 
 
 def _never_joined(observed: Observed) -> str:

@@ -183,7 +183,8 @@ class Executor:
                 action.avoid,
                 self._agent_image,
                 self.authorities,
-                action.failed_starts,
+                failed_starts=action.failed_starts,
+                strictly=action.strictly,
             )
         try:
             pod = await self._cluster.create_pod(manifest)

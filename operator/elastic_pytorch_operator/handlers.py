@@ -93,4 +93,4 @@ def _register(registry: kopf.OperatorRegistry, store: Store, request_work: Calla
         manifest = event["object"]
         deleted = event["type"] == "DELETED"
         store.hearing.hear("nodes", manifest, gone=deleted)
-        tell(store.remove_node(manifest) if deleted else store.apply_node(manifest))
+        tell((store.remove_node if deleted else store.apply_node)(manifest, time.monotonic()))

@@ -164,7 +164,7 @@ def feed(store: Store, request_work: Callable[[JobKey, float], None], kind: str,
             keys = store.remove_pod(found) if deleted else store.apply_pod(found, now)
         case "Node":
             store.hearing.hear("nodes", found, gone=deleted)
-            keys = store.remove_node(found) if deleted else store.apply_node(found)
+            keys = (store.remove_node if deleted else store.apply_node)(found, now)
         case _:
             return
     for key in keys:

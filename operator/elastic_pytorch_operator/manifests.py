@@ -10,6 +10,7 @@ from elastic_pytorch_operator.job import Job, training_container
 
 Manifest = dict[str, Any]
 
+APPLICATION = "elastic-pytorch-job"
 TOKEN_VOLUME = "elastic-pytorch-token"
 TOKEN_FOLDER = "/var/run/secrets/elasticpytorch.dev"
 TOKEN_SECONDS = 3600
@@ -33,7 +34,7 @@ def owner_reference(job: Job) -> Manifest:
 def labels(job: Job) -> dict[str, str]:
     """The labels of everything that a job owns."""
     return {
-        names.LABEL_NAME: "elastic-pytorch-job",
+        names.LABEL_NAME: APPLICATION,
         names.LABEL_MANAGED_BY: names.OPERATOR,
         names.LABEL_JOB_NAME: job.key.name,
     }
@@ -68,6 +69,8 @@ def worker_pod(
     avoid: Sequence[str] = (),
     agent_image: AgentImage | None = None,
     authorities: str = "",
+    *,
+    strictly: bool = True,
     failed_starts: Sequence[str] = (),
 ) -> Manifest:
     """A worker pod.
@@ -77,9 +80,10 @@ def worker_pod(
         index: of the worker, 0 up to its job's size.
         suffix: makes the name unique to this incarnation of the worker.
         operator_url: where its agent finds the operator.
-        avoid: nodes that it shall not be put on.
+        avoid: nodes that are not for it.
         agent_image: which brings the agent, for a job that wants that; None: the job's image must.
         authorities: which vouch for the operator, PEM.
+        strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start.
     """
     pod, container = pod_from_template(job, index, suffix)
@@ -101,8 +105,9 @@ def worker_pod(
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
     if avoid:
-        spec["affinity"] = _keep_away(spec.get("affinity") or {}, avoid)
-        pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_AVOIDS] = ",".join(avoid)
+        spec["affinity"] = (_keep_away if strictly else _prefer_others)(spec.get("affinity") or {}, avoid)
+        annotation = names.ANNOTATION_AVOIDS if strictly else names.ANNOTATION_PREFERS_OTHERS
+        pod["metadata"]["annotations"][annotation] = ",".join(avoid)
     return pod
 
 
@@ -129,17 +134,22 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Mani
     spec["restartPolicy"] = "Never"
     spec["hostname"] = host
     spec["subdomain"] = job.key.name
-    annotations = dict(metadata.get("annotations") or {})
+    if spec.get("hostNetwork"):
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the node's own resolver does not know the cluster's Services
+    own_labels = metadata.get("labels") or {}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            **({"annotations": annotations} if annotations else {}),
+            # Webhooks may add containers to the pod: which one trains is said here.
+            "annotations": {**(metadata.get("annotations") or {}), names.ANNOTATION_TRAINING_CONTAINER: container["name"]},
             "name": f"{host}-{suffix}",
             "namespace": job.key.namespace,
             "labels": {
-                **(metadata.get("labels") or {}),
+                **own_labels,
                 **labels(job),
+                # Nothing of the operator's selects by this one.
+                names.LABEL_NAME: own_labels.get(names.LABEL_NAME, APPLICATION),
                 names.LABEL_WORKER_INDEX: str(index),
                 names.LABEL_ROLE: names.ROLE_WORKER,
             },
@@ -206,7 +216,7 @@ def tolerations(own: list[Manifest]) -> list[Manifest]:
 
 def _keep_away(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
     """The template's affinity with some nodes left out. Terms are alternatives, so each of them gets the requirement."""
-    unwanted = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    unwanted = _not_among(nodes)
     node_affinity = affinity.get("nodeAffinity") or {}
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [
@@ -215,6 +225,18 @@ def _keep_away(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
     ]
     required = {**required, "nodeSelectorTerms": terms}
     return {**affinity, "nodeAffinity": {**node_affinity, "requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _prefer_others(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
+    """The template's affinity with the heaviest preference for other nodes than these."""
+    node_affinity = affinity.get("nodeAffinity") or {}
+    preference = {"weight": 100, "preference": {"matchFields": _not_among(nodes)}}
+    preferred = [*(node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []), preference]
+    return {**affinity, "nodeAffinity": {**node_affinity, "preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def _not_among(nodes: Sequence[str]) -> list[Manifest]:
+    return [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
 
 
 def _token_volume() -> Manifest:

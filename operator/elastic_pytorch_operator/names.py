@@ -28,6 +28,8 @@ LABEL_RENDEZVOUS: Final = f"{GROUP}/rendezvous"
 ROLE_WORKER: Final = "worker"
 ROLE_STORE: Final = "store"
 ANNOTATION_AVOIDS: Final = f"{GROUP}/avoids-nodes"
+ANNOTATION_PREFERS_OTHERS: Final = f"{GROUP}/prefers-other-nodes-than"
+ANNOTATION_TRAINING_CONTAINER: Final = f"{GROUP}/training-container"
 ANNOTATION_FAILED_STARTS: Final = f"{GROUP}/failed-starts"
 
 # Condition types.

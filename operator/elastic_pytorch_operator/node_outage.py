@@ -14,7 +14,8 @@ FEW_NODES = 2
 
 def is_outage(nodes: Mapping[str, NodeView]) -> bool:
     """Whether the nodes' conditions are not to be believed."""
-    not_ready = sum(not node.ready for node in nodes.values())
-    if not_ready == len(nodes):
+    there = [node for node in nodes.values() if not node.removed]
+    not_ready = sum(not node.ready for node in there)
+    if not_ready == len(there):
         return not_ready > 0
-    return not_ready > FEW_NODES and not_ready >= UNHEALTHY_THRESHOLD * len(nodes)
+    return not_ready > FEW_NODES and not_ready >= UNHEALTHY_THRESHOLD * len(there)

@@ -7,10 +7,12 @@ a decision, so a clock that is an hour off changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.round import Round
 
+TERMINAL_PHASES = ("Failed", "Succeeded")
 # How the kubelet calls what keeps it from making a container.
 NEVER = ("InvalidImageName",)
 HARDLY = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError")
@@ -32,8 +34,12 @@ class PodView:
     exit_reason: str = ""  # the kubelet's word for it: Completed, Error, OOMKilled, Evicted, …
     exit_message: str = ""
     disrupted: bool = False  # evicted, preempted or shut down with its node, says the cluster
+    sidecar_runs: bool = False  # another container has not ended, and the kubelet does not stop it by itself
+    ended_before_deletion: bool = False  # was seen ended before anybody asked for its deletion
     waiting: str = ""  # why it does not run yet, for people
+    unschedulable: bool = False  # the scheduler has found no node for it, and makes no room on one either
     avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
+    prefers_others_to: frozenset[str] = frozenset()  # nodes that it was made to take only if no other fits
     created_at: float = 0.0
     stuck_since: float = 0.0  # when its containers could not be made for the first time in a row
     ended_at: float = 0.0  # when it was first seen to have ended
@@ -55,8 +61,26 @@ class PodView:
 
     @property
     def ended(self) -> bool:
-        """Whether its training container will never run again (worker pods have restartPolicy Never)."""
-        return self.exit_code is not None or self.phase in ("Failed", "Succeeded")
+        """Whether its training is over: the training container will never run again (worker pods have restartPolicy Never)."""
+        return self.exit_code is not None or self.phase in TERMINAL_PHASES
+
+    @property
+    def lingers(self) -> bool:
+        """Whether its training is over, but the pod is not: the scheduler and quotas count its requests until its phase is terminal."""
+        return self.ended and self.sidecar_runs
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its training container has exited with 0 by itself: exit code 0 after SIGTERM is no success."""
+        return self.exit_code == 0 and (self.ended_before_deletion or not self.deleting)
+
+
+class Taint(NamedTuple):
+    """What keeps pods without a toleration off a node."""
+
+    key: str
+    value: str
+    effect: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +90,10 @@ class NodeView:
     name: str
     ready: bool = True
     unschedulable: bool = False
+    removed: bool = False  # there was such a node, and it has been deleted; it is not ready either
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()  # those that keep new pods away
+    allocatable: Mapping[str, str] = field(default_factory=dict)
 
 
 class AgentState(StrEnum):
@@ -136,7 +164,7 @@ class Observed:
     time: str  # the same moment as people write it, RFC 3339, for status timestamps only
     pods: tuple[PodView, ...] = ()
     stores: tuple[PodView, ...] = ()  # of stock rendezvous
-    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)  # a node that is missing has not been heard of yet
     agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
     round: Round | None = None  # the newest declared; None: none yet
     listening_since: float = 0.0  # when this operator began to hear agents

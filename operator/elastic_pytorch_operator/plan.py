@@ -25,7 +25,7 @@ from elastic_pytorch_operator.start_backoff import FailedStarts, find_failed_sta
 from elastic_pytorch_operator.status import describe_job, needs_write
 from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.story import tell_story
-from elastic_pytorch_operator.suspicion import nodes_to_avoid, suspect_nodes
+from elastic_pytorch_operator.suspicion import others_have_room, suspect_nodes
 from elastic_pytorch_operator.timestamps import seconds_between
 
 PROGRESS_WRITE_SECONDS = 3.0
@@ -154,7 +154,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     actions: list[Action] = []
     recheck = _earliest(decision.recheck_at, stall_recheck, ending_recheck)
     if ending is None:
-        actions += _pod_actions(observed, replicas, round_, memory, starts)
+        actions += _pod_actions(job, observed, replicas, round_, memory, starts)
         if memory.refusal and replicas.create:
             recheck = _earliest(recheck, memory.refused_until)
         held = [starts.hold_until.get(index, 0.0) for index in replicas.create]
@@ -232,26 +232,32 @@ def _decide_round(
 
 
 def _pod_actions(
-    observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory, starts: FailedStarts
+    job: Job, observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory, starts: FailedStarts
 ) -> list[Action]:
     actions: list[Action] = []
     if not observed.service_exists and observed.now >= memory.refused_until:
         actions.append(CreateService())
-    if observed.now >= max(memory.refused_until, memory.budget.hold_until):
-        avoid = nodes_to_avoid({*memory.suspects, *starts.avoid}, observed.nodes)
-        due = [index for index in replicas.create if observed.now >= starts.hold_until.get(index, 0.0)]
-        actions += [CreatePod(index, avoid, failed_starts=starts.nodes.get(index, ())) for index in due]
+    held = {index for index, until in starts.hold_until.items() if observed.now < until}
+    if replicas.create and observed.now >= max(memory.refused_until, memory.budget.hold_until):
+        avoid = tuple(sorted({*memory.suspects, *starts.avoid}))
+        strictly = not avoid or others_have_room(avoid, observed.nodes, observed.pods, job.template)
+        actions += [
+            CreatePod(index, avoid, strictly=strictly, failed_starts=starts.nodes.get(index, ()))
+            for index in replicas.create
+            if index not in held
+        ]
     pods = {pod.name: pod for pod in observed.pods}
     members = round_.workers if round_ else ()
     for name in sorted(replicas.victims):
         if name not in members:
             actions.append(DeletePod(name, pods[name].uid, "is no longer wanted"))
+    remembers = {pod.name for index, pod in starts.newest.items() if index in held}  # its replacement takes its count over
     for pod in replicas.discard:
-        if pod.name not in members:
+        if pod.name not in members and pod.name not in remembers:
             actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))
     for pod in replicas.abandon:
         if pod.name not in members:
-            force = pod.node not in observed.nodes
+            force = observed.nodes[pod.node].removed
             actions.append(DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force))
     return actions
 

@@ -36,8 +36,10 @@ def plan_replicas(
 ) -> Replicas:
     """Compares the pods there are with the number wanted.
 
-    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. A pod that has ended is kept for its log
-    until the next one of its index has ended, too. One that waits for a place, away from a node that has turned out to live, is made anew.
+    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does a member that has succeeded, as
+    long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless it
+    lingers: then it holds devices and a part of the quota, which its replacement needs. One that waits for a place, away from a
+    node that would take it after all, is replaced.
     """
     standings = {candidate.worker: candidate.standing for candidate in candidates}
     abandon = tuple(
@@ -48,7 +50,9 @@ def plan_replicas(
     misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
     live = [pod for pod in serving if pod not in misled]
     victims = _choose_victims(live, nodes, standings, round_, wanted)
-    kept = [pod for pod in live if pod.name not in victims]
+    members = set(round_.workers if round_ else ())
+    done = {pod.name for pod in pods if pod.succeeded and pod.name in members}
+    kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
     free = [index for index in range(wanted + len(kept)) if index not in {pod.index for pod in kept}]
     silent = tuple(
         pod
@@ -58,8 +62,8 @@ def plan_replicas(
     return Replicas(
         create=tuple(free[: max(0, wanted - len(kept))]),
         victims=frozenset(victims),
-        discard=silent + misled + _superseded(pods),
-        abandon=tuple(pod for pod in abandon if not pod.deleting or _node_removed(pod, nodes)),
+        discard=silent + misled + _spent(pods, done),
+        abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
     )
 
 
@@ -97,18 +101,16 @@ def _choose_victims(
     return victims
 
 
-def _superseded(pods: Sequence[PodView]) -> tuple[PodView, ...]:
-    """Ended pods that are not the newest ended one of their index."""
+def _spent(pods: Sequence[PodView], done: Collection[str]) -> tuple[PodView, ...]:
+    """Ended pods that are not the newest ended one of their index, or linger; not those that are done while others train."""
     newest: dict[int, PodView] = {}
     for pod in pods:
         if pod.ended and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at):
             newest[pod.index] = pod
-    return tuple(pod for pod in pods if pod.ended and not pod.deleting and newest[pod.index] is not pod)
-
-
-def _node_removed(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-    return bool(pod.node) and pod.node not in nodes
+    spent = (pod for pod in pods if pod.ended and (pod.lingers or newest[pod.index] is not pod))
+    return tuple(pod for pod in spent if not pod.deleting and pod.name not in done)
 
 
 def _node_lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-    return bool(pod.node) and (pod.node not in nodes or not nodes[pod.node].ready)
+    node = nodes.get(pod.node)
+    return node is not None and not node.ready

@@ -19,7 +19,7 @@ SILENCE_SECONDS = 3.0  # of heartbeats that come every second; as much longer as
 GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are heard
 BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was asked to speak
 DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
-NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready
+NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready, or has been removed
 UNHEARD_SECONDS = 15.0  # of an agent that has spoken to an operator before this one
 START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
 
@@ -183,10 +183,11 @@ def _judge(
     if pod.ended:
         return Standing.GONE, describe_end(pod), None
     silent_for = now - agent.heard_at if agent else 0.0
-    if pod.node and pod.node not in nodes:
+    node = nodes.get(pod.node)
+    silent = agent is None or silent_for > NODE_SILENCE_SECONDS * rarity
+    if node is not None and node.removed and silent:
         return Standing.GONE, f"was on node {pod.node}, which has been removed", None
-    silent = pod.deleting if stock else agent is None or silent_for > NODE_SILENCE_SECONDS * rarity
-    if pod.node and not nodes[pod.node].ready and not outage and silent:
+    if node is not None and not node.ready and not outage and (pod.deleting if stock else silent):
         return Standing.GONE, f"is on node {pod.node}, which is not ready", None
     if pod.deleting:
         return Standing.LEAVING, "is being deleted", None
@@ -200,7 +201,7 @@ def _judge(
             return Standing.GONE, "has not been heard since this operator began to listen", None
         return Standing.STARTING, "", unheard_until
     if agent is None or not pod.address:
-        if suspected_since is None or pod.started:
+        if suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
             return Standing.STARTING, "", None
         lost_at = max(suspected_since, pod.created_at) + START_ON_SUSPECT_SECONDS
         if now >= lost_at:

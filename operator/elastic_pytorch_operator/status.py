@@ -227,7 +227,7 @@ def _conditions(
 
 
 def _suspended(observed: Observed, waiting: str) -> list[Condition]:
-    left = sum(not pod.ended for pod in observed.pods)
+    left = sum(not pod.ended or pod.lingers for pod in observed.pods)
     text = "spec.suspend is true: " + (waiting or (f"{left} workers are stopping" if left else "nothing runs"))
     running, resizing, degraded = (
         Condition(type_, False, names.JOB_SUSPENDED, "the job is suspended")

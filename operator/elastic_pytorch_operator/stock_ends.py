@@ -98,7 +98,7 @@ def last_words(message: str) -> str:
 
 def _manner(pod: PodView, record: FailureRecord) -> Manner:
     message = pod.exit_message
-    if pod.deleting or pod.disrupted:
+    if (pod.deleting and not pod.ended_before_deletion) or pod.disrupted:
         return Manner.LOST
     if pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS:
         return Manner.NOT_STARTED

@@ -120,7 +120,7 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
     candidates = tuple(_ready_if_running(candidate) for candidate in weigh(observed, stock=True))
     rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
     if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
-        running += [pod for pod in observed.pods if pod.rendezvous == number and pod.exit_code == 0]
+        running += [pod for pod in observed.pods if pod.rendezvous == number and pod.succeeded]
     elif rendezvous.phase is Phase.OVER:
         running = []  # some may still run; none of them will be in the next group
     starts = find_failed_starts(observed, stock=True)
@@ -202,10 +202,11 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
             doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in view.alive(observed.pods)}
     actions += _delete_stores(observed, keep, "nobody needs it any more")
     for pod in observed.pods:
-        if pod.name in view.lost and not pod.ended and (not pod.deleting or pod.node not in observed.nodes):
+        removed = _node_removed(pod, observed)
+        if pod.name in view.lost and not pod.ended and (not pod.deleting or removed):
             why = f"was on node {pod.node}, which is lost"
-            actions.append(DeletePod(pod.name, pod.uid, why, force=pod.node not in observed.nodes))
-        elif pod.name in doomed and not pod.deleting and (not pod.ended or pod in replicas.discard):
+            actions.append(DeletePod(pod.name, pod.uid, why, force=removed))
+        elif pod.name in doomed and not pod.deleting and (not pod.ended or pod.lingers or pod in replicas.discard):
             actions.append(DeletePod(pod.name, pod.uid, doomed[pod.name]))
     return actions
 
@@ -226,7 +227,7 @@ def _begin(job: Job, number: int) -> list[Action]:
 def _delete_stores(observed: Observed, keep: int, why: str) -> list[Action]:
     """Has the stores of all rendezvous but one deleted."""
     return [
-        DeletePod(store.name, store.uid, why, force=bool(store.node) and store.node not in observed.nodes)
+        DeletePod(store.name, store.uid, why, force=_node_removed(store, observed))
         for store in observed.stores
         if store.rendezvous != keep and not store.deleting
     ]
@@ -250,6 +251,11 @@ def _node_lost(pod: PodView, observed: Observed) -> bool:
     A node that has just become NotReady may only have lost its connection: its taint evicts the pod some seconds later.
     """
     node = observed.nodes.get(pod.node)
-    if not pod.node or pod.ended:
+    if node is None or pod.ended:
         return False
-    return node is None or (not node.ready and pod.deleting and not is_outage(observed.nodes))
+    return node.removed or (not node.ready and pod.deleting and not is_outage(observed.nodes))
+
+
+def _node_removed(pod: PodView, observed: Observed) -> bool:
+    node = observed.nodes.get(pod.node)
+    return node is not None and node.removed

@@ -80,8 +80,6 @@ def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_
     if not container.get("command"):
         container["command"] = list(STOCK_COMMAND)
     provide(container, _stock_environment(job, index, rendezvous))
-    if pod["spec"].get("hostNetwork"):
-        pod["spec"].setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     return pod
 
 
@@ -110,6 +108,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> Manifest:
         "metadata": {
             "name": f"{job.key.name}-store-{suffix}",
             "namespace": job.key.namespace,
+            "annotations": {names.ANNOTATION_TRAINING_CONTAINER: container["name"]},
             "labels": {**labels(job), names.LABEL_ROLE: names.ROLE_STORE, names.LABEL_RENDEZVOUS: str(rendezvous)},
             "ownerReferences": [owner_reference(job)],
         },

@@ -31,6 +31,13 @@ class _PodEntry:
 
 
 @dataclass(slots=True)
+class _NodeEntry:
+    uid: str
+    version: int
+    seen_at: float
+
+
+@dataclass(slots=True)
 class Store:
     """Everything last told of jobs, their pods, and nodes.
 
@@ -41,6 +48,7 @@ class Store:
     nodes: dict[str, NodeView] = field(default_factory=dict)
     primed: bool = False
     hearing: Hearing = field(default_factory=Hearing)
+    _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _pods: dict[tuple[str, str], _PodEntry] = field(default_factory=dict)
     _pods_of: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
@@ -118,6 +126,7 @@ class Store:
             view = replace(
                 view,
                 seen_dead_at_start=known.view.seen_dead_at_start,
+                ended_before_deletion=known.view.ended_before_deletion or (known.view.ended and not known.view.deleting),
                 stuck_since=known.view.stuck_since if known.view.stuck and view.stuck else now,
                 ended_at=known.view.ended_at if known.view.ended else now,
             )
@@ -137,18 +146,28 @@ class Store:
         self._forget_pod(place)
         return {known.key}
 
-    def apply_node(self, manifest: Manifest) -> set[JobKey]:
+    def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a node; only what changes its view matters to the jobs with pods there."""
-        view = view_node(manifest)
-        if self.nodes.get(view.name) == view:
+        view, uid, version = view_node(manifest), manifest["metadata"].get("uid", ""), version_of(manifest["metadata"])
+        known, entry = self.nodes.get(view.name), self._node_entries.get(view.name)
+        same = entry is not None and entry.uid == uid
+        if entry is not None and (version < entry.version or (same and known is not None and known.removed)):
+            return set()
+        self._node_entries[view.name] = _NodeEntry(uid, version, entry.seen_at if same and entry is not None else now)
+        if known == view:
             return set()
         self.nodes[view.name] = view
         return self._jobs_on(view.name)
 
-    def remove_node(self, manifest: Manifest) -> set[JobKey]:
-        """Forgets a node."""
-        name = manifest["metadata"]["name"]
-        self.nodes.pop(name, None)
+    def remove_node(self, manifest: Manifest, now: float) -> set[JobKey]:
+        """Remembers a node as removed, unless another one has taken its name: that is more than not to know it."""
+        name, uid = manifest["metadata"]["name"], manifest["metadata"].get("uid", "")
+        known, entry = self.nodes.get(name), self._node_entries.get(name)
+        if known is not None and entry is not None and (known.removed or entry.uid != uid):
+            return set()
+        version = max(version_of(manifest["metadata"]), entry.version if entry else 0)
+        self._node_entries[name] = _NodeEntry(uid, version, now)
+        self.nodes[name] = NodeView(name, ready=False, removed=True)
         return self._jobs_on(name)
 
     def bury_the_dead(self) -> None:
@@ -175,9 +194,10 @@ class Store:
             node_uids.add(node["metadata"].get("uid", ""))
             if self.nodes.get(node["metadata"]["name"]) != view_node(node):
                 self.hearing.expect("nodes", node, now)
-            touched |= self.apply_node(node)
-        for name in [name for name in self.nodes if name not in node_names]:
-            touched |= self.remove_node({"metadata": {"name": name}})
+            touched |= self.apply_node(node, now)
+        for name, known in list(self._node_entries.items()):
+            if name not in node_names and known.seen_at < now:
+                touched |= self.remove_node({"metadata": {"name": name, "uid": known.uid}}, now)
         for pod in pods:
             pod_uids.add(pod["metadata"]["uid"])
             if news := self.apply_pod(pod, now):
@@ -197,6 +217,7 @@ class Store:
             touched.add(key)
         for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
             self.hearing.forget_others(kind, uids)
+        self._forget_removed_nodes()
         self.primed = True
         return touched
 
@@ -217,6 +238,12 @@ class Store:
             places.discard(place)
             if not places:
                 del self._pods_of[entry.job_uid]
+
+    def _forget_removed_nodes(self) -> None:
+        """Forgets the removed nodes that no pod is on any more."""
+        used = {entry.view.node for entry in self._pods.values()}
+        for name in [name for name, node in self.nodes.items() if node.removed and name not in used]:
+            del self.nodes[name], self._node_entries[name]
 
     def _jobs_on(self, node: str) -> set[JobKey]:
         return {entry.key for entry in self._pods.values() if entry.view.node == node}

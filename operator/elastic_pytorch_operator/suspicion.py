@@ -4,8 +4,10 @@ Kubernetes needs some 40 s to see that a node has died. Until then its scheduler
 """
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from elastic_pytorch_operator.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.placement import could_take
 from elastic_pytorch_operator.standing import Candidate, Standing
 
 SUSPICION_SECONDS = 90.0  # after that the cluster has made up its own mind
@@ -28,7 +30,7 @@ def suspect_nodes(known: Mapping[str, float], observed: Observed, candidates: Co
     gone = {candidate.worker for candidate in candidates if candidate.standing is Standing.GONE}
     claimed: dict[str, list[PodView]] = {}
     for pod in observed.pods:
-        if pod.node and not pod.ended and (node := observed.nodes.get(pod.node)) and node.ready:
+        if pod.node and not pod.ended and ((node := observed.nodes.get(pod.node)) is None or node.ready):
             claimed.setdefault(pod.node, []).append(pod)
     suspects = {}
     for name, pods in claimed.items():
@@ -43,15 +45,28 @@ def suspect_nodes(known: Mapping[str, float], observed: Observed, candidates: Co
     return suspects
 
 
-def nodes_to_avoid(suspects: Collection[str], nodes: Mapping[str, NodeView]) -> tuple[str, ...]:
-    """The suspected nodes, unless no other node could take a pod: then none."""
-    others = any(node.ready and not node.unschedulable for node in nodes.values() if node.name not in suspects)
-    return tuple(sorted(suspects)) if others else ()
+def others_have_room(
+    suspects: Collection[str], nodes: Mapping[str, NodeView], pods: Collection[PodView], template: Mapping[str, Any]
+) -> bool:
+    """Whether another than the suspected nodes will take a new pod, as far as that can be told beforehand.
+
+    Args:
+        suspects: those that are suspected.
+        nodes: all that are known.
+        pods: of the job; if the scheduler has found no node for one that keeps away from the suspected ones, the others are full.
+        template: of the new pod.
+    """
+    if any(pod.unschedulable and pod.avoids for pod in pods):
+        return False
+    return any(node.name not in suspects and could_take(node, template["spec"]) for node in nodes.values())
 
 
 def avoids_in_vain(pod: PodView, suspects: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
-    """Whether a pod waits for a place and keeps away from a node that would be a good one after all."""
+    """Whether a pod waits for a place, and keeps away from a node that would be a good one after all or the only one left."""
     return not pod.node and any(
-        name not in suspects and (node := nodes.get(name)) is not None and node.ready and not node.unschedulable
+        (pod.unschedulable or name not in suspects)
+        and (node := nodes.get(name)) is not None
+        and node.ready
+        and not node.unschedulable
         for name in pod.avoids
     )

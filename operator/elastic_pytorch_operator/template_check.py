@@ -17,6 +17,7 @@ TEMPLATE = {
     "spec.affinity.nodeAffinity": OBJECT,
     "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution": OBJECT,
     "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms": LIST,
+    "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": LIST,
     "spec.containers": LIST,
 }
 CONTAINER = {"env": LIST, "volumeMounts": LIST}

@@ -6,12 +6,13 @@ from typing import Any
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.observed import NodeView, PodView
+from elastic_pytorch_operator.observed import TERMINAL_PHASES, NodeView, PodView, Taint
 
 Manifest = Mapping[str, Any]
 
 # What the kubelet and the scheduler give as the reason of a pod that they have ended. Kubelets before 1.26 set no condition.
 DISRUPTIONS = ("Evicted", "NodeShutdown", "Terminated", "Preempting")
+EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def job_of_pod(pod: Manifest) -> tuple[JobKey, str] | None:
@@ -39,11 +40,11 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         at_start: it was there when this operator started.
     """
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
-    state = _training_state(spec, status)
-    terminated = state.get("terminated") or _failed_init(status)
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    training = annotations.get(names.ANNOTATION_TRAINING_CONTAINER) or _conventional_name(spec)
+    state = _state_of(training, status)
+    terminated = state.get("terminated") or _failed_init(spec, status)
     phase = status.get("phase", "Pending")
-    annotations = metadata.get("annotations") or {}
-    labels = metadata.get("labels") or {}
     index, rendezvous = labels.get(names.LABEL_WORKER_INDEX, ""), labels.get(names.LABEL_RENDEZVOUS, "")
     view = PodView(
         name=metadata["name"],
@@ -58,8 +59,11 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         exit_reason=status.get("reason") or terminated.get("reason") or "",
         exit_message=terminated.get("message") or status.get("message") or "",
         disrupted=_is_disrupted(status),
-        waiting=_why_waiting(status, state),
-        avoids=frozenset(filter(None, annotations.get(names.ANNOTATION_AVOIDS, "").split(","))),
+        sidecar_runs=phase not in TERMINAL_PHASES and _runs_beside(training, status),
+        waiting=_why_waiting(status, training, state),
+        unschedulable=_unscheduled(status).get("reason") == "Unschedulable" and not status.get("nominatedNodeName"),
+        avoids=_listed(annotations, names.ANNOTATION_AVOIDS),
+        prefers_others_to=_listed(annotations, names.ANNOTATION_PREFERS_OTHERS),
         failed_starts=tuple(filter(None, annotations.get(names.ANNOTATION_FAILED_STARTS, "").split(","))),
         created_at=seen_at,
         ended_at=seen_at,
@@ -75,23 +79,34 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
 
 def view_node(node: Manifest) -> NodeView:
     """A node's view. Ready unless its condition says otherwise: an absent condition means that the node has just come."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = next((c.get("status") for c in conditions if c.get("type") == "Ready"), "True")
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    ready = next((c.get("status") for c in status.get("conditions") or () if c.get("type") == "Ready"), "True")
+    taints = (Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ())
     return NodeView(
         name=node["metadata"]["name"],
         ready=ready == "True",
-        unschedulable=bool((node.get("spec") or {}).get("unschedulable")),
+        unschedulable=bool(spec.get("unschedulable")),
+        labels=node["metadata"].get("labels") or {},
+        taints=tuple(taint for taint in taints if taint.effect in EXCLUDING_EFFECTS),
+        allocatable=status.get("allocatable") or {},
     )
 
 
-def _training_state(spec: Manifest, status: Manifest) -> Manifest:
-    """The state of the training container, which is the one named `pytorch`, or the only one."""
+def _conventional_name(spec: Manifest) -> str:
+    """The name of the training container of a pod that does not tell it: an earlier release has made it."""
     declared = spec.get("containers") or []
-    name = names.TRAINING_CONTAINER if len(declared) != 1 else declared[0].get("name")
-    for container in status.get("containerStatuses") or ():
-        if container.get("name") == name:
-            return container.get("state") or {}
-    return {}
+    return str(declared[0].get("name")) if len(declared) == 1 else names.TRAINING_CONTAINER
+
+
+def _state_of(container: str, status: Manifest) -> Manifest:
+    states = (c.get("state") for c in status.get("containerStatuses") or () if c.get("name") == container)
+    return next(states, None) or {}
+
+
+def _runs_beside(training: str, status: Manifest) -> bool:
+    """Whether another container has not ended. Init containers do not matter: the kubelet stops native sidecars by itself."""
+    others = (c for c in status.get("containerStatuses") or () if c.get("name") != training)
+    return any("terminated" not in (c.get("state") or {}) for c in others)
 
 
 def _is_disrupted(status: Manifest) -> bool:
@@ -106,27 +121,45 @@ def _names_plain_http(container: Manifest) -> bool:
     return any(url.startswith("http:") for url in told)
 
 
-def _failed_init(status: Manifest) -> Manifest:
-    """How an init container has failed, if one has: the training container has never run then."""
+def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
+    """How an init container has failed, if one has: the training container has never run then.
+
+    A native sidecar, which is an init container with restartPolicy Always, is not meant: it is stopped whenever its pod ends.
+    """
+    sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
     for container in status.get("initContainerStatuses") or ():
         terminated = (container.get("state") or {}).get("terminated") or {}
-        if terminated.get("exitCode") and status.get("phase") == "Failed":
+        if terminated.get("exitCode") and status.get("phase") == "Failed" and container["name"] not in sidecars:
             text = f"init container {container['name']}: {terminated.get('message') or terminated.get('reason') or 'failed'}"
             return {**terminated, "message": text}
     return {}
 
 
-def _why_waiting(status: Manifest, state: Manifest) -> str:
-    """Why a pod's training container does not run yet, for people; empty while it is simply starting."""
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            waiting = (container.get("state") or {}).get("waiting") or {}
-            reason = waiting.get("reason", "")
-            if reason and reason not in ("ContainerCreating", "PodInitializing"):
-                message = waiting.get("message") or ""
-                image = f" of image {container['image']}" if "Image" in reason and container.get("image") else ""
-                return f"{reason}{image}{': ' + message if message else ''}"
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}".rstrip(": ")
+def _why_waiting(status: Manifest, training: str, state: Manifest) -> str:
+    """Why a pod's training container does not run yet, for people; empty while it is simply starting, and once it has started.
+
+    Init containers, native sidecars among them, must be up before it. Other containers need not: they do not keep it waiting.
+    """
+    if "running" in state or "terminated" in state:
+        return ""
+    own = [c for c in status.get("containerStatuses") or () if c.get("name") == training]
+    for container in (*(status.get("initContainerStatuses") or ()), *own):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = waiting.get("reason", "")
+        if reason and reason not in ("ContainerCreating", "PodInitializing"):
+            message = waiting.get("message") or ""
+            image = f" of image {container['image']}" if "Image" in reason and container.get("image") else ""
+            return f"{reason}{image}{': ' + message if message else ''}"
+    if unscheduled := _unscheduled(status):
+        return f"{unscheduled.get('reason', 'Unschedulable')}: {unscheduled.get('message', '')}".rstrip(": ")
     return ""
+
+
+def _unscheduled(status: Manifest) -> Manifest:
+    """The condition that says why a pod has no node; empty if none does."""
+    conditions = (c for c in status.get("conditions") or () if c.get("type") == "PodScheduled" and c.get("status") == "False")
+    return next(conditions, {})
+
+
+def _listed(annotations: Manifest, name: str) -> frozenset[str]:
+    return frozenset(filter(None, annotations.get(name, "").split(",")))

@@ -316,7 +316,9 @@ def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> Ep
 
 
 def training_container(pod: Mapping[str, Any]) -> str:
-    """The container of a worker pod that trains: `pytorch`, or the only one, or the first."""
+    """The container of a worker pod that trains: what the operator has written, else `pytorch`, or the first."""
+    if told := (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_TRAINING_CONTAINER):
+        return str(told)
     containers = [str(c["name"]) for c in pod["spec"]["containers"]]
     return names.TRAINING_CONTAINER if names.TRAINING_CONTAINER in containers else containers[0]
 

@@ -10,5 +10,6 @@ LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
 LABEL_ROLE: Final = f"{GROUP}/role"
 ROLE_WORKER: Final = "worker"
 TRAINING_CONTAINER: Final = "pytorch"
+ANNOTATION_TRAINING_CONTAINER: Final = f"{GROUP}/training-container"
 MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 BACKEND_OPERATOR: Final = "operator"  # spec.rendezvous.backend

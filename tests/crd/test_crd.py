@@ -164,6 +164,16 @@ def test_every_rule_says_what_is_wrong() -> None:
     assert all(rule["message"] and rule["reason"] for rule in found)
 
 
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_what_the_operator_writes_on_its_pods_is_refused_in_the_template(field: str) -> None:
+    path = f"spec.template.metadata.{field}"
+    [rule] = rules(path)
+    assert "'elasticpytorch.dev/'" in rule
+    assert ("'app.kubernetes.io/managed-by'" in rule) == (field == "labels"), "the pods' watch selects by it"
+    assert "app.kubernetes.io/name" not in rule, "that one is the user's"
+    assert PROPERTIES[path]["maxProperties"], "the API server estimates what a rule over all keys may cost"
+
+
 def test_template_keeps_what_the_schema_does_not_know() -> None:
     for path in ("", ".metadata", ".spec", ".spec.containers[]"):
         assert PROPERTIES[f"spec.template{path}"]["x-kubernetes-preserve-unknown-fields"] is True

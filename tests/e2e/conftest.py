@@ -33,7 +33,7 @@ def kubectl(namespace: str) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def start_job(namespace: str) -> StartJob:
-    """Applies an example with changes, perhaps with another script in its place; returns the job."""
+    """Applies an example with changes, perhaps with another script in its place or other pods; returns the job."""
 
     def start(
         example: str = "all-reduce",
@@ -42,6 +42,7 @@ def start_job(namespace: str) -> StartJob:
         args: list[str] | None = None,
         resources: dict[str, Any] | None = None,
         script: str | None = None,
+        change_pod: Callable[[dict[str, Any]], None] | None = None,
         **spec: Any,
     ) -> JobUnderTest:
         manifest = yaml.safe_load((ROOT / "examples" / example / file).read_text())
@@ -53,6 +54,8 @@ def start_job(namespace: str) -> StartJob:
             container["args"] = args
         if resources is not None:
             container["resources"] = resources
+        if change_pod is not None:
+            change_pod(manifest["spec"]["template"]["spec"])
         manifest["spec"] |= spec
         # On a busy machine one pod may start seconds after the others: the first round is to have them all nonetheless.
         manifest["spec"].setdefault("resizePolicy", {}).setdefault("settleSeconds", SETTLE_SECONDS)

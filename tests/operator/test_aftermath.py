@@ -29,6 +29,12 @@ def test_pods(policy: str, at_once: list[str], later: list[str]) -> None:
     assert cleaned(policy, NOW - EXIT_SECONDS) == later
 
 
+@pytest.mark.parametrize(("policy", "gone"), [("Running", ["w0"]), ("All", ["w0"]), ("None", [])])
+def test_pod_that_only_its_sidecar_keeps_running_gives_its_node_back(policy: str, gone: list[str]) -> None:
+    lingering = a_pod(0, started=False, exit_code=0, sidecar_runs=True)
+    assert cleaned(policy, NOW, observed([lingering])) == gone
+
+
 @pytest.mark.parametrize(("ttl", "gone"), [(0, True), (59, True), (60, True), (61, False), (None, False)])
 def test_job_goes_when_its_time_to_live_is_over(ttl: int | None, gone: bool) -> None:
     job = a_job(ttlSecondsAfterFinished=ttl, status={"completionTime": "2025-12-31T23:59:00Z"})

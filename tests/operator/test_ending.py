@@ -56,6 +56,20 @@ def group(*states: str, **fields: Any) -> Observed:
             False,
         ),
         (
+            "exit 0, and deleted later",
+            observed(
+                [a_pod(0), a_dead_pod(1, exit_code=0, deleting=True, ended_before_deletion=True)],
+                [an_agent("w0", "succeeded")],
+                round=a_round(0, 1),
+            ),
+            True,
+        ),
+        (
+            "exit 0, and a sidecar runs",
+            observed([a_pod(0, exit_code=0, sidecar_runs=True), a_dead_pod(1, exit_code=0)], round=a_round(0, 1)),
+            True,
+        ),
+        (
             "success in an earlier round",
             observed([a_pod(0)], [an_agent("w0", "succeeded", round_=1)], round=a_round(0, number=2)),
             False,

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
+from elastic_pytorch_operator.stock_manifests import stock_worker_pod
 from operator_builders import a_job, a_manifest
 
 TEMPLATE = a_manifest()["spec"]["template"]
@@ -114,13 +116,68 @@ def test_nodes_to_avoid_are_left_out_of_every_alternative_of_the_template() -> N
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
     pod = worker_pod(a_job(template=template), 0, "x", "http://operator:8780", ["a", "b"])
     assert terms_of(pod) == [{"matchFields": fields}]
-    assert pod["metadata"]["annotations"] == {"elasticpytorch.dev/avoids-nodes": "a,b"}
+    assert pod["metadata"]["annotations"]["elasticpytorch.dev/avoids-nodes"] == "a,b"
     zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("x", "y")]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zones}}
     template["spec"]["affinity"] = {"nodeAffinity": required, "podAffinity": {"kept": True}}
     pod = worker_pod(a_job(template=template), 0, "x", "http://operator:8780", ["a", "b"])
     assert terms_of(pod) == [{**zone, "matchFields": fields} for zone in zones]
     assert pod["spec"]["affinity"]["podAffinity"] == {"kept": True}
+
+
+def test_nodes_to_take_only_if_no_other_fits_are_disliked_beside_what_the_template_likes() -> None:
+    near = {"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [near]}}
+    job = a_job(template={"spec": {**TEMPLATE["spec"], "affinity": affinity}})
+    pod = worker_pod(job, 0, "x", "http://operator:8780", ["a", "b"], strictly=False)
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
+    dislike = {"weight": 100, "preference": {"matchFields": fields}}
+    expected = {"preferredDuringSchedulingIgnoredDuringExecution": [near, dislike]}
+    assert pod["spec"]["affinity"] == {"nodeAffinity": expected}
+    assert pod["metadata"]["annotations"]["elasticpytorch.dev/prefers-other-nodes-than"] == "a,b"
+
+
+@pytest.mark.parametrize(
+    ("containers", "name"),
+    [
+        ([{"name": "trainer"}], "trainer"),
+        ([{}], "pytorch"),
+        ([{"name": "proxy"}, {"name": "pytorch"}], "pytorch"),
+    ],
+)
+def test_pod_tells_which_container_trains(containers: list[dict[str, Any]], name: str) -> None:
+    pod = build(a_job(template={"metadata": {"annotations": {"team": "ml"}}, "spec": {"containers": containers}}))
+    assert pod["metadata"]["annotations"] == {"team": "ml", "elasticpytorch.dev/training-container": name}
+    assert "command" in next(c for c in pod["spec"]["containers"] if c["name"] == name)
+
+
+@pytest.mark.parametrize(
+    ("network", "policy"),
+    [
+        ({}, None),
+        ({"hostNetwork": True}, "ClusterFirstWithHostNet"),
+        ({"hostNetwork": True, "dnsPolicy": "None"}, "None"),
+        ({"dnsPolicy": "Default"}, "Default"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["operator", "c10d"])
+def test_pod_on_the_hosts_network_resolves_services(backend: str, network: dict[str, Any], policy: str | None) -> None:
+    job = a_job(template={"spec": {**TEMPLATE["spec"], **network}}, rendezvous={"backend": backend})
+    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else build(job)
+    assert pod["spec"].get("dnsPolicy") == policy
+
+
+def test_labels_are_the_users_where_nothing_selects_by_them() -> None:
+    own = {"app.kubernetes.io/name": "lm", "app.kubernetes.io/part-of": "search", "team": "ml"}
+    labels = build(a_job(template={"metadata": {"labels": own}, **TEMPLATE}))["metadata"]["labels"]
+    assert labels == {
+        **own,
+        "app.kubernetes.io/managed-by": "elastic-pytorch-operator",
+        "elasticpytorch.dev/job-name": "lm",
+        "elasticpytorch.dev/worker-index": "2",
+        "elasticpytorch.dev/role": "worker",
+    }
+    assert build()["metadata"]["labels"]["app.kubernetes.io/name"] == "elastic-pytorch-job"
 
 
 def terms_of(pod: dict[str, Any]) -> Any:

@@ -110,6 +110,44 @@ def test_lost_node_costs_one_round_and_its_pods_are_replaced_elsewhere() -> None
     assert not lost & set(simulation.declared[-1].workers)
 
 
+@pytest.mark.parametrize("heard_at", [NOW - 9, NOW])
+def test_pod_is_deleted_without_grace_only_if_its_node_is_removed_and_its_agent_silent(heard_at: float) -> None:
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", ready=False, removed=True)}
+    pods = [a_pod(0), a_pod(1, node="node-1")]
+    seen = observed(pods, [an_agent("w0"), an_agent("w1", heard_at=heard_at)], nodes=nodes, round=a_round(0, 1))
+    todo = plan(a_job(replicas=2), seen, Memory())
+    deleted = [(action.name, action.force) for action in todo.actions if isinstance(action, DeletePod)]
+    assert deleted == ([("w1", True)] if heard_at < NOW else [])
+
+
+def test_node_that_has_not_been_heard_of_yet_costs_nothing() -> None:
+    simulation = running()
+    simulation.nodes.clear()
+    simulation.settle(20)
+    assert [r.size for r in simulation.declared] == [3]
+
+
+def test_replacement_fits_although_a_sidecar_outlives_its_worker() -> None:
+    simulation = Simulation(a_job(replicas=3, minimum=2, maximum=3), pods_per_node=1, sidecars=True)
+    simulation.settle(20)
+    simulation.kill_pod(simulation.declared[-1].workers[1])
+    simulation.settle(20)
+    assert [r.size for r in simulation.declared] == [3, 2, 3]
+    assert not any(pod.lingers for pod in simulation.pods.values())
+
+
+def test_suspended_job_leaves_no_sidecar_behind() -> None:
+    simulation = Simulation(a_job(replicas=3, minimum=2, maximum=3), sidecars=True)
+    simulation.settle(20)
+    simulation.kill_pod(simulation.declared[-1].workers[1])
+    simulation.job = replace(simulation.job, suspend=True, wanted=0)
+    suspended = find_condition(status_of(simulation.reconcile()), "Suspended")
+    assert suspended is not None
+    assert "3 workers are stopping" in suspended["message"]
+    simulation.settle(20)
+    assert simulation.pods == {}
+
+
 def test_operator_restart_disturbs_nothing_and_makes_nothing_twice() -> None:
     simulation = running()
     made = simulation.made

@@ -21,6 +21,7 @@ EVENT = st.one_of(
     st.tuples(st.just("hang node"), st.integers(0, 2)),
     st.tuples(st.just("node back"), st.integers(0, 2)),
     st.tuples(st.just("node not ready"), st.integers(0, 2)),
+    st.tuples(st.just("node removed"), st.integers(0, 2)),
     st.tuples(st.just("cordon"), st.integers(0, 2)),
     st.tuples(st.just("restart operator"), st.just(0)),
     st.tuples(st.just("node rejects"), st.integers(0, 2)),
@@ -55,6 +56,8 @@ def happen(simulation: Simulation, event: str, number: int) -> None:
             simulation.nodes[node] = NodeView(node)
         case "node not ready":
             simulation.nodes[node] = NodeView(node, ready=False)
+        case "node removed":
+            simulation.nodes[node] = NodeView(node, ready=False, removed=True)
         case "cordon":
             simulation.nodes[node] = NodeView(node, unschedulable=True)
         case "restart operator":
@@ -73,9 +76,10 @@ def happen(simulation: Simulation, event: str, number: int) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(events=st.lists(EVENT, max_size=25))
-def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]]) -> None:
-    simulation = Simulation(a_job(replicas=3, minimum=2, maximum=5, failurePolicy={"maxFailures": 1000}))
+@given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans())
+def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool) -> None:
+    job = a_job(replicas=3, minimum=2, maximum=5, failurePolicy={"maxFailures": 1000})
+    simulation = Simulation(job, sidecars=sidecars)
     simulation.settle(3)
     for event, number in events:
         happen(simulation, event, number)
@@ -89,5 +93,6 @@ def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]]) -> Non
     assert all(simulation.agents[worker].round == simulation.round.number for worker in simulation.round.workers)
     live = [pod for pod in simulation.pods.values() if not pod.ended]
     assert len(live) == simulation.job.wanted
+    assert not any(pod.lingers for pod in simulation.pods.values()), "what has ended gives its node back"
     assert simulation.job.status["state"] == "Running"
     assert simulation.reconcile().actions == (), "planning again must change nothing"

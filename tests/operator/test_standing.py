@@ -19,8 +19,10 @@ def standing_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentV
     return next(c.standing for c in weigh(seen) if c.worker == "w0")
 
 
-NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False), "node-1": NodeView("node-1")}}
-OUTAGE = {"nodes": {"node-0": NodeView("node-0", ready=False), "node-1": NodeView("node-1", ready=False)}}
+OTHERS = {f"node-{n}": NodeView(f"node-{n}") for n in (1, 2)}
+NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False), **OTHERS}}
+NODE_REMOVED = {"nodes": {"node-0": NodeView("node-0", ready=False, removed=True), **OTHERS}}
+OUTAGE = {"nodes": {name: NodeView(name, ready=False) for name in ("node-0", "node-1", "node-2")}}
 FAILED = {"state": "failed", "state_since": NOW - 0.5}
 
 
@@ -33,12 +35,17 @@ FAILED = {"state": "failed", "state_since": NOW - 0.5}
         ("agent not heard yet", a_pod(0), None, {}, "starting"),
         ("address not known yet", a_pod(0, address=""), an_agent("w0"), {}, "starting"),
         ("container ended", a_dead_pod(0), an_agent("w0"), {}, "gone"),
+        ("container ended, sidecar runs", a_pod(0, exit_code=1, sidecar_runs=True), an_agent("w0"), {}, "gone"),
         ("evicted", a_pod(0, phase="Failed", exit_reason="Evicted"), an_agent("w0"), {}, "gone"),
         ("being deleted", a_pod(0, deleting=True), an_agent("w0"), {}, "leaving"),
         ("told to stop", a_pod(0), an_agent("w0", "leaving"), {}, "leaving"),
         ("silent", a_pod(0), an_agent("w0", **SILENT), {}, "gone"),
         ("silent for a moment", a_pod(0), an_agent("w0", heard_at=NOW - 2), {}, "ready"),
-        ("node gone", a_pod(0, node="elsewhere"), an_agent("w0"), {}, "gone"),
+        ("node not heard of yet", a_pod(0, node="elsewhere"), an_agent("w0"), {}, "ready"),
+        ("node not heard of yet, nor the agent", a_pod(0, node="elsewhere"), None, {}, "starting"),
+        ("node removed but agent speaks", a_pod(0), an_agent("w0"), NODE_REMOVED, "ready"),
+        ("node removed and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_REMOVED, "gone"),
+        ("node removed before the agent spoke", a_pod(0), None, NODE_REMOVED, "gone"),
         ("node not ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_LOST, "gone"),
         ("node not ready but agent speaks", a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
         ("node not ready before the agent spoke", a_pod(0), None, NODE_LOST, "gone"),

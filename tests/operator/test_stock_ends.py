@@ -70,6 +70,13 @@ def test_pod_that_is_being_deleted_was_lost_whatever_it_says() -> None:
     assert read_end(a_dead_pod(0, exit_message=gave_up(BOOM), deleting=True), NOW).manner is Manner.LOST
 
 
+def test_pod_that_had_ended_before_its_deletion_is_judged_by_its_end() -> None:
+    asked_later = {"deleting": True, "ended_before_deletion": True}
+    assert read_end(a_dead_pod(0, exit_message=gave_up(BOOM), **asked_later), NOW).manner is Manner.FAILED
+    assert read_end(a_dead_pod(0, exit_code=0, **asked_later), NOW).manner is Manner.SUCCEEDED
+    assert read_end(a_dead_pod(0, exit_code=0, deleting=True), NOW).manner is Manner.LOST
+
+
 def test_failure_is_told_in_the_scripts_own_words() -> None:
     end = read_end(a_dead_pod(1, exit_message=gave_up(BOOM)), NOW)
     assert end.gave_up

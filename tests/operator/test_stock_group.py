@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.actions import CreatePod, CreateService, CreateStore
+from elastic_pytorch_operator.observed import NodeView
 from operator_builders import a_job
 from stock_simulation import StockSimulation
 from test_stock_ends import BOOM, GLOO, gave_up
@@ -51,6 +52,59 @@ def test_lost_worker_is_replaced_in_the_same_rendezvous() -> None:
     status = simulation.status
     assert (status["worldSize"], status["failures"], status["restarts"]) == (3, 0, 2)
     assert any(event.startswith("WorkerLost") for event in simulation.told)
+
+
+def test_worker_that_has_ended_beside_its_sidecar_makes_room_for_its_replacement() -> None:
+    simulation = start()
+    simulation.sidecars = True
+    lost = simulation.running()[1]
+    simulation.end(lost, 137)
+    simulation.settle(10)
+    assert lost.name not in simulation.pods
+    assert (simulation.made, simulation.status["worldSize"]) == ([1, 1, 1, 1], 3)
+
+
+def test_workers_of_a_rendezvous_that_is_over_make_room_although_their_sidecars_run() -> None:
+    simulation = start()
+    simulation.sidecars = True
+    over = {pod.name for pod in simulation.running()}
+    for pod in simulation.running():
+        simulation.end(pod, message=SHUT_OUT)
+    simulation.settle(60)
+    assert len(simulation.made) == 6
+    assert not over & set(simulation.pods)
+    assert simulation.status["worldSize"] == 3
+
+
+def test_sidecars_do_not_keep_a_job_from_its_end() -> None:
+    simulation = start()
+    simulation.sidecars = True
+    first, *others = simulation.running()
+    simulation.end(first, 0)
+    simulation.settle(5)
+    assert not simulation.pods[first.name].deleting, "who is done waits for the others"
+    simulation.delete(first.name)
+    simulation.reconcile()
+    for pod in others:
+        simulation.end(pod, 0)
+    simulation.settle(5)
+    assert simulation.status["state"] == "Complete"
+    assert (simulation.made, simulation.pods) == ([1, 1, 1], {})
+
+
+@pytest.mark.parametrize(("removed", "size"), [(True, 2), (False, 3)])
+def test_node_is_lost_once_its_deletion_is_told_and_not_if_it_was_never_heard_of(removed: bool, size: int) -> None:
+    simulation = start("etcd-v2")
+    worker = simulation.running()[0]
+    simulation.full = True
+    simulation.hung_nodes.add(worker.node)
+    if removed:
+        simulation.nodes[worker.node] = NodeView(worker.node, ready=False, removed=True)
+    else:
+        del simulation.nodes[worker.node]
+    simulation.settle(10)
+    assert simulation.status["worldSize"] == size
+    assert (worker.name in simulation.pods) is not removed, "nothing will confirm the deletion"
 
 
 def test_lost_node_is_left_behind() -> None:

@@ -100,10 +100,6 @@ def test_users_own_variables_and_command_stand() -> None:
     assert environment(pod)["PET_MAX_RESTARTS"] == "9"
 
 
-def test_worker_on_the_hosts_network_can_resolve_the_store() -> None:
-    assert stock_worker_pod(stock_job(template=TEMPLATE), 0, "x", 1)["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
-
-
 def test_store_runs_in_the_jobs_image_and_takes_no_more_than_it_needs() -> None:
     pod = store_pod(stock_job(template=TEMPLATE), "x", 2)
     [container] = pod["spec"]["containers"]
@@ -116,7 +112,8 @@ def test_store_runs_in_the_jobs_image_and_takes_no_more_than_it_needs() -> None:
     assert spec["nodeSelector"] == {"disk": "fast"}
     assert {"key": "gpu", "operator": "Exists"} in spec["tolerations"]
     assert "volumes" not in spec
-    assert "hostNetwork" not in spec
+    assert "hostNetwork" not in spec, "it has an address and a port of its own"
+    assert pod["metadata"]["annotations"] == {"elasticpytorch.dev/training-container": container["name"]}
 
 
 def test_store_is_reached_by_a_name_of_its_own() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import worker_pod
+from elastic_pytorch_operator.observed import NodeView
 from elastic_pytorch_operator.stock_manifests import store_pod
 from elastic_pytorch_operator.store import Store
 from operator_builders import KEY, a_job, a_manifest
@@ -16,8 +17,9 @@ def pod(index: int = 0, *, version: int = 1, uid: str = "", node: str = "node-0"
     return {**found, "status": {"phase": phase}}
 
 
-def node(name: str, *, ready: str = "True") -> dict[str, Any]:
-    return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+def node(name: str, *, ready: str = "True", uid: str = "", version: int = 1) -> dict[str, Any]:
+    metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version)}
+    return {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
 
 
 def primed(*pods: dict[str, Any]) -> Store:
@@ -65,10 +67,66 @@ def test_list_removes_ghosts_but_not_what_came_while_listing() -> None:
 
 def test_node_news_matters_to_the_jobs_with_pods_there_and_only_if_it_is_news() -> None:
     store = primed(pod(0))
-    assert store.apply_node(node("node-0")) == set()
-    assert store.apply_node(node("node-0", ready="Unknown")) == {KEY}
-    assert store.apply_node(node("elsewhere")) == set()
-    assert store.remove_node(node("node-0")) == {KEY}
+    assert store.apply_node(node("node-0"), 2.0) == set()
+    assert store.apply_node(node("node-0", ready="Unknown"), 2.0) == {KEY}
+    assert store.apply_node(node("elsewhere"), 2.0) == set()
+    assert store.remove_node(node("node-0"), 2.0) == {KEY}
+
+
+def test_node_is_removed_once_its_deletion_is_told_and_until_another_takes_its_name() -> None:
+    store = primed(pod(0))
+    assert "elsewhere" not in store.nodes
+    assert store.remove_node(node("node-0", version=4), 2.0) == {KEY}
+    assert store.nodes["node-0"] == NodeView("node-0", ready=False, removed=True)
+    assert store.apply_node(node("node-0", version=3), 3.0) == set(), "an older list does not bring it back"
+    assert store.apply_node(node("node-0", uid="another", version=5), 4.0) == {KEY}
+    assert store.nodes["node-0"].ready
+    assert store.remove_node(node("node-0", version=4), 5.0) == set(), "that was the one before it"
+    assert store.nodes["node-0"].ready
+
+
+def test_news_of_a_node_that_is_old_is_ignored() -> None:
+    store = primed(pod(0))
+    assert store.apply_node(node("node-0", ready="False", version=7), 2.0) == {KEY}
+    assert store.apply_node(node("node-0", version=6), 3.0) == set()
+    assert not store.nodes["node-0"].ready
+
+
+def test_list_removes_nodes_but_not_those_that_came_while_listing() -> None:
+    store = primed(pod(0), pod(1, node="node-1"))
+    store.apply_node(node("node-1"), 7.0)
+    assert store.replace_all([a_manifest()], [pod(0), pod(1, node="node-1")], [], 5.0) == {KEY}
+    assert (store.nodes["node-0"].removed, store.nodes["node-1"].removed) == (True, False)
+    store.apply_node(node("node-1", version=9), 9.0)
+    store.replace_all([a_manifest()], [pod(0), pod(1, node="node-1")], [], 8.0)
+    assert store.nodes["node-1"].removed, "it has been known for longer than the list took"
+
+
+def test_removed_node_is_forgotten_once_no_pod_is_on_it() -> None:
+    store = primed(pod(0))
+    store.remove_node(node("node-0"), 2.0)
+    store.replace_all([a_manifest()], [pod(0)], [], 3.0)
+    assert set(store.nodes) == {"node-0"}
+    store.replace_all([a_manifest()], [], [], 4.0)
+    assert store.nodes == {}
+
+
+def test_pod_that_had_ended_before_its_deletion_was_asked_for() -> None:
+    def told(version: int, *, ended: bool, deleting: bool) -> None:
+        found = pod(0, version=version)
+        state = {"terminated": {"exitCode": 0}} if ended else {"running": {}}
+        found["status"]["containerStatuses"] = [
+            {"name": "pytorch", "state": state},
+            {"name": "proxy", "state": {"running": {}}},
+        ]
+        store.apply_pod(found | {"metadata": found["metadata"] | ({"deletionTimestamp": "now"} if deleting else {})}, 2.0)
+
+    for ended_first in (True, False):
+        store = primed(pod(0))
+        told(2, ended=ended_first, deleting=not ended_first)
+        told(3, ended=True, deleting=True)
+        told(4, ended=True, deleting=True)
+        assert store.pods_of("uid-lm")[0].succeeded is ended_first
 
 
 def test_pod_dead_before_the_operator_started_is_marked_for_good() -> None:

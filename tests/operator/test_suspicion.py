@@ -1,11 +1,18 @@
 """Which nodes replacements keep away from."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.observed import NodeView, Observed
+from elastic_pytorch_operator.actions import CreatePod
+from elastic_pytorch_operator.execute import Executor
+from elastic_pytorch_operator.fake_cluster import FakeCluster
+from elastic_pytorch_operator.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.plan import Memory, plan
 from elastic_pytorch_operator.standing import weigh
-from elastic_pytorch_operator.suspicion import SUSPICION_SECONDS, avoids_in_vain, nodes_to_avoid, suspect_nodes
+from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.suspicion import SUSPICION_SECONDS, avoids_in_vain, others_have_room, suspect_nodes
+from elastic_pytorch_operator.views import view_pod
 from operator_builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation
 
@@ -50,16 +57,41 @@ def test_suspicion_outlasts_the_deletion_of_the_lost_pod() -> None:
     assert suspects(seen, {"node-1": NOW - 5}) == {"node-1": NOW - 5}
 
 
-def test_nothing_is_avoided_where_there_is_nowhere_else_to_go() -> None:
-    nodes = {name: NodeView(name, unschedulable=name == "b") for name in "abc"}
-    assert nodes_to_avoid(["a"], nodes) == ("a",)
-    assert nodes_to_avoid(["c", "a"], nodes) == ()
+def test_a_node_that_has_not_been_heard_of_yet_may_be_suspected() -> None:
+    assert suspects(group(nodes={})) == {"node-1": NOW}
+
+
+TEMPLATE = {"spec": {"nodeSelector": {"gpu": "yes"}, "containers": [{"name": "pytorch"}]}}
+GPU_NODES = {name: NodeView(name, labels={"gpu": "yes"}) for name in ("gpu-0", "gpu-1")}
+OTHERS = {name: NodeView(name) for name in ("cpu-0", "cpu-1")}
+
+
+@pytest.mark.parametrize(
+    ("suspected", "changed", "pods", "room"),
+    [
+        (["gpu-0"], {}, [], True),
+        (["gpu-0", "gpu-1"], {}, [], False),
+        (["gpu-0"], {"gpu-1": NodeView("gpu-1", unschedulable=True, labels={"gpu": "yes"})}, [], False),
+        (["gpu-0"], {"gpu-1": NodeView("gpu-1", ready=False, labels={"gpu": "yes"})}, [], False),
+        (["gpu-0"], {"gpu-1": NodeView("gpu-1")}, [], False),
+        (["gpu-0"], {}, [a_pending_pod(0, avoids=frozenset({"gpu-0"}))], True),
+        (["gpu-0"], {}, [a_pending_pod(0, unschedulable=True)], True),
+        (["gpu-0"], {}, [a_pending_pod(0, unschedulable=True, avoids=frozenset({"gpu-0"}))], False),
+    ],
+)
+def test_room_is_elsewhere_only_if_another_node_fits_and_is_not_full(
+    suspected: list[str], changed: dict[str, NodeView], pods: list[PodView], room: bool
+) -> None:
+    assert others_have_room(suspected, {**OTHERS, **GPU_NODES, **changed}, pods, TEMPLATE) is room
 
 
 def test_a_pod_waits_in_vain_once_the_node_it_avoids_has_turned_out_to_live() -> None:
     pod = a_pending_pod(0, avoids=frozenset({"a"}))
     assert avoids_in_vain(pod, [], {"a": NodeView("a")})
     assert not avoids_in_vain(pod, ["a"], {"a": NodeView("a")})
+    assert avoids_in_vain(replace(pod, unschedulable=True), ["a"], {"a": NodeView("a")}), "no other node has room"
+    assert not avoids_in_vain(replace(pod, unschedulable=True), [], {"a": NodeView("a", ready=False)})
+    assert not avoids_in_vain(a_pending_pod(0, unschedulable=True), ["a"], {"a": NodeView("a")})
     assert not avoids_in_vain(pod, [], {"a": NodeView("a", ready=False)})
     assert not avoids_in_vain(pod, [], {})
     assert not avoids_in_vain(a_pod(0, avoids=frozenset({"a"})), [], {"a": NodeView("a")})
@@ -96,3 +128,34 @@ def test_a_pod_that_was_just_put_on_the_dead_node_is_made_anew() -> None:
     simulation.settle(30)
     assert simulation.declared[-1].size == 4
     assert newcomer.name not in simulation.declared[-1].workers
+
+
+def test_suspicion_does_not_exclude_the_only_node_that_fits() -> None:
+    nodes = {name: NodeView(name, labels={"gpu": "yes"} if name == "node-1" else {}) for name in ("node-0", "node-1")}
+    todo = plan(a_job(replicas=2, template=TEMPLATE), group(nodes=nodes), Memory())
+    assert [action for action in todo.actions if isinstance(action, CreatePod)] == [CreatePod(1, ("node-1",), strictly=False)]
+
+
+def test_suspicion_gives_way_where_the_other_nodes_are_full() -> None:
+    nodes = {name: NodeView(name) for name in ("node-0", "node-1")}
+    simulation = Simulation(a_job(replicas=3, minimum=1, maximum=3), nodes=nodes, pods_per_node=2)
+    simulation.settle(20)
+    assert [pod.node for pod in simulation.pods.values()].count("node-1") == 1
+    simulation.hung_nodes.add("node-1")
+    simulation.settle(10)
+    [replacement] = [pod for pod in simulation.pods.values() if not pod.started]
+    assert replacement.node == "node-1"
+    made = simulation.made
+    simulation.settle(30)
+    assert simulation.made == made == 5, "one that kept away, and one that waits where alone there is room"
+    simulation.hung_nodes.clear()
+    simulation.settle(10)
+    assert simulation.declared[-1].size == 3
+
+
+@pytest.mark.parametrize("strictly", [True, False])
+async def test_replacement_is_made_as_it_was_decided(strictly: bool) -> None:
+    cluster = FakeCluster()
+    await Executor(cluster, Store(), "http://operator").execute(a_job(), [CreatePod(0, ("node-1",), strictly=strictly)])
+    view = view_pod(cluster.pods()[0], seen_at=NOW)
+    assert (view.avoids, view.prefers_others_to) == (({"node-1"}, set()) if strictly else (set(), {"node-1"}))

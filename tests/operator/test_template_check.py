@@ -20,6 +20,10 @@ def with_container(**fields: Any) -> dict[str, Any]:
         ({"spec": {"volumes": {"name": "data"}}}, "spec.volumes"),
         ({"spec": {"tolerations": ["gpu"]}}, "spec.tolerations"),
         ({"spec": {"affinity": {"nodeAffinity": []}}}, "spec.affinity.nodeAffinity"),
+        (
+            {"spec": {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": {}}}}},
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
+        ),
         ({"spec": {"terminationGracePeriodSeconds": "30s"}}, "spec.terminationGracePeriodSeconds"),
         (with_container(env={"A": "1"}), "spec.containers[1].env"),
         (with_container(env=[{"name": "A"}, {"value": "1"}]), "spec.containers[1].env[1].name"),

@@ -79,6 +79,118 @@ def test_why_a_pod_waits(status: dict[str, Any], expected: str) -> None:
     assert view_pod(a_pod_object({"phase": "Pending", **status}), seen_at=0.0).waiting == expected
 
 
+TERMINATED = {"terminated": {"exitCode": 1, "reason": "Error"}}
+
+
+def states(phase: str = "Running", init: dict[str, Any] | None = None, **containers: Any) -> dict[str, Any]:
+    return {
+        "phase": phase,
+        "initContainerStatuses": [{"name": name, "state": state} for name, state in (init or {}).items()],
+        "containerStatuses": [{"name": name, "state": state} for name, state in containers.items()],
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "ended", "lingers"),
+    [
+        (states(pytorch={"running": {}}, proxy={"running": {}}), False, False),
+        (states(pytorch={"running": {}}, proxy=TERMINATED), False, False),
+        (states(pytorch=TERMINATED, proxy={"running": {}}), True, True),
+        (states("Pending", pytorch=TERMINATED, proxy={"waiting": {"reason": "ImagePullBackOff"}}), True, True),
+        (states(pytorch=TERMINATED, proxy=TERMINATED), True, False),
+        (states(pytorch=TERMINATED), True, False),
+        (states(init={"proxy": {"running": {}}}, pytorch=TERMINATED), True, False),
+        (states("Failed", pytorch=TERMINATED, proxy={"running": {}}), True, False),
+    ],
+)
+def test_training_that_is_over_and_pod_that_is_not(status: dict[str, Any], ended: bool, lingers: bool) -> None:
+    view = view_pod(a_pod_object(status), seen_at=5.0)
+    assert (view.ended, view.lingers) == (ended, lingers)
+
+
+def a_pod_with_an_injected_sidecar(status: dict[str, Any], *, told: bool = True) -> dict[str, Any]:
+    """A pod whose template has one container, named `trainer`, after a webhook has put another in front of it."""
+    template = {"spec": {"containers": [{"name": "trainer", "image": "torch", "args": ["train.py"]}]}}
+    pod = worker_pod(a_job(template=template), 2, "x7k2p", "http://operator:8780")
+    pod["metadata"] |= {"uid": "uid-1", **({} if told else {"annotations": {}})}
+    pod["spec"]["containers"].insert(0, {"name": "istio-proxy", "image": "proxy"})
+    return {**pod, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "exit_code"),
+    [({"running": {}}, True, None), (TERMINATED, False, 1), ({"terminated": {"exitCode": 0}}, False, 0)],
+)
+def test_training_container_beside_an_injected_one(state: dict[str, Any], started: bool, exit_code: int | None) -> None:
+    status = states(**{"istio-proxy": {"running": {}}, "trainer": state})
+    view = view_pod(a_pod_with_an_injected_sidecar(status), seen_at=5.0)
+    assert (view.started, view.exit_code, view.lingers) == (started, exit_code, exit_code is not None)
+
+
+@pytest.mark.parametrize(
+    ("containers", "exit_code"), [(["trainer"], 1), (["proxy", "pytorch"], 1), (["proxy", "trainer"], None)]
+)
+def test_pod_of_an_earlier_release_trains_in_its_only_container_or_the_one_named_pytorch(
+    containers: list[str], exit_code: int | None
+) -> None:
+    pod = a_pod_object(states(**{containers[-1]: TERMINATED}), annotations={})
+    pod["spec"]["containers"] = [{"name": name} for name in containers]
+    assert view_pod(pod, seen_at=5.0).exit_code == exit_code
+
+
+def with_native_sidecar(status: dict[str, Any]) -> dict[str, Any]:
+    pod = a_pod_object(status)
+    pod["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}, {"name": "setup"}]
+    return pod
+
+
+def test_native_sidecar_that_was_stopped_with_its_pod_has_not_failed_it() -> None:
+    stopped = {"terminated": {"exitCode": 143, "reason": "Error"}}
+    failed = {"terminated": {"exitCode": 1, "reason": "Error", "message": "no data"}}
+    waits = {"waiting": {"reason": "PodInitializing"}}
+    view = view_pod(with_native_sidecar(states("Failed", {"proxy": stopped, "setup": failed}, pytorch=waits)), seen_at=5.0)
+    assert (view.exit_code, view.exit_message) == (1, "init container setup: no data")
+    evicted = {**states("Failed", {"proxy": stopped}), "reason": "Evicted", "message": "low on memory"}
+    view = view_pod(with_native_sidecar(evicted), seen_at=5.0)
+    assert (view.exit_code, view.exit_reason, view.exit_message) == (None, "Evicted", "low on memory")
+
+
+BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+NO_IMAGE = {"waiting": {"reason": "InvalidImageName"}}
+CREATING = {"waiting": {"reason": "ContainerCreating"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "waiting"),
+    [
+        (states("Pending", {"proxy": BACK_OFF}, pytorch=CREATING), "CrashLoopBackOff: back-off 10s"),
+        (states(init={"proxy": BACK_OFF}, pytorch={"running": {}}), ""),
+        (states("Pending", sidecar=NO_IMAGE, pytorch=CREATING), ""),
+        (states(sidecar=NO_IMAGE, pytorch={"running": {}}), ""),
+        (states("Pending", sidecar=CREATING, pytorch=NO_IMAGE), "InvalidImageName"),
+    ],
+)
+def test_training_waits_for_init_containers_and_not_for_other_containers(status: dict[str, Any], waiting: str) -> None:
+    assert view_pod(with_native_sidecar(status), seen_at=5.0).waiting == waiting
+
+
+@pytest.mark.parametrize(("reason", "unschedulable"), [("Unschedulable", True), ("SchedulingGated", False)])
+def test_pod_for_which_the_scheduler_has_found_no_node(reason: str, unschedulable: bool) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3 nodes"}
+    assert view_pod(a_pod_object({"conditions": [condition]}), seen_at=5.0).unschedulable is unschedulable
+    assert not view_pod(a_pod_object({"conditions": [{**condition, "status": "True"}]}), seen_at=5.0).unschedulable
+    nominated = {"conditions": [condition], "nominatedNodeName": "node-1"}
+    assert not view_pod(a_pod_object(nominated), seen_at=5.0).unschedulable, "others are being preempted for it"
+
+
+@pytest.mark.parametrize("strictly", [True, False])
+def test_nodes_that_a_pod_was_made_to_keep_away_from(strictly: bool) -> None:
+    pod = worker_pod(a_job(), 2, "x7k2p", "http://operator:8780", ["a", "b"], strictly=strictly)
+    pod["metadata"]["uid"] = "uid-1"
+    view = view_pod(pod, seen_at=5.0)
+    assert (view.avoids, view.prefers_others_to) == (({"a", "b"}, set()) if strictly else (set(), {"a", "b"}))
+
+
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False)])
 def test_node(status: str, ready: bool) -> None:
     node = {
@@ -112,3 +224,28 @@ def test_pod_that_the_cluster_has_ended_is_disrupted(status: dict[str, Any], dis
     view = view_pod(manifest, seen_at=1.0)
     assert (view.disrupted, view.exit_code) == (disrupted, 1)
     assert view.exit_reason == status.get("reason", "Error")
+
+
+def test_node_tells_what_pods_it_takes() -> None:
+    taints = [
+        {"key": "gpu", "effect": "NoSchedule"},
+        {"key": "spot", "value": "yes", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"},
+        {"key": "full", "effect": "PreferNoSchedule"},
+    ]
+    allocatable = {"cpu": "8", "nvidia.com/gpu": "8"}
+    node = {
+        "metadata": {"name": "n", "labels": {"pool": "a"}},
+        "spec": {"taints": taints},
+        "status": {"allocatable": allocatable},
+    }
+    view = view_node(node)
+    assert (view.labels, view.allocatable) == ({"pool": "a"}, allocatable)
+    assert view.taints == (("gpu", "", "NoSchedule"), ("spot", "yes", "NoExecute"))
+
+
+def test_heartbeat_of_a_node_is_no_news() -> None:
+    def beat(time: str, version: str) -> dict[str, Any]:
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": time}
+        return {"metadata": {"name": "n", "resourceVersion": version}, "status": {"conditions": [ready], "images": [version]}}
+
+    assert view_node(beat("2026-01-01T00:00:00Z", "1")) == view_node(beat("2026-01-01T00:05:00Z", "2"))

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
-from elastic_pytorch_client.cluster import Access, KubernetesCluster, error_of
+from elastic_pytorch_client.cluster import Access, KubernetesCluster, error_of, training_container
 from elastic_pytorch_client.errors import EpjError, NoJobKind, NoSuchJob, NotAllowed, NotFound, Refused, Unreachable
 
 ROOT = Path(__file__).parents[2]
@@ -155,6 +155,19 @@ def test_logs_of_the_training_container(server: ApiServer, cluster: KubernetesCl
         "sinceTime": "2026-01-01T00:00:00Z",
         "limitBytes": "9",
     }
+
+
+@pytest.mark.parametrize(
+    ("annotations", "containers", "expected"),
+    [
+        ({"elasticpytorch.dev/training-container": "trainer"}, ["istio-proxy", "trainer"], "trainer"),
+        ({}, ["side", "pytorch"], "pytorch"),
+        ({}, ["trainer"], "trainer"),
+    ],
+)
+def test_training_container(annotations: dict[str, str], containers: list[str], expected: str) -> None:
+    pod = {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": name} for name in containers]}}
+    assert training_container(pod) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,94 @@
+"""Could a node take a pod? Only what the node and the pod's spec say by themselves: who else is there, the scheduler knows.
+
+The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elastic_pytorch_operator.observed import NodeView, Taint
+
+Manifest = Mapping[str, Any]
+
+_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)")
+_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_UNITS |= {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", start=1)}
+
+
+def could_take(node: NodeView, spec: Manifest) -> bool:
+    """Whether a node, were it empty, could take a pod.
+
+    Args:
+        node: as the API server last told.
+        spec: of the pod.
+    """
+    selector: Manifest = spec.get("nodeSelector") or {}
+    return (
+        node.ready
+        and not node.unschedulable
+        and all(node.labels.get(key) == value for key, value in selector.items())
+        and _has_affinity(node, spec)
+        and all(any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()) for taint in node.taints)
+        and all(parse_quantity(node.allocatable.get(name)) >= amount for name, amount in _requests(spec).items())
+    )
+
+
+def parse_quantity(text: object) -> float:
+    """A Kubernetes quantity, such as `500m` or `2Gi`, in its base unit; 0 for what is none."""
+    found = _QUANTITY.fullmatch(str(text))
+    return float(found[1]) * _UNITS[found[2]] if found else 0.0
+
+
+def _has_affinity(node: NodeView, spec: Manifest) -> bool:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return True
+    # One term has to match; an empty one matches nothing.
+    return any(_matches(node, term) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _matches(node: NodeView, term: Manifest) -> bool:
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    return bool(expressions or fields) and (
+        all(_holds(node.labels.get(e.get("key")), e) for e in expressions) and all(_holds(node.name, f) for f in fields)
+    )
+
+
+def _holds(value: str | None, requirement: Manifest) -> bool:
+    """Whether a label's value, None where there is none, meets a requirement."""
+    values: Sequence[str] = requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            if value is None or len(values) != 1 or not value.isdigit() or not values[0].isdigit():
+                return False
+            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+    return False
+
+
+def _tolerates(toleration: Manifest, taint: Taint) -> bool:
+    key, effect, exists = toleration.get("key"), toleration.get("effect"), toleration.get("operator") == "Exists"
+    return (
+        (not effect or effect == taint.effect)
+        and (key == taint.key or (exists and not key))
+        and (exists or (toleration.get("value") or "") == taint.value)
+    )
+
+
+def _requests(spec: Manifest) -> dict[str, float]:
+    """What the containers ask for together, by resource; a limit without a request is one."""
+    total: dict[str, float] = {}
+    for container in spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        for name, quantity in ((resources.get("limits") or {}) | (resources.get("requests") or {})).items():
+            total[name] = total.get(name, 0.0) + parse_quantity(quantity)
+    return total
