@@ -199,7 +199,8 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
                 last = stock.group.round.number if stock.group.round else int(job.status.get("round", 0))
                 actions += _begin(job, max(number, last) + 1)
                 keep = 0
-            doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in view.alive(observed.pods)}
+            over = view.alive(observed.pods) if job.wanted else observed.pods
+            doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in over}
     actions += _delete_stores(observed, keep, "nobody needs it any more")
     for pod in observed.pods:
         removed = _node_removed(pod, observed)

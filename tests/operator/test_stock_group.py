@@ -76,6 +76,19 @@ def test_workers_of_a_rendezvous_that_is_over_make_room_although_their_sidecars_
     assert simulation.status["worldSize"] == 3
 
 
+def test_suspended_job_leaves_no_sidecar_behind() -> None:
+    simulation = start()
+    simulation.sidecars = True
+    for pod in simulation.running():
+        simulation.end(pod, message=SHUT_OUT)
+    simulation.job = replace(simulation.job, suspend=True, wanted=0)
+    simulation.settle(30)
+    assert simulation.pods == {}
+    simulation.job = replace(simulation.job, suspend=False, wanted=3)
+    simulation.settle(30)
+    assert simulation.status["worldSize"] == 3
+
+
 def test_sidecars_do_not_keep_a_job_from_its_end() -> None:
     simulation = start()
     simulation.sidecars = True
