@@ -158,10 +158,10 @@ def feed(store: Store, request_work: Callable[[JobKey, float], None], kind: str,
     match kind:
         case names.KIND:
             store.hearing.hear("jobs", found, gone=deleted)
-            keys = store.remove_job(found) if deleted else store.apply_job(found, now)
+            keys = store.remove_job(found, now) if deleted else store.apply_job(found, now)
         case "Pod":
             store.hearing.hear("pods", found, gone=deleted)
-            keys = store.remove_pod(found) if deleted else store.apply_pod(found, now)
+            keys = store.remove_pod(found, now) if deleted else store.apply_pod(found, now)
         case "Node":
             store.hearing.hear("nodes", found, gone=deleted)
             keys = store.remove_node(found) if deleted else store.apply_node(found)

@@ -55,6 +55,7 @@ DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 CANNOT_START: Final = "CannotStart"
 JOB_SUSPENDED: Final = "JobSuspended"
 JOB_RESUMED: Final = "JobResumed"
+REFUSED: Final = "RefusedByApiServer"
 
 # Causes of rounds, and reasons of events.
 FIRST_ROUND: Final = "FirstRound"

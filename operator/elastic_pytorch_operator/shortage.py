@@ -12,7 +12,7 @@ def explain_shortage(pods: Sequence[PodView], speaking: Container[str], refusal:
     Args:
         pods: the job's.
         speaking: names of the pods that are known to be up.
-        refusal: what the API server said when it last refused to create a pod.
+        refusal: what came of the writes that the API server does not take.
     """
     groups: dict[str, int] = defaultdict(int)
     for pod in pods:
@@ -30,5 +30,5 @@ def explain_shortage(pods: Sequence[PodView], speaking: Container[str], refusal:
     for reason, count in sorted(groups.items(), key=lambda item: (-item[1], item[0])):
         clauses.append(f"{count} {'pod' if count == 1 else 'pods'}: {reason}")
     if refusal:
-        clauses.append(f"the API server refuses: {refusal}")
+        clauses.append(refusal)
     return "; ".join(clauses)

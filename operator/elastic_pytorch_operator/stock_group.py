@@ -8,16 +8,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator import names
-from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    CreateStore,
+    DeletePod,
+    PatchStatus,
+    RecordEvent,
+    TryPod,
+)
 from elastic_pytorch_operator.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.conditions import has_ended
+from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import Ending, decide_ending
+from elastic_pytorch_operator.failed_writes import describe, mark_told, untold
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observed import Observed, PodView
 from elastic_pytorch_operator.plan import Memory, Plan, active_since, plan_ended
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.standing import Candidate, Standing, weigh
-from elastic_pytorch_operator.status import describe_job, needs_write
+from elastic_pytorch_operator.status import describe_job, write_status_at
 from elastic_pytorch_operator.stock_ends import Manner, read_end
 from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.stock_rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
@@ -69,20 +80,24 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
     stock = replace(stock, group=group)
     memory = replace(memory, budget=budget, stock=stock, active_since=active_since(job, observed, memory))
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
+    refusal = describe(memory.failed)
     status = describe_job(
-        job, observed, view.candidates, group.round, budget=budget, recovery=None, ending=ending, refusal=memory.refusal
+        job, observed, view.candidates, group.round, budget=budget, recovery=None, ending=ending, refusal=refusal
     )
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]
     if ending is None:
         actions += [*_pod_actions(view, replicas, stock, memory), *events]
         over_at = stock.over_since + WORDS_SECONDS if stock.over_since is not None else 0.0
-        rechecks += [t for t in (over_at, stock.hold_until, budget.hold_until, memory.refused_until) if t > observed.now]
-    refusal = "" if memory.refusal_told else memory.refusal
-    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, refusal)
-    if needs_write(job.status, status):
+        rechecks += [t for t in (over_at, stock.hold_until, budget.hold_until) if t > observed.now]
+    news = untold(memory.failed)
+    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, news)
+    memory = replace(memory, failed=mark_told(memory.failed))
+    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
+    if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
-    memory = replace(memory, refusal_told=bool(memory.refusal))
+    else:
+        rechecks.append(due)
     return Plan(memory, actions=tuple(actions), recheck_at=min((t for t in rechecks if t is not None), default=None))
 
 
@@ -165,9 +180,8 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
 
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
     job, observed, number = view.job, view.observed, view.rendezvous.number
-    may_create = job.wanted > 0 and observed.now >= max(memory.refused_until, memory.budget.hold_until, stock.hold_until)
-    refused = observed.now < memory.refused_until
-    actions: list[Action] = [] if observed.service_exists or refused else [CreateService()]
+    may_create = job.wanted > 0 and observed.now >= max(memory.budget.hold_until, stock.hold_until)
+    actions: list[Action] = [] if observed.service_exists else [CreateService()]
     keep = number if job.wanted or view.alive(observed.pods) else 0
     doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
     match view.rendezvous.phase:
@@ -185,6 +199,8 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
                 actions += _begin(job, max(number, last) + 1)
                 keep = 0
             doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in view.alive(observed.pods)}
+    if not any(isinstance(a, CreatePod) for a in actions) and wants_dry_run(job, observed, memory.tried_generation):
+        actions.append(TryPod())
     actions += _delete_stores(observed, keep, "nobody needs it any more")
     for pod in observed.pods:
         if pod.name in view.lost and not pod.ended and (not pod.deleting or pod.node not in observed.nodes):

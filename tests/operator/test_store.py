@@ -49,8 +49,8 @@ def test_news_that_is_old_is_ignored() -> None:
 
 def test_end_of_a_pod_whose_name_was_taken_is_ignored() -> None:
     store = primed(pod(0, uid="new"))
-    assert store.remove_pod(pod(0, uid="old")) == set()
-    assert store.remove_pod(pod(0, uid="new")) == {KEY}
+    assert store.remove_pod(pod(0, uid="old"), 2.0) == set()
+    assert store.remove_pod(pod(0, uid="new"), 2.0) == {KEY}
     assert store.pods_of("uid-lm") == ()
 
 
