@@ -11,8 +11,8 @@ from elastic_pytorch_operator.actions import TryPod
 from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
 from elastic_pytorch_operator.conditions import has_ended
-from elastic_pytorch_operator.execute import DRY_RUN, STATUS, Executor
-from elastic_pytorch_operator.failed_writes import describe
+from elastic_pytorch_operator.execute import Executor
+from elastic_pytorch_operator.failed_writes import DRY_RUN, STATUS, describe
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_ended
 from elastic_pytorch_operator.metrics import Metrics

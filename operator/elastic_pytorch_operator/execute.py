@@ -25,7 +25,7 @@ from elastic_pytorch_operator.actions import (
 from elastic_pytorch_operator.attempts import Attempts
 from elastic_pytorch_operator.cluster import Cluster, ClusterError, Manifest
 from elastic_pytorch_operator.conditions import has_ended
-from elastic_pytorch_operator.failed_writes import FailedWrites
+from elastic_pytorch_operator.failed_writes import DRY_RUN, JOB, PODS, SERVICE, STATUS, FailedWrites
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_key
 from elastic_pytorch_operator.judgement import Judgement
@@ -42,9 +42,6 @@ MAX_MESSAGE = 32768  # and on a condition's message
 DRY_RUN_SECONDS = 60.0  # between two refused dry runs of a job: nothing waits for it, and many jobs may be suspended
 SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the Service of a deleted job
 
-# What failed writes are known by.
-SERVICE, DRY_RUN, PODS, STATUS, JOB = "service", "dry-run", "pods", "status", "job"
-
 
 class ServiceTakenError(ClusterError):
     """The job's Service cannot be made: another one has its name."""
@@ -52,21 +49,16 @@ class ServiceTakenError(ClusterError):
     def __init__(self, job: Job, service: Mapping[str, Any]) -> None:
         owners = service["metadata"].get("ownerReferences") or ()
         self._predecessor = any(o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners)
-        super().__init__(409, f"Service {job.key} exists", retry_after_seconds=SERVICE_GOES_SECONDS)
-        self._words = (
-            f"Service {job.key.name} does not belong to this job, so that its workers cannot be found by name: "
+        message = (
+            f"Service {job.key.name} exists and does not belong to this job, so that no name leads to its workers: "
             "delete that Service, or create the job under another name"
         )
+        super().__init__(409, message, retry_after_seconds=SERVICE_GOES_SECONDS)
 
     @property
     def judgement(self) -> Judgement:
         """The Service of a deleted job of the same name goes soon; any other one stays."""
         return Judgement.TROUBLE if self._predecessor else Judgement.REFUSED
-
-    @property
-    def words(self) -> str:
-        """What the job's user is told."""
-        return self._words
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ FIRST_BACKOFF_SECONDS = 0.2  # after trouble; twice as long after each further f
 MAX_BACKOFF_SECONDS = 30.0
 TOLD_AFTER_FAILURES = 3  # in a row: most trouble has passed before
 
+# What is written for a job, besides the deletions of its pods.
+SERVICE, DRY_RUN, PODS, STATUS, JOB = "service", "dry-run", "pods", "status", "job"
+
 
 @dataclass(frozen=True, slots=True)
 class FailedWrite:

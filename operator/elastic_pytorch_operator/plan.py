@@ -214,7 +214,7 @@ def _pod_actions(job: Job, observed: Observed, replicas: Replicas, round_: Round
     if observed.now >= memory.budget.hold_until:
         avoid = nodes_to_avoid(memory.suspects, observed.nodes)
         actions += [CreatePod(index, avoid) for index in replicas.create]
-    if not replicas.create and wants_dry_run(job, observed, memory.tried_generation):
+    if not replicas.create and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
         actions.append(TryPod())
     pods = {pod.name: pod for pod in observed.pods}
     members = round_.workers if round_ else ()

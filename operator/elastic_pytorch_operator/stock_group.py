@@ -199,7 +199,9 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
                 actions += _begin(job, max(number, last) + 1)
                 keep = 0
             doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in view.alive(observed.pods)}
-    if not any(isinstance(a, CreatePod) for a in actions) and wants_dry_run(job, observed, memory.tried_generation):
+    if not any(isinstance(a, CreatePod) for a in actions) and wants_dry_run(
+        job, observed, memory.tried_generation, memory.failed
+    ):
         actions.append(TryPod())
     actions += _delete_stores(observed, keep, "nobody needs it any more")
     for pod in observed.pods:
