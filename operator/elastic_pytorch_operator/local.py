@@ -152,9 +152,16 @@ async def _wait_for_pods(cluster: FakeCluster, key: JobKey) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def feed(store: Store, request_work: Callable[[JobKey, float], None], kind: str, change: str, found: dict[str, Any]) -> None:
+def feed(
+    store: Store,
+    request_work: Callable[[JobKey, float], None],
+    kind: str,
+    change: str,
+    found: dict[str, Any],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     """What kopf's watches do in a real cluster."""
-    now, deleted = time.monotonic(), change == "DELETED"
+    now, deleted = clock(), change == "DELETED"
     match kind:
         case names.KIND:
             store.hearing.hear("jobs", found, gone=deleted)

@@ -8,9 +8,6 @@ from elastic_pytorch_operator.failed_writes import DRY_RUN, FailedWrite
 from operator_builders import NOW, a_job, a_pod, a_round, observed
 
 
-FAILED = {"failed": True}
-
-
 def suspended(reason: str) -> dict[str, Any]:
     return {"observedGeneration": 1, "conditions": [{"type": "Suspended", "status": "True", "reason": reason}]}
 
@@ -24,7 +21,6 @@ def suspended(reason: str) -> dict[str, Any]:
         (suspended("JobSuspended"), observed(), 0, False),
         (suspended("RefusedByApiServer"), observed(), 0, True),
         (suspended("RefusedByApiServer"), observed(), 1, False),
-        ({"observedGeneration": 1, **FAILED}, observed(), 0, True),
         ({"round": 3}, observed(), 0, False),
         ({}, observed([a_pod(0)]), 0, False),
         ({}, observed(round=a_round(0)), 0, False),
@@ -36,12 +32,15 @@ def suspended(reason: str) -> dict[str, Any]:
         "the leader before has asked",
         "what the leader before was refused",
         "refused, and lifted since",
-        "the status was written, the answer is yet to come",
         "has trained",
         "has pods",
         "has a round",
     ],
 )
 def test_whether_to_ask(status: dict[str, Any], seen: Any, asked_generation: int, expected: bool) -> None:
-    failed = {DRY_RUN: FailedWrite("no", NOW)} if status.get("failed") else {}
-    assert wants_dry_run(a_job(status=status), seen, asked_generation, failed) is expected
+    assert wants_dry_run(a_job(status=status), seen, asked_generation, {}) is expected
+
+
+def test_asks_until_there_is_an_answer_although_the_status_is_written() -> None:
+    job = a_job(status=suspended("JobSuspended"))
+    assert wants_dry_run(job, observed(), 0, {DRY_RUN: FailedWrite("the API server fails: no leader", NOW)})
