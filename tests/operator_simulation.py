@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus
+from elastic_pytorch_operator.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observe import recover_round
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
@@ -19,7 +20,6 @@ from operator_builders import TIME, a_failure, a_job
 STEP_SECONDS = 0.25
 POD_START_SECONDS = 0.5
 AGENT_START_SECONDS = 1.5
-REFUSED_SECONDS = 10.0
 
 
 @dataclass
@@ -78,10 +78,14 @@ class Simulation:
                 self.failing_writes -= 1
                 continue
             match action:
+                case CreatePod() if PODS in self.memory.failed and self.now < self.memory.failed[PODS].retry_at:
+                    pass
                 case CreatePod() if self.refusing:
-                    self.memory = replace(self.memory, refusal="denied by a policy", refused_until=self.now + REFUSED_SECONDS)
+                    refused = FailedWrite("denied by a policy", self.now + REFUSED_SECONDS, lasting=True)
+                    self.memory = replace(self.memory, failed={PODS: refused})
                 case CreatePod():
                     self._create_pod(action)
+                    self.memory = replace(self.memory, failed={})
                 case DeletePod(name, _, _, force):
                     self.delete_pod(name, force=force)
                 case PatchStatus(status):

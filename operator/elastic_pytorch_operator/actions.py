@@ -29,6 +29,11 @@ class CreatePod:
 
 
 @dataclass(frozen=True, slots=True)
+class TryPod:
+    """Ask the API server whether it would take a worker pod of the job, without making one."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateStore:
     """Make the pod that serves the c10d store of a stock rendezvous."""
 
@@ -51,11 +56,16 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Tell the job's story in `kubectl describe`."""
+    """Tell the job's story in `kubectl describe`.
+
+    Attributes:
+        with_status: it tells of a change of the status: only once that is written, else each plan would tell it again.
+    """
 
     reason: str
     note: str
     warning: bool = False
+    with_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +80,4 @@ class DeleteJob:
     """Delete the job itself, and with it all that it owns: it has been over for as long as it is to be kept."""
 
 
-Action = CreateService | CreatePod | CreateStore | DeletePod | RecordEvent | PatchStatus | DeleteJob
+Action = CreateService | TryPod | CreatePod | CreateStore | DeletePod | RecordEvent | PatchStatus | DeleteJob

@@ -1,8 +1,10 @@
 """The few verbs of the API server that the operator uses, as an interface: the real cluster and the in-memory one both have it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from elastic_pytorch_operator.judgement import Cause, Judgement, judge
 
 Manifest = Mapping[str, Any]
 
@@ -12,21 +14,29 @@ class ClusterError(Exception):
 
     Attributes:
         code: the HTTP status; 0 if there was no answer.
+        reason: of the Status object, such as `Invalid`.
+        causes: of its details.
+        retry_after_seconds: for how long the API server asks not to be asked again; 0: it does not say.
     """
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(
+        self, code: int, message: str, *, reason: str = "", causes: Sequence[Cause] = (), retry_after_seconds: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.reason = reason
+        self.causes = causes
+        self.retry_after_seconds = retry_after_seconds
 
     @property
-    def invalid(self) -> bool:
-        """Whether the object itself is at fault, so that trying again is of no use."""
-        return self.code in (400, 422)
+    def judgement(self) -> Judgement:
+        """What it means for the object that was to be written."""
+        return judge(self.code, str(self), self.causes)
 
     @property
-    def forbidden(self) -> bool:
-        """Whether a policy or a quota forbids it for now."""
-        return self.code == 403
+    def words(self) -> str:
+        """What a job's user is told of it, a clause."""
+        return f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +71,14 @@ class Cluster(Protocol):
         """Creates a Service."""
         ...
 
-    async def create_pod(self, manifest: Manifest) -> Manifest:
-        """Creates a pod."""
+    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        """Creates a pod.
+
+        Args:
+            manifest: the pod.
+            strict: a field that the API server does not know is an error; else it is dropped.
+            dry_run: nothing is stored, but admission and validation are as they would be.
+        """
         ...
 
     async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from elastic_pytorch_operator.actions import TryPod
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.conditions import has_ended
 from elastic_pytorch_operator.execute import Executor
+from elastic_pytorch_operator.failed_writes import DRY_RUN, STATUS, describe
 from elastic_pytorch_operator.injection import AgentImage
-from elastic_pytorch_operator.job import InvalidJob, Job, JobKey
+from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_ended
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.observe import observe
 from elastic_pytorch_operator.plan import Memory, Plan, plan
@@ -24,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 WORKERS = 8
 RESYNC_SECONDS = 300.0
-REFUSED_SECONDS = 10.0  # between two tries to create what a policy or a quota refuses
 
 
 class Controller:
@@ -57,7 +59,7 @@ class Controller:
         self._cluster = cluster
         self._store = store
         self._roster = roster
-        self._executor = Executor(cluster, store, operator_url, agent_image)
+        self._executor = Executor(cluster, store, operator_url, agent_image, clock)
         self._clock = clock
         self._queue = queue
         self._metrics = metrics or Metrics()
@@ -114,7 +116,7 @@ class Controller:
             began = time.monotonic()
             result = "error"
             try:
-                result = "requeue_after" if await self.reconcile(key) else "success"
+                result = await self.reconcile(key)
                 self._queue.forgive(key)
             except ClusterError as error:
                 delay = self._queue.add_after_failure(key)
@@ -127,23 +129,26 @@ class Controller:
                 self._queue.done(key)
                 self._metrics.reconciled(result, time.monotonic() - began)
 
-    async def reconcile(self, key: JobKey) -> bool:
-        """Makes and carries out the plan of one job; whether it is to be looked at again at a known time.
+    async def reconcile(self, key: JobKey) -> str:
+        """Makes and carries out the plan of one job; returns what came of it, for the metrics.
 
         Raises:
-            ClusterError: the API server could not be asked, or failed.
+            ClusterError: what is wrong with a job that cannot be read could not be written into its status.
         """
         if not self._leading():
-            return False  # also if this process was held up for longer than its lease, and nothing has told it yet
+            return "success"  # also if this process was held up for longer than its lease, and nothing has told it yet
         job = self._store.job(key)
         if job is None:
-            known = {j.uid for k in self._store.keys if isinstance(j := self._store.job(k), Job)}
+            known = self._store.job_uids
             self._roster.forget_others(known)
             self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
-            return False
+            return "success"
         if isinstance(job, InvalidJob):
-            await self._executor.report_invalid(self._store.job_manifest(key), job)
-            return False
+            manifest = self._store.job_manifest(key)
+            if not has_ended(manifest.get("status") or {}):
+                await self._executor.report_invalid(manifest, job)
+                return "success"
+            job = parse_ended(manifest)
         observed = observe(
             job,
             self._store,
@@ -156,11 +161,12 @@ class Controller:
         memory = self._memories.get(job.uid) or recall(job, self._clock())
         todo = plan_stock(job, observed, memory) if job.stock else plan(job, observed, memory)
         self._metrics.decided(memory, todo)
-        await self._carry_out(job, todo)
-        return todo.recheck_at is not None
+        if not await self._carry_out(job, todo):
+            return "error"
+        return "success" if todo.recheck_at is None else "requeue_after"
 
-    async def _carry_out(self, job: Job, todo: Plan) -> None:
-        """Rounds first: they need no API server, and somebody waits for them."""
+    async def _carry_out(self, job: Job, todo: Plan) -> bool:
+        """Whether no write has failed. Rounds first: they need no API server, and somebody waits for them."""
         self._memories[job.uid] = todo.memory
         if todo.round is not None:
             self._roster.declare(job.uid, todo.round)
@@ -180,21 +186,28 @@ class Controller:
         if todo.dump_stacks and todo.memory.stall is not None:
             self._roster.ask_for_stacks(job.uid, todo.memory.stall.round)
             logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})
-        outcome = await self._executor.execute(job, todo.actions)
+        outcome = await self._executor.execute(job, todo.actions, todo.memory.failed)
+        if self._leading():  # else it is no matter of this replica's any more
+            for error in outcome.errors:
+                logger.warning("the API server: %s", error, extra={"job": str(job.key), "code": error.code})
+        if not self._store.has_job(job.key, job.uid):  # deleted meanwhile, and perhaps forgotten already
+            self._queue.add(job.key)
+            return not outcome.errors
         now = self._clock()
-        memory = self._memories[job.uid]
-        if outcome.refusal:
-            memory = replace(memory, refusal=outcome.refusal, refused_until=now + REFUSED_SECONDS)
-        elif memory.refusal and now >= memory.refused_until:
-            memory = replace(memory, refusal="", refusal_told=False)
-        if outcome.invalid:
-            memory = replace(memory, invalid=outcome.invalid)
-        if outcome.wrote_status:
-            memory = replace(memory, written_at=now)
+        memory = replace(todo.memory, failed=outcome.failed)
+        if outcome.malformed and self._roster.job(job.uid).round is None and not job.status.get("round"):
+            memory = replace(memory, invalid=outcome.malformed)
+        if any(isinstance(action, TryPod) for action in todo.actions) and DRY_RUN not in outcome.failed:
+            memory = replace(memory, tried_generation=job.generation)
+        if outcome.written is not None:
+            memory = replace(memory, written=outcome.written, written_at=now)
         self._memories[job.uid] = memory
-        if todo.verdict is not None:
+        if todo.verdict is not None and STATUS not in outcome.failed:
             self._roster.conclude(job.uid, todo.verdict)
-        if todo.actions or todo.round:
-            self._queue.add(job.key, 5.0 if outcome.conflict else 0.0)
-        if todo.recheck_at is not None:
-            self._queue.add(job.key, todo.recheck_at - now)
+        news = describe(memory.failed) != describe(todo.memory.failed) or memory.invalid != todo.memory.invalid
+        if outcome.wrote or todo.round or news:
+            self._queue.add(job.key)
+        times = [todo.recheck_at, *(write.retry_at for write in memory.failed.values())]
+        if (at := min((time for time in times if time is not None), default=None)) is not None:
+            self._queue.add(job.key, at - now)
+        return not outcome.errors

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from elastic_pytorch_operator import names
@@ -19,11 +20,15 @@ from elastic_pytorch_operator.actions import (
     DeletePod,
     PatchStatus,
     RecordEvent,
+    TryPod,
 )
-from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.attempts import Attempts
+from elastic_pytorch_operator.cluster import Cluster, ClusterError, Manifest
 from elastic_pytorch_operator.conditions import has_ended
+from elastic_pytorch_operator.failed_writes import DRY_RUN, JOB, PODS, SERVICE, STATUS, FailedWrites
 from elastic_pytorch_operator.injection import AgentImage
-from elastic_pytorch_operator.job import InvalidJob, Job
+from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_key
+from elastic_pytorch_operator.judgement import Judgement
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
 from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod
 from elastic_pytorch_operator.store import Store
@@ -32,8 +37,28 @@ logger = logging.getLogger(__name__)
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes' own generated names: no vowels, nothing that looks alike
 SUFFIX_LENGTH = 5
-MOST_PARALLEL_CREATES = 50
-MOST_NOTE = 1024  # the API's bound on an event's note
+MAX_NOTE_BYTES = 1024  # the API's bound on an event's note, which counts bytes
+MAX_MESSAGE = 32768  # and on a condition's message
+DRY_RUN_SECONDS = 60.0  # between two refused dry runs of a job: nothing waits for it, and many jobs may be suspended
+SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the Service of a deleted job
+
+
+class ServiceTakenError(ClusterError):
+    """The job's Service cannot be made: another one has its name."""
+
+    def __init__(self, job: Job, service: Mapping[str, Any]) -> None:
+        owners = service["metadata"].get("ownerReferences") or ()
+        self._predecessor = any(o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners)
+        message = (
+            f"Service {job.key.name} exists and does not belong to this job, so that no name leads to its workers: "
+            "delete that Service, or create the job under another name"
+        )
+        super().__init__(409, message, retry_after_seconds=SERVICE_GOES_SECONDS)
+
+    @property
+    def judgement(self) -> Judgement:
+        """The Service of a deleted job of the same name goes soon; any other one stays."""
+        return Judgement.TROUBLE if self._predecessor else Judgement.REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +66,18 @@ class Outcome:
     """What became of a plan's actions.
 
     Attributes:
-        refusal: why the API server has refused to create a pod, if it has.
-        invalid: why it never will.
-        wrote_status: whether the status was written.
-        conflict: the job's Service could not be made: a stranger has its name.
+        failed: the writes that are yet to succeed.
+        errors: what has failed this time.
+        malformed: why the API server will never take a pod of the template; empty: it has not said so.
+        written: the status that was written; None: none was.
+        wrote: whether something was written.
     """
 
-    refusal: str = ""
-    invalid: str = ""
-    wrote_status: bool = False
-    conflict: bool = False
+    failed: FailedWrites = field(default_factory=dict)
+    errors: Sequence[ClusterError] = ()
+    malformed: str = ""
+    written: Mapping[str, Any] | None = None
+    wrote: bool = False
 
 
 class Executor:
@@ -60,12 +87,20 @@ class Executor:
         authorities: which vouch for the operator, PEM; the agents of the pods that it makes are given them.
     """
 
-    def __init__(self, cluster: Cluster, store: Store, operator_url: str, agent_image: AgentImage | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        operator_url: str,
+        agent_image: AgentImage | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._cluster = cluster
         self._store = store
         self.authorities = ""
         self._operator_url = operator_url
         self._agent_image = agent_image
+        self._clock = clock
         self._services: set[str] = set()
         self._recording: set[asyncio.Task[None]] = set()
 
@@ -77,29 +112,36 @@ class Executor:
         """Has every job's Service looked for again."""
         self._services.clear()
 
-    async def execute(self, job: Job, actions: Sequence[Action]) -> Outcome:
-        """Carries out a job's actions: creates in parallel, then the others in order.
+    async def execute(self, job: Job, actions: Sequence[Action], failed: FailedWrites) -> Outcome:
+        """Carries out a job's actions. An API error stops none of the others; the status comes last, as it tells of them.
 
-        Raises:
-            ClusterError: the API server could not be asked, or failed; what was not done is asked for again by the next plan.
+        Args:
+            job: as the plan was made for.
+            actions: the plan's.
+            failed: the writes that have failed before.
         """
-        conflict, no_service = False, ""
+        attempts = Attempts(failed, self._clock)
+        written: Mapping[str, Any] | None = None
         if any(isinstance(action, CreateService) for action in actions):
-            conflict, no_service = await self._create_service(job)
-        refusal, invalid = await self._create_pods(job, [a for a in actions if isinstance(a, CreatePod | CreateStore)])
-        wrote = False
+            await attempts.attempt(SERVICE, partial(self._create_service, job))
+        if any(isinstance(action, TryPod) for action in actions):
+            await attempts.attempt(DRY_RUN, partial(self._try_pod, job), refused_seconds=DRY_RUN_SECONDS)
+        creates = [action for action in actions if isinstance(action, CreatePod | CreateStore)]
+        if creates and not attempts.malformed:
+            await attempts.attempt(PODS, *(partial(self._create_pod, job, action) for action in creates))
         for action in actions:
-            match action:
-                case DeletePod():
-                    await self._delete_pod(job, action)
-                case PatchStatus():
-                    wrote = await self._patch_status(job, action.status)
-                case RecordEvent():
-                    self._record(job, action)
-                case DeleteJob():
-                    await self._cluster.delete_job(job.key.namespace, job.key.name, job.uid)
-                    logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
-        return Outcome(refusal or no_service, invalid, wrote, conflict)
+            if isinstance(action, DeletePod):
+                await attempts.attempt(f"delete {action.name}", partial(self._delete_pod, job, action))
+        for action in actions:
+            if isinstance(action, PatchStatus):
+                await attempts.attempt(STATUS, partial(self._patch_status, job, action.status))
+                written = action.status if STATUS not in attempts.failed else None
+        for action in actions:
+            if isinstance(action, RecordEvent) and (written is not None or not action.with_status):
+                self._record(job, action)
+        if any(isinstance(action, DeleteJob) for action in actions):
+            await attempts.attempt(JOB, partial(self._delete_job, job))
+        return Outcome(attempts.failed, attempts.errors, attempts.malformed, written, attempts.wrote)
 
     async def report_invalid(self, manifest: Mapping[str, Any], problem: InvalidJob) -> None:
         """Says in the status of a job that cannot be read what is wrong with it.
@@ -115,7 +157,7 @@ class Executor:
             "type": names.DEGRADED if began else names.FAILED,
             "status": "True",
             "reason": names.INVALID_SPEC,
-            "message": str(problem),
+            "message": str(problem)[:MAX_MESSAGE],
             "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "observedGeneration": metadata.get("generation", 1),
         }
@@ -125,50 +167,41 @@ class Executor:
         others = [c for c in known if c.get("type") != condition["type"]] if began else []
         status = {"conditions": [*others, condition], "observedGeneration": metadata.get("generation", 1)}
         if not began:
-            status["state"] = names.FAILED
-        await self._write_status(metadata["namespace"], metadata["name"], status, metadata.get("resourceVersion", ""))
+            status |= {"state": names.FAILED, "completionTime": condition["lastTransitionTime"]}
+        await self._write_status(parse_key(manifest), metadata["uid"], status, metadata.get("resourceVersion", ""))
 
-    async def _create_service(self, job: Job) -> tuple[bool, str]:
-        """Whether another's Service is in the way, and why the API server refuses to make one. Training does not wait for it."""
+    async def _create_service(self, job: Job) -> None:
+        """Makes the job's Service, or finds that it is there."""
         try:
             await self._cluster.create_service(headless_service(job))
         except ClusterError as error:
-            # A quota that is used up is looked at first: the Service may well be there.
-            if error.code != 409 and not error.forbidden:
+            # A quota that is used up and a webhook are asked first: the Service may well be there.
+            if error.code != 409 and error.judgement is Judgement.TROUBLE:
                 raise
-            try:
-                service = await self._cluster.get_service(job.key.namespace, job.key.name)
-            except ClusterError as absent:
-                if absent.code != 404:
-                    raise
-                return False, str(error) if error.forbidden else ""
-            owners = service["metadata"].get("ownerReferences") or ()
-            if not any(owner.get("uid") == job.uid for owner in owners):
-                # A job of the same name may just have been deleted; its Service goes soon.
-                logger.warning("service of the job's name belongs to somebody else", extra={"job": str(job.key)})
-                return True, ""
+            await self._find_service(job, error)
         self._services.add(job.uid)
-        return False, ""
 
-    async def _create_pods(self, job: Job, creates: Sequence[CreatePod | CreateStore]) -> tuple[str, str]:
-        if not creates:
-            return "", ""
-        # The first one alone: what is refused once is not asked for a hundred times.
-        error = await self._create_pod(job, creates[0])
-        if error is None:
-            gate = asyncio.Semaphore(MOST_PARALLEL_CREATES)
+    async def _find_service(self, job: Job, refusal: ClusterError) -> None:
+        try:
+            service = await self._cluster.get_service(job.key.namespace, job.key.name)
+        except ClusterError as error:
+            raise refusal if error.code == 404 else error from None
+        owners = service["metadata"].get("ownerReferences") or ()
+        if not any(owner.get("uid") == job.uid for owner in owners):
+            raise ServiceTakenError(job, service)
 
-            async def create(action: CreatePod | CreateStore) -> ClusterError | None:
-                async with gate:
-                    return await self._create_pod(job, action)
+    async def _try_pod(self, job: Job) -> None:
+        await self._send_pod(job, CreatePod(0, rendezvous=1 if job.stock else 0), strict=True, dry_run=True)
 
-            errors = await asyncio.gather(*(create(action) for action in creates[1:]))
-            error = next((e for e in errors if e is not None), None)
-        if error is None:
-            return "", ""
-        return ("", str(error)) if error.invalid else (str(error), "")
+    async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> None:
+        # A job that has begun goes on with the template it has, even if that holds fields which were dropped when it began.
+        strict = not job.status.get("round")
+        pod = await self._send_pod(job, action, strict=strict)
+        self._store.apply_pod(pod, self._clock())
+        self._store.hearing.expect("pods", pod, self._clock())
+        logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
 
-    async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> ClusterError | None:
+    async def _send_pod(self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False) -> Manifest:
         suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
         if isinstance(action, CreateStore):
             manifest = store_pod(job, suffix, action.rendezvous)
@@ -187,38 +220,43 @@ class Executor:
                 strictly=action.strictly,
             )
         try:
-            pod = await self._cluster.create_pod(manifest)
+            return await self._cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
         except ClusterError as error:
-            if error.invalid or error.forbidden:
-                return error
+            # The suffix is another one each time: without it, what is told stays the same, and is not written again.
+            error.args = (str(error).replace(f"-{suffix}", ""),)
             raise
-        self._store.apply_pod(pod, time.monotonic())
-        self._store.hearing.expect("pods", pod, time.monotonic())
-        logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
-        return None
 
     async def _delete_pod(self, job: Job, action: DeletePod) -> None:
         grace = 0 if action.force else None
         pod = await self._cluster.delete_pod(job.key.namespace, action.name, action.uid, grace_seconds=grace)
         if pod is None:
-            self._store.remove_pod({"metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}})
+            gone = {"metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}}
+            self._store.remove_pod(gone, self._clock())
         elif pod.get("kind") == "Pod":
-            self._store.apply_pod(pod, time.monotonic())
+            self._store.apply_pod(pod, self._clock())
         logger.info("deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why})
 
-    async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> bool:
-        return await self._write_status(job.key.namespace, job.key.name, merge_patch(job.status, status), job.version)
+    async def _delete_job(self, job: Job) -> None:
+        await self._cluster.delete_job(job.key.namespace, job.key.name, job.uid)
+        self._forget_job(job.key, job.uid)
+        logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
 
-    async def _write_status(self, namespace: str, name: str, status: Mapping[str, Any], version: str) -> bool:
+    async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> None:
+        await self._write_status(job.key, job.uid, merge_patch(job.status, status), job.version)
+
+    async def _write_status(self, key: JobKey, uid: str, status: Mapping[str, Any], version: str) -> None:
         try:
-            manifest = await self._cluster.patch_job_status(namespace, name, status, version)
+            manifest = await self._cluster.patch_job_status(key.namespace, key.name, status, version)
         except ClusterError as error:
-            if error.code == 404:  # deleted meanwhile
-                return False
-            raise
-        self._store.apply_job(manifest, time.monotonic())
-        self._store.hearing.expect("jobs", manifest, time.monotonic())
-        return True
+            if error.code != 404:
+                raise
+            self._forget_job(key, uid)
+            return
+        self._store.apply_job(manifest, self._clock())
+        self._store.hearing.expect("jobs", manifest, self._clock())
+
+    def _forget_job(self, key: JobKey, uid: str) -> None:
+        self._store.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
 
     def _record(self, job: Job, action: RecordEvent) -> None:
         """Sends an event beside the work: the story must not hold up what it tells of."""
@@ -238,7 +276,7 @@ class Executor:
             "reportingInstance": names.OPERATOR,
             "action": "Reconcile",
             "reason": action.reason,
-            "note": action.note[:MOST_NOTE],
+            "note": action.note.encode(errors="replace")[:MAX_NOTE_BYTES].decode(errors="ignore"),
             "type": "Warning" if action.warning else "Normal",
             "regarding": {
                 "apiVersion": names.API_VERSION,

@@ -41,9 +41,9 @@ class FakeCluster:
         """Has a callable told of every change from now on."""
         self._watchers.append(watcher)
 
-    def fail_next(self, verb: str, code: int, message: str = "injected") -> None:
-        """Has the next use of a verb fail."""
-        self._faults.setdefault(verb, []).append(ClusterError(code, message))
+    def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
+        """Has the next use of a verb fail; a creation as a dry run is the verb `dry_run_pod`."""
+        self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))
 
     def add_node(self, name: str, pods: int = DEFAULT_PODS_PER_NODE) -> None:
         """Adds a ready node with room for so many pods."""
@@ -161,8 +161,10 @@ class FakeCluster:
         self._called("create_service")
         return copy.deepcopy(self._create("Service", manifest))
 
-    async def create_pod(self, manifest: Manifest) -> Manifest:
-        self._called("create_pod")
+    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        self._called("dry_run_pod" if dry_run else "create_pod")
+        if dry_run:
+            return copy.deepcopy(dict(manifest))
         pod = self._create("Pod", {**manifest, "status": {"phase": "Pending"}})
         self._schedule()
         return copy.deepcopy(pod)

@@ -66,9 +66,9 @@ class FencedCluster:
         async with self._write() as cluster:
             return await cluster.create_service(manifest)
 
-    async def create_pod(self, manifest: Manifest) -> Manifest:
+    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         async with self._write() as cluster:
-            return await cluster.create_pod(manifest)
+            return await cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
 
     async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
         async with self._write() as cluster:

@@ -79,14 +79,16 @@ def _register(registry: kopf.OperatorRegistry, store: Store, request_work: Calla
         manifest = event["object"]
         deleted = event["type"] == "DELETED"
         store.hearing.hear("jobs", manifest, gone=deleted)
-        tell(store.remove_job(manifest) if deleted else store.apply_job(manifest, time.monotonic()))
+        now = time.monotonic()
+        tell(store.remove_job(manifest, now) if deleted else store.apply_job(manifest, now))
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def on_pod(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
         manifest = event["object"]
         deleted = event["type"] == "DELETED"
         store.hearing.hear("pods", manifest, gone=deleted)
-        tell(store.remove_pod(manifest) if deleted else store.apply_pod(manifest, time.monotonic()))
+        now = time.monotonic()
+        tell(store.remove_pod(manifest, now) if deleted else store.apply_pod(manifest, now))
 
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def on_node(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:

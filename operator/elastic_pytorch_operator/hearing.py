@@ -38,6 +38,12 @@ class Hearing:
         if uid in known.awaited and version >= known.awaited[uid][0]:
             del known.awaited[uid]
 
+    def restart(self, uid: str) -> None:
+        """An object's versions begin again, lower than before: what was heard of it does not count."""
+        for known in self._kinds.values():
+            known.heard.pop(uid, None)
+            known.awaited.pop(uid, None)
+
     def forget_others(self, kind: str, uids: set[str]) -> None:
         """Drops all objects of a kind but these, which are all there are."""
         known = self._kinds.setdefault(kind, _Kind())

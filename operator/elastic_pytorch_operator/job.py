@@ -17,6 +17,7 @@ Manifest = Mapping[str, Any]
 MOST_WORKERS = 4096  # as the schema has it
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
 REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
+CLEAN_POD_POLICIES = ("Running", "None", "All")  # the first one is the default
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
 
@@ -199,6 +200,29 @@ def parse_job(manifest: Manifest) -> Job:
         torchrun=_torchrun(spec.get("torchrun") or {}),
         template=template,
         status=manifest.get("status") or {},
+        deleting=bool(metadata.get("deletionTimestamp")),
+        version=str(metadata.get("resourceVersion", "")),
+    )
+
+
+def parse_ended(manifest: Manifest) -> Job:
+    """What is left to read of a job that has ended and cannot be read as a whole: what becomes of its pods, and of itself."""
+    metadata, spec = manifest["metadata"], manifest.get("spec")
+    spec = spec if isinstance(spec, Mapping) else {}
+    ttl, policy, rendezvous = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy"), spec.get("rendezvous")
+    backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
+    return Job(
+        parse_key(manifest),
+        metadata["uid"],
+        metadata.get("generation", 1),
+        wanted=0,
+        minimum=0,
+        maximum=0,
+        managed_by=str(spec.get("managedBy") or ""),
+        ttl_seconds=ttl if isinstance(ttl, int) and ttl >= 0 else None,
+        clean_pod_policy=policy if policy in CLEAN_POD_POLICIES else CLEAN_POD_POLICIES[0],
+        backend=backend if isinstance(backend, str) else names.BACKEND_OPERATOR,
+        status=manifest["status"],
         deleting=bool(metadata.get("deletionTimestamp")),
         version=str(metadata.get("resourceVersion", "")),
     )

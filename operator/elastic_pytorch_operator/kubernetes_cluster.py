@@ -12,6 +12,7 @@ from kubernetes.aio import client, config
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.cluster import ClusterError, Manifest, PodIdentity
+from elastic_pytorch_operator.judgement import Cause
 from elastic_pytorch_operator.metrics import Metrics
 
 PAGE_SIZE = 500
@@ -69,8 +70,10 @@ class KubernetesCluster:
     async def create_service(self, manifest: Manifest) -> Manifest:
         return await self._request("POST", f"/api/v1/namespaces/{manifest['metadata']['namespace']}/services", manifest)
 
-    async def create_pod(self, manifest: Manifest) -> Manifest:
-        return await self._request("POST", f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods", manifest)
+    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        query = ({"fieldValidation": "Strict"} if strict else {}) | ({"dryRun": "All"} if dry_run else {})
+        path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
+        return await self._request("POST", path, manifest, query=query)
 
     async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
@@ -192,7 +195,7 @@ class KubernetesCluster:
         if self._answering_since is None:
             self._answering_since = time.monotonic()
         if not 200 <= answer.status < 300:
-            raise ClusterError(answer.status, _message_of(text))
+            raise _error_of(answer.status, text, answer.headers.get("Retry-After", ""))
         found = json.loads(text)
         assert isinstance(found, dict)  # the API server answers with objects
         return found
@@ -215,9 +218,15 @@ def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
     return PodIdentity(parts[2], pod_names[0], uids[0])
 
 
-def _message_of(text: bytes) -> str:
-    """What a Status object says, or the start of whatever the answer was."""
+def _error_of(code: int, text: bytes, retry_after: str) -> ClusterError:
+    """What a Status object says, or the start of whatever the answer was. Retry-After is in seconds here, never a date."""
+    seconds = float(retry_after) if retry_after.isdigit() else 0.0
     try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text[:500].decode(errors="replace")
+        status = json.loads(text)
+        told = (status.get("details") or {}).get("causes") or []
+        causes = [Cause(*(str(cause.get(name, "")) for name in ("reason", "message", "field"))) for cause in told]
+        return ClusterError(
+            code, str(status["message"]), reason=str(status.get("reason", "")), causes=causes, retry_after_seconds=seconds
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ClusterError(code, text[:500].decode(errors="replace"), retry_after_seconds=seconds)

@@ -152,16 +152,23 @@ async def _wait_for_pods(cluster: FakeCluster, key: JobKey) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def feed(store: Store, request_work: Callable[[JobKey, float], None], kind: str, change: str, found: dict[str, Any]) -> None:
+def feed(
+    store: Store,
+    request_work: Callable[[JobKey, float], None],
+    kind: str,
+    change: str,
+    found: dict[str, Any],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     """What kopf's watches do in a real cluster."""
-    now, deleted = time.monotonic(), change == "DELETED"
+    now, deleted = clock(), change == "DELETED"
     match kind:
         case names.KIND:
             store.hearing.hear("jobs", found, gone=deleted)
-            keys = store.remove_job(found) if deleted else store.apply_job(found, now)
+            keys = store.remove_job(found, now) if deleted else store.apply_job(found, now)
         case "Pod":
             store.hearing.hear("pods", found, gone=deleted)
-            keys = store.remove_pod(found) if deleted else store.apply_pod(found, now)
+            keys = store.remove_pod(found, now) if deleted else store.apply_pod(found, now)
         case "Node":
             store.hearing.hear("nodes", found, gone=deleted)
             keys = (store.remove_node if deleted else store.apply_node)(found, now)

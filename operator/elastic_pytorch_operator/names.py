@@ -59,6 +59,7 @@ CANNOT_START: Final = "CannotStart"
 NEVER_JOINED: Final = "NeverJoined"
 JOB_SUSPENDED: Final = "JobSuspended"
 JOB_RESUMED: Final = "JobResumed"
+REFUSED: Final = "RefusedByApiServer"
 
 # Causes of rounds, and reasons of events.
 FIRST_ROUND: Final = "FirstRound"

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from elastic_pytorch_operator import names
-from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus
+from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus, TryPod
 from elastic_pytorch_operator.aftermath import clean_up
 from elastic_pytorch_operator.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.checkpoint_wait import CheckpointWait, hold_for_checkpoint
 from elastic_pytorch_operator.conditions import has_ended, is_true
+from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import decide_ending, has_succeeded
+from elastic_pytorch_operator.failed_writes import FailedWrites, describe, mark_told, untold
 from elastic_pytorch_operator.failures import failed_pods
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.membership import Decision, next_round
@@ -22,13 +25,11 @@ from elastic_pytorch_operator.round_failure import RoundFailure, judge_round
 from elastic_pytorch_operator.stall import Stall, find_stall
 from elastic_pytorch_operator.standing import Candidate, weigh
 from elastic_pytorch_operator.start_backoff import FailedStarts, find_failed_starts
-from elastic_pytorch_operator.status import describe_job, needs_write
+from elastic_pytorch_operator.status import describe_job, write_status_at
 from elastic_pytorch_operator.stock_memory import StockMemory
-from elastic_pytorch_operator.story import tell_story
+from elastic_pytorch_operator.story import tell_refusals, tell_story
 from elastic_pytorch_operator.suspicion import others_have_room, suspect_nodes
 from elastic_pytorch_operator.timestamps import seconds_between
-
-PROGRESS_WRITE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,11 @@ class Memory:
         stall: the round that hangs, if it does.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
         active_since: when the job began, or was resumed, monotonic seconds.
-        refusal: what the API server last said when it refused to create a pod or the Service.
-        refusal_told: an event has been sent about it.
-        refused_until: do not try again before.
+        failed: the writes that the API server has not taken.
         invalid: the template cannot make a pod, says the API server: why.
-        written_at: when the status was last written.
+        tried_generation: the generation of the spec whose pods the API server has been asked about by a dry run.
+        written: the status that was last written.
+        written_at: when that was.
         ended_at: when this operator first saw the job ended.
         stock: of a group that stock torchrun forms.
     """
@@ -55,10 +56,10 @@ class Memory:
     stall: Stall | None = None
     checkpoint_wait: CheckpointWait | None = None
     active_since: float | None = None
-    refusal: str = ""
-    refusal_told: bool = False
-    refused_until: float = 0.0
+    failed: FailedWrites = field(default_factory=dict)
     invalid: str = ""
+    tried_generation: int = 0
+    written: Mapping[str, Any] | None = None
     written_at: float = 0.0
     ended_at: float | None = None
     stock: StockMemory | None = None
@@ -147,7 +148,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         budget=memory.budget,
         recovery=recovery,
         ending=ending,
-        refusal=memory.refusal,
+        refusal=describe(memory.failed),
         waiting=hold.text,
         starts=starts,
     )
@@ -155,21 +156,16 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     recheck = _earliest(decision.recheck_at, stall_recheck, ending_recheck)
     if ending is None:
         actions += _pod_actions(job, observed, replicas, round_, memory, starts)
-        if memory.refusal and replicas.create:
-            recheck = _earliest(recheck, memory.refused_until)
         held = [starts.hold_until.get(index, 0.0) for index in replicas.create]
         recheck = _earliest(recheck, *(until for until in held if until > observed.now))
-    refusal = "" if memory.refusal_told else memory.refusal
-    actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, refusal, hold.over)
-    memory = replace(memory, refusal_told=bool(memory.refusal))
-    if needs_write(job.status, status):
+    news = untold(memory.failed)
+    actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, news, hold.over)
+    memory = replace(memory, failed=mark_told(memory.failed))
+    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
+    if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
-    elif job.status.get("progress") != status.get("progress"):
-        due = memory.written_at + PROGRESS_WRITE_SECONDS
-        if observed.now >= due:
-            actions.append(PatchStatus(status))
-        else:
-            recheck = _earliest(recheck, due)
+    else:
+        recheck = _earliest(recheck, due)
     verdict = None if ending is None else ("complete" if ending.complete else "failed")
     return Plan(memory, decision.round, decision.nudge, dump_stacks, verdict, tuple(actions), recheck)
 
@@ -234,11 +230,9 @@ def _decide_round(
 def _pod_actions(
     job: Job, observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory, starts: FailedStarts
 ) -> list[Action]:
-    actions: list[Action] = []
-    if not observed.service_exists and observed.now >= memory.refused_until:
-        actions.append(CreateService())
+    actions: list[Action] = [] if observed.service_exists else [CreateService()]
     held = {index for index, until in starts.hold_until.items() if observed.now < until}
-    if replicas.create and observed.now >= max(memory.refused_until, memory.budget.hold_until):
+    if replicas.create and observed.now >= memory.budget.hold_until:
         avoid = tuple(sorted({*memory.suspects, *starts.avoid}))
         strictly = not avoid or others_have_room(avoid, observed.nodes, observed.pods, job.template)
         actions += [
@@ -246,6 +240,8 @@ def _pod_actions(
             for index in replicas.create
             if index not in held
         ]
+    if not replicas.create and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
+        actions.append(TryPod())
     pods = {pod.name: pod for pod in observed.pods}
     members = round_.workers if round_ else ()
     for name in sorted(replicas.victims):
@@ -267,7 +263,9 @@ def plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
     ended_at = observed.now if memory.ended_at is None else memory.ended_at
     actions, recheck = clean_up(job, observed, ended_at)
     verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"
-    return Plan(replace(memory, ended_at=ended_at), None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
+    actions += tell_refusals(untold(memory.failed))
+    memory = replace(memory, ended_at=ended_at, failed=mark_told(memory.failed))
+    return Plan(memory, None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
 
 
 def _earliest(*times: float | None) -> float | None:

@@ -15,7 +15,7 @@ def explain_shortage(
     Args:
         pods: the job's.
         speaking: names of the pods that are known to be up.
-        refusal: what the API server said when it last refused to create a pod.
+        refusal: what came of the writes that the API server does not take.
         starts: the pods that have failed to start.
     """
     groups: dict[str, int] = defaultdict(int)
@@ -38,5 +38,5 @@ def explain_shortage(
     for reason, count in sorted(groups.items(), key=lambda item: (-item[1], item[0])):
         clauses.append(f"{count} {'pod' if count == 1 else 'pods'}: {reason}")
     if refusal:
-        clauses.append(f"the API server refuses: {refusal}")
+        clauses.append(refusal)
     return "; ".join(clauses)

@@ -21,6 +21,8 @@ Status = dict[str, Any]
 
 # Changes of these alone are written every few seconds at most.
 SLOW_FIELDS = ("progress", "history")
+PROGRESS_WRITE_SECONDS = 3.0
+SAME_WRITE_SECONDS = 30.0
 
 
 def describe_job(
@@ -46,7 +48,7 @@ def describe_job(
         budget: its failures.
         recovery: its last change of the group.
         ending: set if it ends now.
-        refusal: what the API server last said when it refused to create a pod.
+        refusal: what came of the writes that the API server does not take.
         waiting: which change of the group waits for a checkpoint, and for how long; empty: none.
         starts: the pods that have failed to start.
     """
@@ -124,6 +126,27 @@ def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in SLOW_FIELDS)
 
 
+def write_status_at(
+    old: Mapping[str, Any], new: Mapping[str, Any], written: Mapping[str, Any] | None, written_at: float, now: float
+) -> float | None:
+    """When a status is to be written, monotonic seconds; None: there is no need.
+
+    Args:
+        old: the status there is.
+        new: the status there should be.
+        written: what was last written; None: nothing yet. The API server may have stored something else: an older resource definition
+            drops fields, and what is no Unicode is replaced. To write the same again at once would change nothing.
+        written_at: when that was.
+        now: monotonic seconds.
+    """
+    times = []
+    if needs_write(old, new):
+        times.append(now if written is None or needs_write(written, new) else written_at + SAME_WRITE_SECONDS)
+    if old.get("progress") != new.get("progress"):
+        times.append(written_at + PROGRESS_WRITE_SECONDS)
+    return min(times, default=None)
+
+
 def _restarts(old: Mapping[str, Any], round_: Round | None) -> int:
     """Rounds with members that came after the first one, counted as they are declared."""
     restarts = int(old.get("restarts", 0))
@@ -192,11 +215,12 @@ def _conditions(
         ended = Condition(names.COMPLETE if ending.complete else names.FAILED, True, ending.reason, ending.message)
         return [Condition(names.RUNNING, False, names.JOB_ENDED, "the job has ended"), ended]
     if job.suspend:
-        return _suspended(observed, waiting)
+        return _suspended(observed, waiting, refusal)
     speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
     shortage = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, starts)
     if size:
-        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} of {job.wanted} workers train")
+        text = f"{size} of {job.wanted} workers train"
+        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
     elif observed.now < budget.hold_until and budget.last is not None:
         running = Condition(
             names.RUNNING,
@@ -226,14 +250,17 @@ def _conditions(
     return [running, resizing, degraded, *(resumed if find_condition(job.status, names.SUSPENDED) else [])]
 
 
-def _suspended(observed: Observed, waiting: str) -> list[Condition]:
+def _suspended(observed: Observed, waiting: str, refusal: str) -> list[Condition]:
     left = sum(not pod.ended or pod.lingers for pod in observed.pods)
     text = "spec.suspend is true: " + (waiting or (f"{left} workers are stopping" if left else "nothing runs"))
+    if refusal:
+        text += f"; {refusal}"
     running, resizing, degraded = (
         Condition(type_, False, names.JOB_SUSPENDED, "the job is suspended")
         for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
     )
-    return [running, resizing, degraded, Condition(names.SUSPENDED, True, names.JOB_SUSPENDED, text)]
+    reason = names.REFUSED if refusal else names.JOB_SUSPENDED
+    return [running, resizing, degraded, Condition(names.SUSPENDED, True, reason, text)]
 
 
 def _nothing_trains(type_: str) -> Condition:

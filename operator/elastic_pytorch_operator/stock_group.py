@@ -8,10 +8,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator import names
-from elastic_pytorch_operator.actions import Action, CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    CreateStore,
+    DeletePod,
+    PatchStatus,
+    RecordEvent,
+    TryPod,
+)
 from elastic_pytorch_operator.budget import CRASH_LOOP_SECONDS, Budget, backoff_seconds
 from elastic_pytorch_operator.conditions import has_ended
+from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import Ending, decide_ending
+from elastic_pytorch_operator.failed_writes import describe, mark_told, untold
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.node_outage import is_outage
 from elastic_pytorch_operator.observed import Observed, PodView
@@ -19,7 +30,7 @@ from elastic_pytorch_operator.plan import Memory, Plan, active_since, plan_ended
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.standing import Candidate, Standing, weigh
 from elastic_pytorch_operator.start_backoff import FailedStarts, find_failed_starts
-from elastic_pytorch_operator.status import describe_job, needs_write
+from elastic_pytorch_operator.status import describe_job, write_status_at
 from elastic_pytorch_operator.stock_ends import Manner, read_end
 from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.stock_rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
@@ -73,6 +84,7 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
     stock = replace(stock, group=group)
     memory = replace(memory, budget=budget, stock=stock, active_since=active_since(job, observed, memory))
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
+    refusal = describe(memory.failed)
     status = describe_job(
         job,
         observed,
@@ -81,7 +93,7 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         budget=budget,
         recovery=None,
         ending=ending,
-        refusal=memory.refusal,
+        refusal=refusal,
         starts=view.starts,
     )
     actions: list[Action] = []
@@ -90,13 +102,15 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         actions += [*_pod_actions(view, replicas, stock, memory), *events]
         held = [view.starts.hold_until.get(index, 0.0) for index in replicas.create]
         over_at = stock.over_since + WORDS_SECONDS if stock.over_since is not None else 0.0
-        times = (over_at, stock.hold_until, budget.hold_until, memory.refused_until, *held)
-        rechecks += [t for t in times if t > observed.now]
-    refusal = "" if memory.refusal_told else memory.refusal
-    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, refusal)
-    if needs_write(job.status, status):
+        rechecks += [t for t in (over_at, stock.hold_until, budget.hold_until, *held) if t > observed.now]
+    news = untold(memory.failed)
+    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, news)
+    memory = replace(memory, failed=mark_told(memory.failed))
+    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
+    if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
-    memory = replace(memory, refusal_told=bool(memory.refusal))
+    else:
+        rechecks.append(due)
     return Plan(memory, actions=tuple(actions), recheck_at=min((t for t in rechecks if t is not None), default=None))
 
 
@@ -180,9 +194,8 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
 
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
     job, observed, number = view.job, view.observed, view.rendezvous.number
-    may_create = job.wanted > 0 and observed.now >= max(memory.refused_until, memory.budget.hold_until, stock.hold_until)
-    refused = observed.now < memory.refused_until
-    actions: list[Action] = [] if observed.service_exists or refused else [CreateService()]
+    may_create = job.wanted > 0 and observed.now >= max(memory.budget.hold_until, stock.hold_until)
+    actions: list[Action] = [] if observed.service_exists else [CreateService()]
     keep = number if job.wanted or view.alive(observed.pods) else 0
     doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
     match view.rendezvous.phase:
@@ -201,6 +214,9 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
                 keep = 0
             over = view.alive(observed.pods) if job.wanted else observed.pods
             doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in over}
+    made = any(isinstance(action, CreatePod) for action in actions)
+    if not made and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
+        actions.append(TryPod())
     actions += _delete_stores(observed, keep, "nobody needs it any more")
     for pod in observed.pods:
         removed = _node_removed(pod, observed)

@@ -12,6 +12,9 @@ from elastic_pytorch_operator.views import job_of_pod, view_node, view_pod
 
 Manifest = Mapping[str, Any]
 
+TOMBSTONE_SECONDS = 60.0  # longer than any answer, and what a watch lags behind
+MAX_TOMBSTONES = 50_000  # some 10 MiB
+
 
 @dataclass(slots=True)
 class _JobEntry:
@@ -28,6 +31,11 @@ class _PodEntry:
     key: JobKey
     job_uid: str
     version: int
+    seen_at: float
+
+    @property
+    def uid(self) -> str:
+        return self.view.uid
 
 
 @dataclass(slots=True)
@@ -43,6 +51,8 @@ class Store:
 
     Each `apply_...` returns the jobs that it may matter to. What is older than what is known is ignored, so that a watch that lags
     behind does not undo the operator's own writes. What a list has brought to light the watches are expected to tell, too.
+
+    What was deleted leaves a tombstone: a list that began before, a late answer to a write, or a watch that lags do not bring it back.
     """
 
     nodes: dict[str, NodeView] = field(default_factory=dict)
@@ -52,6 +62,7 @@ class Store:
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _pods: dict[tuple[str, str], _PodEntry] = field(default_factory=dict)
     _pods_of: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    _tombstones: dict[str, float] = field(default_factory=dict)  # by UID of a pod or job, the oldest first: when it was buried
 
     def job(self, key: JobKey) -> Job | InvalidJob | None:
         """A job, or what is wrong with it; None if there is none."""
@@ -61,6 +72,16 @@ class Store:
     def job_manifest(self, key: JobKey) -> Manifest:
         """A known job as the API server last told it."""
         return self._jobs[key].manifest
+
+    def has_job(self, key: JobKey, uid: str) -> bool:
+        """Whether a job is there, and is the one with that UID."""
+        entry = self._jobs.get(key)
+        return entry is not None and entry.uid == uid
+
+    @property
+    def job_uids(self) -> set[str]:
+        """The UIDs of all jobs."""
+        return {entry.uid for entry in self._jobs.values()}
 
     @property
     def keys(self) -> list[JobKey]:
@@ -87,12 +108,20 @@ class Store:
         """Whether some worker's agent was told to speak without TLS, and may do so yet."""
         return any(entry.view.plain_http and not entry.view.ended for entry in self._pods.values())
 
-    def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of a job."""
+    def apply_job(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
+        """Takes note of a job.
+
+        Args:
+            manifest: the job.
+            now: when it was told of; if it was listed, when the listing began.
+            listed: a list has told of it.
+        """
         key, metadata = parse_key(manifest), manifest["metadata"]
         known, version = self._jobs.get(key), version_of(metadata)
-        if known is not None and known.uid == metadata.get("uid", "") and known.version >= version:
+        if not self._is_news(metadata, known, now, listed=listed):
             return set()
+        if known is not None and known.uid != metadata.get("uid", ""):
+            self._bury(known.uid, now)
         parsed: Job | InvalidJob
         try:
             parsed = parse_job(manifest)
@@ -101,25 +130,26 @@ class Store:
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, manifest, now)
         return {key}
 
-    def remove_job(self, manifest: Manifest) -> set[JobKey]:
+    def remove_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a job, unless another one has taken its name."""
         key = parse_key(manifest)
+        self._bury(manifest["metadata"].get("uid", ""), now)
         known = self._jobs.get(key)
         if known is None or known.uid != manifest["metadata"].get("uid", ""):
             return set()
         del self._jobs[key]
         return {key}
 
-    def apply_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of a pod; those that are no job's are ignored."""
+    def apply_pod(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
+        """Takes note of a pod, as `apply_job` does of a job; those that are no job's are ignored."""
         owner, metadata = job_of_pod(manifest), manifest["metadata"]
         if owner is None:
             return set()
-        place, version = (metadata["namespace"], metadata["name"]), version_of(metadata)
+        place = (metadata["namespace"], metadata["name"])
         known = self._pods.get(place)
-        same = known is not None and known.view.uid == metadata["uid"]
-        if same and known is not None and known.version >= version:
+        if not self._is_news(metadata, known, now, listed=listed):
             return set()
+        same = known is not None and known.view.uid == metadata["uid"]
         seen_at = known.view.created_at if same and known is not None else now
         view = view_pod(manifest, seen_at=seen_at, at_start=not self.primed)
         if same and known is not None:
@@ -132,13 +162,14 @@ class Store:
             )
         key, job_uid = owner
         self._forget_pod(place)
-        self._pods[place] = _PodEntry(view, key, job_uid, version)
+        self._pods[place] = _PodEntry(view, key, job_uid, version_of(metadata), now)
         self._pods_of.setdefault(job_uid, set()).add(place)
         return {key}
 
-    def remove_pod(self, manifest: Manifest) -> set[JobKey]:
+    def remove_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a pod, unless another one has taken its name."""
         metadata = manifest["metadata"]
+        self._bury(metadata["uid"], now)
         place = (metadata["namespace"], metadata["name"])
         known = self._pods.get(place)
         if known is None or known.view.uid != metadata["uid"]:
@@ -200,21 +231,23 @@ class Store:
                 touched |= self.remove_node({"metadata": {"name": name, "uid": known.uid}}, now)
         for pod in pods:
             pod_uids.add(pod["metadata"]["uid"])
-            if news := self.apply_pod(pod, now):
+            if news := self.apply_pod(pod, now, listed=True):
                 self.hearing.expect("pods", pod, now)
                 touched |= news
         for place, entry in list(self._pods.items()):
             if entry.view.uid not in pod_uids and entry.view.created_at < now:
                 self._forget_pod(place)
+                self._bury(entry.uid, now)
                 touched.add(entry.key)
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
-            if news := self.apply_job(job, now):
+            if news := self.apply_job(job, now, listed=True):
                 self.hearing.expect("jobs", job, now)
                 touched |= news
         for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
-            del self._jobs[key]
+            self._bury(self._jobs.pop(key).uid, now)
             touched.add(key)
+        self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
         for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
             self.hearing.forget_others(kind, uids)
         self._forget_removed_nodes()
@@ -225,6 +258,31 @@ class Store:
         entries = (self._pods[place] for place in self._pods_of.get(job_uid, ()))
         views = (entry.view for entry in entries if self._belongs(entry))
         return tuple(sorted((v for v in views if v.role == role), key=lambda pod: (pod.index, pod.created_at, pod.name)))
+
+    def _is_news(self, metadata: Manifest, known: _JobEntry | _PodEntry | None, now: float, *, listed: bool) -> bool:
+        """Whether an object that was told of is newer than what is known by its name.
+
+        A list is right about all that was known before it began, even if it tells of an older version, or of what was deleted: then
+        etcd was restored from a backup. (The operator lists without a resource version, so that the API server reads the newest state.)
+        """
+        uid, version = metadata.get("uid", ""), version_of(metadata)
+        if uid in self._tombstones:
+            if not listed or self._tombstones[uid] >= now:
+                return False
+            del self._tombstones[uid]
+        if known is None:
+            return True
+        if listed and known.seen_at < now:
+            if known.version > version:
+                self.hearing.restart(uid)
+            return (known.uid, known.version) != (uid, version)
+        return known.version < version or (known.uid != uid and known.version == version)
+
+    def _bury(self, uid: str, now: float) -> None:
+        self._tombstones.pop(uid, None)
+        self._tombstones[uid] = now
+        if len(self._tombstones) > MAX_TOMBSTONES:
+            del self._tombstones[next(iter(self._tombstones))]
 
     def _belongs(self, entry: _PodEntry) -> bool:
         """Whether a pod is where its job is: anybody may write another namespace's job into a pod of theirs."""

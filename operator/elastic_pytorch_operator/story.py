@@ -1,5 +1,7 @@
 """A job's story as `kubectl describe` tells it: one event a turn."""
 
+from collections.abc import Sequence
+
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.actions import RecordEvent
 from elastic_pytorch_operator.conditions import is_true
@@ -18,7 +20,7 @@ def tell_story(
     declared: Round | None,
     recovered: Recovery | None,
     ending: Ending | None,
-    refusal: str,
+    refusals: Sequence[str],
     waited: str = "",
 ) -> list[RecordEvent]:
     """The events of this moment.
@@ -29,22 +31,21 @@ def tell_story(
         declared: the round that is declared now.
         recovered: the change of the group that is over now.
         ending: how the job ends now.
-        refusal: what the API server refuses to make, and why, if that is news.
+        refusals: what came of the writes that the API server does not take, as far as that is news.
         waited: why a wait for a checkpoint is over now.
     """
     events = []
     suspended = is_true(job.status, names.SUSPENDED)
     if job.suspend and not suspended:
-        events.append(RecordEvent(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
+        events.append(_with_status(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
     elif suspended and not job.suspend:
-        events.append(RecordEvent(names.JOB_RESUMED, f"{job.wanted} workers are started again"))
+        events.append(_with_status(names.JOB_RESUMED, f"{job.wanted} workers are started again"))
     new_spec = job.generation != job.status.get("observedGeneration")
     if new_spec and not job.suspend and job.requested != job.wanted:
         sizes = ", ".join(str(size) for size in job.allowed)
         note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {job.wanted} are wanted"
-        events.append(RecordEvent(names.SCALE_REFUSED, note))
-    if refusal:
-        events.append(RecordEvent(names.SCALE_REFUSED, f"The API server refuses: {refusal}", warning=True))
+        events.append(_with_status(names.SCALE_REFUSED, note))
+    events += tell_refusals(refusals)
     if waited:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
@@ -61,5 +62,14 @@ def tell_story(
         events.append(RecordEvent(names.TRAINING_RESUMED, note))
     if ending is not None:
         reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED
-        events.append(RecordEvent(reason, ending.message, not ending.complete))
+        events.append(_with_status(reason, ending.message, warning=not ending.complete))
     return events
+
+
+def tell_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
+    """One event for each thing that the API server does not take."""
+    return [RecordEvent(names.REFUSED, words[:1].upper() + words[1:], warning=True) for words in refusals]
+
+
+def _with_status(reason: str, note: str, *, warning: bool = False) -> RecordEvent:
+    return RecordEvent(reason, note, warning, with_status=True)

@@ -1,5 +1,6 @@
 """Why a job does not run at the wanted size, and what to do about it. Pure: judges what was read."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from elastic_pytorch_client.pods import PodTrouble, pod_troubles, silent_pods
 from elastic_pytorch_client.timeline import Turn
 
 UNSEEN_SECONDS = 10.0
+REFUSAL = re.compile(r"the API server (refuses|fails): .*", re.DOTALL)  # as the operator's conditions have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,12 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     if job.suspended:
         do = f"Let it go on from its checkpoint:\n  kubectl epj resume {name}"
         suspended = job.condition("Suspended")
-        what = f"{suspended.message}." if suspended and suspended.message else "It stops."
-        return Diagnosis(f"{name} is suspended.", True, (Finding(what, do),))
+        refused = tuple(_refused(job))
+        what = "It is not to run." if refused else f"{suspended.message}." if suspended and suspended.message else "It stops."
+        return Diagnosis(f"{name} is suspended.", not refused, (*refused, Finding(what, do)))
     trains = len(job.members) if job.world else 0
     if job.at_wanted_size:
-        notes = tuple(_notes(job, evidence))
+        notes = (*_refused(job), *_notes(job, evidence))
         return Diagnosis(f"{name} runs at the wanted size: all {trains} workers train.", not notes, notes)
     findings = [*_backing_off(job), *_from_pods(job, evidence), *_silent(job, evidence), *_refused(job), *_notes(job, evidence)]
     if not findings:
@@ -155,18 +158,18 @@ def _make_room(job: JobView, do: str) -> str:
 
 
 def _refused(job: JobView) -> Iterable[Finding]:
-    mark = "the API server refuses: "
-    message = next((c.message for c in job.conditions if c.true and mark in c.message), "")
-    if not message:
-        running = job.condition("Running")
-        message = running.message if running and mark in running.message else ""
-    if not message:
+    running = job.condition("Running")
+    messages = [condition.message for condition in job.conditions if condition.true] + ([running.message] if running else [])
+    said = next((found for message in messages if (found := REFUSAL.search(message))), None)
+    if said is None:
         return
-    refusal = message.partition(mark)[2]
-    do = "Read the message: a policy of the cluster does not let the pod be. Change spec.template, or the policy."
-    if "exceeded quota" in refusal:
+    do = (
+        "Read the message. A policy, a quota or a webhook of the cluster does not let it be: change spec.template, or have the "
+        "policy changed. The operator tries again by itself."
+    )
+    if "exceeded quota" in said.group():
         do = f"Free some of the quota, or have it raised; the operator tries again by itself:\n  kubectl describe quota -n {job.namespace}"
-    yield Finding(f"The API server refuses its pods: {refusal}.", do)
+    yield Finding(f"T{said.group()[1:].rstrip('.')}.", do)
 
 
 def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:

@@ -6,6 +6,7 @@ import pytest
 from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.conditions import find_condition, is_true
+from elastic_pytorch_operator.failed_writes import FailedWrite
 from elastic_pytorch_operator.observe import heard_before
 from elastic_pytorch_operator.observed import NodeView
 from elastic_pytorch_operator.plan import Memory, Plan, plan
@@ -226,11 +227,9 @@ def test_template_that_the_api_server_refuses_fails_the_job() -> None:
     assert not any(isinstance(a, CreatePod) for a in todo.actions)
 
 
-def test_quota_is_waited_out_and_named() -> None:
-    memory = Memory(refusal='pods "x" is forbidden: exceeded quota: pods', refused_until=NOW + 5)
-    todo = plan(a_job(), observed(), memory)
-    assert not any(isinstance(a, CreatePod) for a in todo.actions)
-    assert todo.recheck_at == NOW + 5
+def test_quota_is_named() -> None:
+    words = 'the API server refuses: pods "x" is forbidden: exceeded quota: pods'
+    todo = plan(a_job(), observed(), Memory(failed={"pods": FailedWrite(words, NOW + 5, lasting=True)}))
     waiting = find_condition(status_of(todo), "Running")
     assert waiting is not None
     assert "exceeded quota" in waiting["message"]

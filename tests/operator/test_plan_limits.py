@@ -5,6 +5,7 @@ from typing import Any
 
 from elastic_pytorch_operator.actions import CreatePod, RecordEvent
 from elastic_pytorch_operator.conditions import find_condition, is_true
+from elastic_pytorch_operator.failed_writes import FailedWrite
 from elastic_pytorch_operator.plan import Memory, Plan, plan
 from operator_builders import NOW, a_job, a_manifest, observed, parse_job
 from operator_simulation import Simulation
@@ -120,8 +121,10 @@ def test_gang_may_be_scaled_down() -> None:
 
 
 def test_refusal_of_pods_is_told_once() -> None:
-    memory = Memory(refusal="exceeded quota", refused_until=NOW + 5)
+    memory = Memory(failed={"pods": FailedWrite("the API server refuses: exceeded quota", NOW + 5, lasting=True)})
     todo = plan(a_job(), observed(), memory)
-    assert [a.reason for a in todo.actions if isinstance(a, RecordEvent)] == ["ScaleRefused"]
+    assert [(a.reason, a.note) for a in todo.actions if isinstance(a, RecordEvent)] == [
+        ("RefusedByApiServer", "The API server refuses: exceeded quota")
+    ]
     again = plan(a_job(), observed(), todo.memory)
     assert not [a for a in again.actions if isinstance(a, RecordEvent)]

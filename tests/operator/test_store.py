@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import pytest
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import worker_pod
 from elastic_pytorch_operator.observed import NodeView
 from elastic_pytorch_operator.stock_manifests import store_pod
-from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.store import TOMBSTONE_SECONDS, Store
 from operator_builders import KEY, a_job, a_manifest
 
 
@@ -51,8 +52,8 @@ def test_news_that_is_old_is_ignored() -> None:
 
 def test_end_of_a_pod_whose_name_was_taken_is_ignored() -> None:
     store = primed(pod(0, uid="new"))
-    assert store.remove_pod(pod(0, uid="old")) == set()
-    assert store.remove_pod(pod(0, uid="new")) == {KEY}
+    assert store.remove_pod(pod(0, uid="old"), 2.0) == set()
+    assert store.remove_pod(pod(0, uid="new"), 2.0) == {KEY}
     assert store.pods_of("uid-lm") == ()
 
 
@@ -175,3 +176,75 @@ def test_dead_of_before_are_no_news_to_an_operator_that_begins_to_lead() -> None
     store.apply_pod(pod(1, version=9, phase="Failed"), 2.0)
     store.bury_the_dead()
     assert [view.seen_dead_at_start for view in store.pods_of("uid-lm")] == [False, True]
+
+
+def test_what_was_deleted_while_a_list_was_on_its_way_does_not_come_back() -> None:
+    store = primed(pod(0), pod(1))
+    listed = [pod(0), pod(1)]  # the listing began at 5.0
+    assert store.remove_pod(pod(0), 6.0) == {KEY}
+    store.remove_job(a_manifest(), 6.0)
+    store.replace_all([a_manifest()], listed, [node("node-0")], 5.0)
+    assert store.job(KEY) is None
+    store.apply_job({**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-lm-again"}}, 7.0)
+    assert not store.has_job(KEY, "uid-lm")
+    assert store.worker("default", "lm-worker-0-x7k2p", "uid-0") is None
+
+
+def test_deletion_is_remembered_although_the_pod_was_not_known_yet() -> None:
+    store = Store()
+    assert store.remove_pod(pod(0), 6.0) == set()
+    store.replace_all([a_manifest()], [pod(0), pod(1)], [node("node-0")], 5.0)
+    assert [view.index for view in store.pods_of("uid-lm")] == [1]
+
+
+def test_late_answers_and_late_events_bring_nothing_back() -> None:
+    store = primed(pod(0))
+    store.remove_pod(pod(0, version=7), 6.0)
+    assert store.apply_pod(pod(0, version=5), 6.1) == set(), "the answer to its creation"
+    assert store.apply_pod(pod(0, version=9), 6.1) == set(), "a watch that lags behind"
+    store.remove_job(a_manifest(), 6.0)
+    late = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "9"}}
+    assert store.apply_job(late, 6.1) == set(), "the answer to a status write"
+    assert (store.pods_of("uid-lm"), store.job(KEY)) == ((), None)
+
+
+def test_ghosts_that_a_list_has_removed_do_not_come_back_either() -> None:
+    store = primed(pod(0))
+    store.replace_all([a_manifest()], [], [node("node-0")], 5.0)
+    assert store.apply_pod(pod(0, version=9), 5.5) == set()
+
+
+def test_job_of_the_same_name_made_anew_is_not_replaced_by_the_one_before() -> None:
+    store = primed()
+    again = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-again", "resourceVersion": "8"}}
+    assert store.apply_job(again, 2.0) == {KEY}, "its predecessor's deletion was never told"
+    before = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}
+    assert store.apply_job(before, 3.0) == set()
+    store.replace_all([before], [], [], 1.5)
+    assert store.has_job(KEY, "uid-again")
+
+
+def test_tombstones_go_with_a_later_list_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = primed(pod(0), pod(1))
+    store.remove_pod(pod(0), 6.0)
+    store.replace_all([a_manifest()], [pod(1)], [], 6.0 + TOMBSTONE_SECONDS + 1)
+    assert store._tombstones == {}
+    monkeypatch.setattr("elastic_pytorch_operator.store.MAX_TOMBSTONES", 3)
+    for number in range(9):
+        store.remove_pod(pod(0, uid=f"uid-{number}"), 100.0)
+    assert list(store._tombstones) == ["uid-6", "uid-7", "uid-8"]
+
+
+def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_restored() -> None:
+    store = primed(pod(0, version=500, phase="Running"), pod(1, version=501))
+    store.hearing.hear("pods", pod(0, version=500), gone=False)
+    store.remove_pod(pod(2, version=502), 2.0)  # deleted after the backup was made
+    restored = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "1"}, "status": {"round": 3}}
+    store.apply_job({**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}}, 2.0)
+    store.apply_pod(pod(3, version=503), 6.0)  # while the list is on its way
+    touched = store.replace_all([restored], [pod(0, version=90, phase="Failed"), pod(2, version=91)], [node("node-0")], 5.0)
+    assert touched == {KEY}
+    assert [(view.index, view.phase) for view in store.pods_of("uid-lm")] == [(0, "Failed"), (2, "Running"), (3, "Running")]
+    assert store.apply_pod(pod(0, version=95, phase="Running"), 7.0) == {KEY}, "news are news again"
+    silent = store.hearing.silent_since()
+    assert (silent["pods"], silent["jobs"]) == (5.0, 5.0), "a watch that goes on at the old version is found out"

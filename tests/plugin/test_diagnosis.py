@@ -93,7 +93,7 @@ def fails_again_and_again(job: JobView) -> JobView:
     [
         (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is looked after by kueue.x-k8s.io/multikueue"]),
         (lambda job: replace(job, seen=False), ["The operator has not looked at char-lm", "kubectl get deployments -A"]),
-        (refused, ["refuses its pods", "exceeded quota: small", "kubectl describe quota -n team"]),
+        (refused, ["The API server refuses: pods", "exceeded quota: small", "kubectl describe quota -n team"]),
         (
             fails_again_and_again,
             ["fails soon after each start", "kubectl epj logs char-lm --tail 50", "2 of 3 allowed failures"],
@@ -109,6 +109,17 @@ def test_what_else_can_be_the_matter(change: Callable[[JobView], JobView], lines
     assert not diagnosis.well
     for line in lines:
         assert line in said(diagnosis)
+
+
+@pytest.mark.parametrize("name", ["young", "suspended"])
+def test_what_the_api_server_does_not_take_is_told_of_a_job_that_is_as_wanted_too(name: str) -> None:
+    job = job_of(name)
+    said_of_it = "Service char-lm exists and does not belong to this job: delete that Service"
+    type_ = "Suspended" if job.suspended else "Running"
+    shown = diagnose(with_condition(job, type_, "Any", f"so it is; the API server refuses: {said_of_it}"), evidence_of(name))
+    assert not shown.well
+    assert f"The API server refuses: {said_of_it}." in said(shown)
+    assert said(shown).count(said_of_it) == 1
 
 
 def test_a_job_made_just_now_gets_time_to_be_seen() -> None:

@@ -1,0 +1,50 @@
+"""What an error of the API server means for what was to be written: the object is malformed, or refused, or there is trouble that may pass.
+
+The code does not tell. A webhook's denial carries the code that the webhook chose, 400 if it chose none; a ValidatingAdmissionPolicy's
+is 422 unless the policy says otherwise; 422 is also what the API server's own validation answers. Which of them it was stands in the
+message only, so this module reads the API server's English. Pure.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+# How the API server begins when it has decoded or validated a pod itself (apimachinery, errors.go: NewInvalid; apiserver, rest.go:
+# transformDecodeError). What admission says begins otherwise: `admission webhook "...`, `pods "..." is forbidden: `.
+MALFORMED_POD = re.compile(r'Pod "[^"]*" is invalid: |Pod in version "[^"]*" cannot be handled as a Pod: ')
+# What a webhook or a policy says with a code of its own choice, and what is said of a webhook that cannot be asked.
+ADMISSION = re.compile(r"denied (the )?request|failed calling webhook")
+REFUSAL_CODES = (400, 403, 422)
+
+
+class Judgement(Enum):
+    """What an error means for the object that was to be written."""
+
+    MALFORMED = "malformed"  # the API server itself cannot read it, or finds it invalid: no use in trying again
+    REFUSED = "refused"  # a policy, a quota or a webhook does not let it be: it may be lifted
+    TROUBLE = "trouble"  # a conflict, too many requests, an API server that fails or does not answer: it may pass at once
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One of the causes in a Status object's details."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+def judge(code: int, message: str, causes: Sequence[Cause] = ()) -> Judgement:
+    """Judges an error.
+
+    Args:
+        code: the HTTP status; 0 if there was no answer.
+        message: of the Status object.
+        causes: of its details. Those of the API server's own validation name fields; that of a policy's denial names none.
+    """
+    if code in (400, 422) and MALFORMED_POD.match(message) and all(cause.field for cause in causes):
+        return Judgement.MALFORMED
+    if code in REFUSAL_CODES or ADMISSION.search(message):
+        return Judgement.REFUSED
+    return Judgement.TROUBLE

@@ -1,0 +1,72 @@
+"""A cluster in memory whose API server fails, is slow to answer, and stores what it likes."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from elastic_pytorch_operator.cluster import Manifest
+from elastic_pytorch_operator.fake_cluster import FakeCluster
+
+
+class FaultyCluster(FakeCluster):
+    """A FakeCluster with further faults.
+
+    Attributes:
+        strict: of each pod that was to be created, whether an unknown field was to be an error.
+        alters_status: `pruned`: a field of each status is dropped; `stored`: a text is stored as another one.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.strict: list[bool] = []
+        self.alters_status = ""
+        self._passes: Counter[str] = Counter()
+        self._delays: Counter[str] = Counter()
+        self._released = asyncio.Event()
+        self.held = 0
+
+    def pass_next(self, verb: str, times: int) -> None:
+        """Lets uses of a verb pass before the next one fails."""
+        self._passes[verb] += times
+
+    def delay_next(self, verb: str) -> None:
+        """Carries the next use of a verb out, and keeps the answer back."""
+        self._delays[verb] += 1
+
+    def release(self) -> None:
+        """Lets all answers go that are kept back."""
+        self._released.set()
+
+    def _called(self, verb: str) -> None:
+        if self._passes[verb]:
+            self._passes[verb] -= 1
+            self.calls.append(verb)
+        else:
+            super()._called(verb)
+
+    async def _hold(self, verb: str) -> None:
+        if self._delays[verb]:
+            self._delays[verb] -= 1
+            self.held += 1
+            await self._released.wait()
+
+    async def create_service(self, manifest: Manifest) -> Manifest:
+        answer = await super().create_service(manifest)
+        await self._hold("create_service")
+        return answer
+
+    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        if not dry_run:
+            self.strict.append(strict)
+        return await super().create_pod(manifest, strict=strict, dry_run=dry_run)
+
+    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
+        if self.alters_status:
+            status = dict(status)
+            status.pop("selector", None)
+            if self.alters_status == "stored":
+                status["selector"] = "\ufffd"
+        before = self.job(name, namespace)
+        answer = await super().patch_job_status(namespace, name, status, version)
+        await self._hold("patch_job_status")
+        return {**answer, "metadata": before["metadata"]} if answer["status"] == before["status"] else answer

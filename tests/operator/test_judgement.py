@@ -1,0 +1,156 @@
+"""Real answers of API servers, and what they mean for a pod that was to be made."""
+
+import pytest
+from elastic_pytorch_operator.cluster import ClusterError
+from elastic_pytorch_operator.judgement import Cause, Judgement, judge
+
+REQUIRED = Cause("FieldValueRequired", "Required value", "spec.containers[0].image")
+
+# What the API server's own decoder and validation say (apiserver rest.go, apimachinery errors.go and field/errors.go).
+MALFORMED = [
+    (
+        400,
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"',
+        (),
+    ),
+    (
+        400,
+        'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal string into Go struct field '
+        "Container.spec.containers.ports of type []v1.ContainerPort",
+        (),
+    ),
+    (
+        400,
+        'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular expression '
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        (),
+    ),
+    (422, 'Pod "lm-worker-0-x7k2p" is invalid: spec.containers[0].image: Required value', (REQUIRED,)),
+    (
+        422,
+        'Pod "lm-worker-0-x7k2p" is invalid: [spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal '
+        "to cpu limit of 1, metadata.labels: Invalid value: ...]",
+        (
+            Cause("FieldValueInvalid", "...", "spec.containers[0].resources.requests"),
+            Cause("FieldValueInvalid", "", "metadata.labels"),
+        ),
+    ),
+]
+
+REFUSED = [
+    # A webhook that names no code: 400 (webhook/errors/statuserror.go). Kyverno and Gatekeeper, as their users report them.
+    (
+        400,
+        'admission webhook "validate.kyverno.svc-fail" denied the request: \n\nresource Pod/default/lm-worker-1 was blocked due to the '
+        "following policies \n\nrequire-labels:\n  check-for-labels: 'validation error: label ''team'' is required.'",
+        (),
+    ),
+    (
+        403,
+        'admission webhook "validation.gatekeeper.sh" denied the request: [denied by workloads-require-owner] All workloads must have '
+        "a valid `owner` label",
+        (),
+    ),
+    (400, 'admission webhook "policy.example.com" denied the request without explanation', ()),
+    (400, 'admission webhook "old.example.com" does not support dry run', ()),
+    # A webhook may answer with what looks like the API server's own validation, and with any code.
+    (
+        422,
+        'admission webhook "vpod.kb.io" denied the request: Pod "lm-worker-0" is invalid: spec.nodeSelector: Forbidden',
+        (REQUIRED,),
+    ),
+    (409, 'admission webhook "vpod.kb.io" denied the request: not now', ()),
+    (503, 'admission webhook "vpod.kb.io" denied the request: starting', ()),
+    # policy/validating/dispatcher.go: 422 unless the policy says otherwise; its cause names no field.
+    (
+        422,
+        "pods \"lm-worker-1-x7k2p\" is forbidden: ValidatingAdmissionPolicy 'no-replacements' with binding 'no-replacements' denied "
+        "request: failed expression: object.metadata.labels.team == 'a'",
+        (
+            Cause(
+                "", "ValidatingAdmissionPolicy 'no-replacements' with binding 'no-replacements' denied request: failed ...", ""
+            ),
+        ),
+    ),
+    (
+        413,
+        "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'small-pods' with binding 'b' denied request: too many containers",
+        (Cause("", "too many containers", ""),),
+    ),
+    # Plugins of the API server's own.
+    (
+        403,
+        'pods "lm-worker-0" is forbidden: exceeded quota: team, requested: requests.cpu=1, used: requests.cpu=4, limited: requests.cpu=4',
+        (),
+    ),
+    (403, 'pods "lm-worker-0" is forbidden: failed quota: team: must specify limits.cpu for: pytorch', ()),
+    (403, 'pods "lm-worker-0" is forbidden: maximum cpu usage per Container is 1, but limit is 2', ()),
+    (
+        403,
+        'pods "lm-worker-0" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "pytorch" '
+        "must set securityContext.allowPrivilegeEscalation=false)",
+        (),
+    ),
+    (
+        403,
+        'pods "lm-worker-0" is forbidden: error looking up service account team/trainer: serviceaccount "trainer" not found',
+        (),
+    ),
+    (403, 'pods "lm-worker-0" is forbidden: no PriorityClass with name high was found', ()),
+    (
+        403,
+        'pods is forbidden: User "system:serviceaccount:elastic-pytorch-system:elastic-pytorch-operator" cannot create resource "pods" in '
+        'API group "" in the namespace "team"',
+        (),
+    ),
+    # A webhook that fails closed and cannot be asked.
+    (
+        500,
+        'Internal error occurred: failed calling webhook "sidecar.example.com": failed to call webhook: Post '
+        '"https://injector.mesh.svc:443/inject?timeout=10s": service "injector" not found',
+        (),
+    ),
+    (
+        500,
+        'Internal error occurred: failed calling webhook "validate.example.com": failed to call webhook: Post '
+        '"https://policy.team.svc:443/v1/admit?timeout=3s": dial tcp 10.112.0.99:8443: i/o timeout',
+        (),
+    ),
+    # What is not known to be the pod's fault never ends a job.
+    (400, "the namespace of the provided object does not match the namespace sent on the request", ()),
+    (422, "something that a later API server says", ()),
+]
+
+TROUBLE = [
+    (0, "no answer from the API server: TimeoutError", ()),
+    (404, 'namespaces "team" not found', ()),
+    (409, 'pods "lm-worker-0-x7k2p" already exists', ()),
+    (
+        409,
+        'Operation cannot be fulfilled on resourcequotas "team": the object has been modified; please apply your changes to the latest '
+        "version and try again",
+        (),
+    ),
+    (429, "the server has received too many requests and has asked us to try again later", ()),
+    (500, "etcdserver: request timed out", ()),
+    (503, "the server is currently unable to handle the request", ()),
+    (504, "Timeout: request did not complete within requested timeout - context deadline exceeded", ()),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "causes", "expected"),
+    [
+        (*answer, judgement)
+        for answers, judgement in ((MALFORMED, Judgement.MALFORMED), (REFUSED, Judgement.REFUSED), (TROUBLE, Judgement.TROUBLE))
+        for answer in answers
+    ],
+    ids=lambda value: value[:60].replace(" ", "-") if isinstance(value, str) else None,
+)
+def test_what_an_answer_means(code: int, message: str, causes: tuple[Cause, ...], expected: Judgement) -> None:
+    assert judge(code, message, causes) is expected
+
+
+def test_what_is_told_of_an_error() -> None:
+    assert ClusterError(403, "exceeded quota").words == "the API server refuses: exceeded quota"
+    assert ClusterError(500, "etcdserver: no leader").words == "the API server fails: etcdserver: no leader"

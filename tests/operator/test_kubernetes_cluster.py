@@ -1,0 +1,78 @@
+"""What the operator sends to an API server, and what it reads of its answers."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from elastic_pytorch_operator.cluster import ClusterError
+from elastic_pytorch_operator.judgement import Cause, Judgement
+from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster
+from elastic_pytorch_operator.metrics import Metrics
+from kubernetes.aio import client
+
+POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}}
+
+
+class Server:
+    """Answers every request the same way, and remembers the queries."""
+
+    def __init__(self) -> None:
+        self.queries: list[dict[str, str]] = []
+        self.answer = web.json_response(POD)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.queries.append(dict(request.query))
+        return self.answer
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[tuple[Server, KubernetesCluster]]:
+    server, app = Server(), web.Application()
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    configuration = client.Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}")
+    cluster = KubernetesCluster(client.ApiClient(configuration), Metrics())
+    yield server, cluster
+    await cluster.close()
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        ({}, {}),
+        ({"strict": True}, {"fieldValidation": "Strict"}),
+        ({"strict": True, "dry_run": True}, {"fieldValidation": "Strict", "dryRun": "All"}),
+    ],
+)
+async def test_how_a_pod_is_created(
+    served: tuple[Server, KubernetesCluster], options: dict[str, bool], query: dict[str, str]
+) -> None:
+    server, cluster = served
+    await cluster.create_pod(POD, **options)
+    assert server.queries == [query]
+
+
+async def test_error_carries_what_the_status_object_says(served: tuple[Server, KubernetesCluster]) -> None:
+    server, cluster = served
+    message = 'Pod "lm-worker-0" is invalid: spec.containers[0].image: Required value'
+    cause = {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.containers[0].image"}
+    status = {"kind": "Status", "reason": "Invalid", "message": message, "details": {"kind": "Pod", "causes": [cause]}}
+    server.answer = web.json_response(status, status=422)
+    with pytest.raises(ClusterError) as found:
+        await cluster.create_pod(POD)
+    assert (found.value.code, str(found.value), found.value.reason) == (422, message, "Invalid")
+    assert found.value.causes == [Cause("FieldValueRequired", "Required value", "spec.containers[0].image")]
+    assert found.value.judgement is Judgement.MALFORMED
+
+
+@pytest.mark.parametrize("body", ["too many", "[]", '{"details": 7}', '{"message": "later", "details": {"causes": [7]}}'])
+async def test_answer_that_is_no_status_object_is_an_error_too(served: tuple[Server, KubernetesCluster], body: str) -> None:
+    server, cluster = served
+    server.answer = web.Response(status=429, text=body, headers={"Retry-After": "3"})
+    with pytest.raises(ClusterError) as found:
+        await cluster.create_pod(POD)
+    assert (found.value.code, found.value.retry_after_seconds, found.value.causes) == (429, 3.0, ())
+    assert str(found.value) == body
