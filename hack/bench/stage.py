@@ -9,7 +9,7 @@ from commands import Commands
 from nodes import Nodes, crowded, lone_victims
 from watcher import OPERATOR_NAMESPACE, Watcher
 
-TEMPLATE_LABEL = "elasticpytorch.dev/bench=trial"
+TEMPLATE_LABEL = "benchmark=trial"
 START_SECONDS = 120.0
 BALANCE_TRIES = 3
 QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and enough for the failure budget to start anew
