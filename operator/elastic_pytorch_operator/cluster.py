@@ -22,7 +22,7 @@ class ClusterError(Exception):
     def __init__(
         self, code: int, message: str, *, reason: str = "", causes: Sequence[Cause] = (), retry_after_seconds: float = 0.0
     ) -> None:
-        super().__init__(message)
+        super().__init__(message.encode(errors="replace").decode())  # half a surrogate pair can be neither logged nor sent
         self.code = code
         self.reason = reason
         self.causes = causes
