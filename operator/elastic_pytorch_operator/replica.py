@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from elastic_pytorch_operator.agent_api import AgentApi, listening
 from elastic_pytorch_operator.census import take_census
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.connections import Connections
 from elastic_pytorch_operator.controller import Controller
 from elastic_pytorch_operator.election import Elector
 from elastic_pytorch_operator.endpoint import take_endpoint
@@ -28,7 +29,7 @@ from elastic_pytorch_operator.listener import serving
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.names import OPERATOR
 from elastic_pytorch_operator.predecessor import until_predecessor_has_gone
-from elastic_pytorch_operator.probes import Probes
+from elastic_pytorch_operator.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
 from elastic_pytorch_operator.trust_secret import keep_trust, server_context, show
@@ -137,7 +138,8 @@ class Replica:
             LeadershipLostError: it has led, and does so no more.
             Exception: a part has failed; everything is to be started anew.
         """
-        async with serving(self._probes.routes(), self._place.host, self._place.probe_port):
+        limited = Connections(PROBE_LIMITS)
+        async with serving(self._probes.routes(), self._place.host, self._place.probe_port, connections=limited):
             await self._work(stop)
 
     async def _work(self, stop: asyncio.Event) -> None:

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from elastic_pytorch_operator.agent_api import AgentApi, listening
 from elastic_pytorch_operator.cluster import ClusterError, PodIdentity
+from elastic_pytorch_operator.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.fake_cluster import FakeCluster
 from elastic_pytorch_operator.identity import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.manifests import worker_pod
@@ -45,7 +46,7 @@ async def served() -> AsyncIterator[Served]:
         await cluster.create_pod(worker_pod(a_job(), index, "x7k2p", ""))
     store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
     api = AgentApi(store, Roster(), TokenReviewer(cluster), lambda *_: None)
-    connector = aiohttp.TCPConnector(limit=20)
+    connector = aiohttp.TCPConnector(limit=MAX_PER_CLIENT)
     async with listening(api, "127.0.0.1", 0) as port, aiohttp.ClientSession(connector=connector) as session:
         yield Served(f"http://127.0.0.1:{port}", cluster, session)
 
@@ -70,16 +71,23 @@ async def test_flood_of_one_pod_leaves_the_others_their_heartbeats() -> None:
 
 
 async def test_forged_tokens_cost_few_reviews() -> None:
-    async with served() as operator:
-        known = operator.token(0)
-        assert (await operator.beat(known)).status == 200
+    async with served() as operator, aiohttp.ClientSession() as session:
+        calm, known = Served(operator.url, operator.cluster, session), operator.token(0)
+        assert (await calm.beat(known)).status == 200
+
+        async def forge(number: int) -> int:
+            try:
+                return (await operator.beat(f"forged-{number}")).status
+            except aiohttp.ClientConnectionError:
+                return 0  # its address has opened too many connections
+
         began = time.monotonic()
-        codes = Counter(answer.status for answer in await asyncio.gather(*(operator.beat(f"forged-{n}") for n in range(FLOOD))))
+        codes = Counter(await asyncio.gather(*(forge(n) for n in range(FLOOD))))
         seconds = time.monotonic() - began
-        assert set(codes) == {401, 429}
+        assert {401, 0} <= set(codes) <= {401, 429, 0}
         reviews = operator.cluster.calls.count("review_token")
         assert reviews <= 1 + REVIEWS_AT_ONCE + REVIEWS_PER_SECOND * (seconds + 1)
-        assert (await operator.beat(known)).status == 200, "a token that is known needs no review"
+        assert (await calm.beat(known)).status == 200, "a token that is known needs no review"
 
 
 async def test_one_forged_token_shown_often_is_reviewed_once() -> None:
