@@ -8,12 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
-import pytest
 from elastic_pytorch_operator.agent_api import AgentApi, listening
-from elastic_pytorch_operator.cluster import ClusterError, PodIdentity
 from elastic_pytorch_operator.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.identity import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer, TooManyTokensError
+from elastic_pytorch_operator.identity import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer
 from elastic_pytorch_operator.manifests import worker_pod
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
@@ -114,43 +112,3 @@ async def test_pod_may_not_keep_many_polls_open() -> None:
         assert [task.result() for task in polls if task.done()] == [429, 429]
         for task in polls:
             task.cancel()
-
-
-class Tokens(FakeCluster):
-    """Knows every token, until it is told to know none, or to say nothing."""
-
-    known = True
-
-    async def review_token(self, token: str, audience: str) -> PodIdentity | None:
-        await super().review_token(token, audience)
-        return PodIdentity("default", token, f"uid-{token}") if self.known else None
-
-
-async def test_wrong_tokens_do_not_push_out_the_right_ones() -> None:
-    cluster = Tokens()
-    reviewer = TokenReviewer(cluster, most_remembered=5)
-    assert await reviewer.identify("mine") is not None
-    cluster.known = False
-    for n in range(20):
-        assert await reviewer.identify(f"forged-{n}") is None
-    cluster.fail_next("review_token", 0)
-    assert await reviewer.identify("mine") is not None, "it is remembered, so nobody is asked"
-
-
-async def test_each_address_has_its_own_allowance() -> None:
-    reviewer = TokenReviewer(Tokens())
-    with pytest.raises(TooManyTokensError) as refusal:
-        for n in range(1000):
-            await reviewer.identify(f"token-{n}", "10.0.0.1")
-    assert 0 < refusal.value.retry_seconds < 1
-    assert await reviewer.identify("another", "10.0.0.2") is not None
-    assert await reviewer.identify("token-1", "10.0.0.1") is not None, "what is known is free"
-
-
-async def test_api_server_that_is_away_is_no_verdict() -> None:
-    cluster = Tokens()
-    cluster.fail_next("review_token", 0)
-    reviewer = TokenReviewer(cluster)
-    with pytest.raises(ClusterError):
-        await reviewer.identify("mine")
-    assert await reviewer.identify("mine") is not None
