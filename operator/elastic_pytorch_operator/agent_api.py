@@ -159,7 +159,7 @@ class AgentApi:
             web.HTTPException: it cannot be told, or is no worker.
         """
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme != "Bearer" or not token:
+        if scheme != "Bearer" or not token or not token.isascii():
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
         if not self._store.primed or not self._leading():
             refusal = _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)

@@ -134,12 +134,20 @@ async def test_request_that_does_not_come_is_given_up_and_polls_are_not() -> Non
 
 @pytest.mark.parametrize(
     ("request_line", "token", "status"),
-    [("GET /v1/round", "", 401), ("GET /v1/round", "forged", 401), ("GET /healthz", "", 404), ("PUT /v1/round", "", 405)],
+    [
+        ("GET /v1/round", "", 401),
+        ("GET /v1/round", "forged", 401),
+        ("GET /v1/round", "\udcff", 401),
+        ("GET /healthz", "", 404),
+        ("PUT /v1/round", "", 405),
+    ],
 )
 async def test_who_is_not_known_has_one_request_a_connection(request_line: str, token: str, status: int) -> None:
     async with serving_agents() as (server, _):
         reader, writer = await connect(server, STRANGER, tls=True)
-        request = f"{request_line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        request = f"{request_line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n".encode(
+            errors="surrogateescape"
+        )
         writer.write(request * 10)
         async with asyncio.timeout(10):
             answer = await reader.read()
