@@ -82,7 +82,7 @@ class Store:
     @property
     def has_plain_agents(self) -> bool:
         """Whether some worker's agent was told to speak without TLS, and may do so yet."""
-        return any(entry.view.plain_http and not entry.view.ended for entry in self._pods.values())
+        return any(entry.view.plain_http and not entry.view.ended and self._belongs(entry) for entry in self._pods.values())
 
     def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a job."""
