@@ -32,6 +32,7 @@ from elastic_pytorch_operator.predecessor import until_predecessor_has_gone
 from elastic_pytorch_operator.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.trust import Trust
 from elastic_pytorch_operator.trust_secret import keep_trust, server_context, show
 from elastic_pytorch_operator.workqueue import WorkQueue
 
@@ -107,6 +108,7 @@ class Replica:
         self._cluster = FencedCluster(cluster, self._may_act)
         self._stopped = False
         self._listening = False
+        self._trust: Trust | None = None
         self._primed = asyncio.Event()
         self._store, self._roster = Store(), Roster()
         self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics)
@@ -238,13 +240,13 @@ class Replica:
         hosts = [urlsplit(self._place.operator_url).hostname or ""]
         while True:
             try:
-                trust = await keep_trust(self._cluster, self._place.namespace, hosts, time.time())
+                self._trust = await keep_trust(self._cluster, self._place.namespace, hosts, time.time(), self._trust)
                 break
             except ClusterError as error:
                 logger.warning("cannot keep the certificates: %s", error)
                 await asyncio.sleep(PRIME_RETRY_SECONDS)
-        show(trust, tls)
-        self._controller.trust(trust.bundle)
+        show(self._trust, tls)
+        self._controller.trust(self._trust.bundle)
 
     async def _prime(self) -> None:
         while True:

@@ -21,17 +21,18 @@ STATE_KEY = "trust.json"
 BUNDLE_KEY = "ca.crt"
 
 
-async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now: float) -> Trust:
+async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now: float, held: Trust | None = None) -> Trust:
     """What is trusted now; made or renewed, and written, if it is time for that.
 
-    What is damaged in the Secret is made anew, as if it were not there. Agents of pods that trust only an authority which is lost do not
-    speak to this operator any more: their jobs are given new pods.
+    A damaged Secret is restored from what is held. Without that its damaged parts are replaced as if they were missing: an operator that
+    ended would serve nobody at all. Agents that trust only an authority which is lost find no operator that they trust.
 
     Args:
         cluster: where the Secret is.
         namespace: of the Secret.
         hosts: under which agents know the operator.
         now: the time of day, seconds since the epoch.
+        held: what the Secret held when this replica read it last.
 
     Raises:
         ClusterError: the Secret could not be read or written.
@@ -39,12 +40,12 @@ async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now
     found = await cluster.get_secret(namespace, SECRET_NAME)
     known, damage = read_trust(found) if found else (Trust(), ())
     for part in damage:
-        logger.error("Secret %s/%s: %s is damaged and is replaced", namespace, SECRET_NAME, part)
-    trust = renew(known, hosts, now)
+        logger.error("Secret %s/%s: %s is damaged", namespace, SECRET_NAME, part)
+    trust = renew(held if held and damage else known, hosts, now)
     if trust != known or damage:
         version = found["metadata"]["resourceVersion"] if found else ""
         await cluster.put_secret(write_trust(trust, namespace, version))
-        logger.info("made certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
+        logger.info("wrote certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
     return trust
 
 

@@ -128,6 +128,22 @@ async def test_damaged_secret_is_made_anew(text: bytes, caplog: pytest.LogCaptur
     assert await keep_trust(cluster, "system", HOSTS, NOW) == trust, "it has been written"
 
 
+async def test_damaged_secret_is_restored_by_the_leader_that_has_read_it_before() -> None:
+    cluster = FakeCluster()
+    first = await keep_trust(cluster, "system", HOSTS, NOW)
+    secret = await cluster.get_secret("system", SECRET_NAME)
+    assert secret is not None
+    for text in ("", base64.b64encode(b"{").decode()):
+        await cluster.put_secret({**secret, "data": {"trust.json": text}})
+        secret = await cluster.get_secret("system", SECRET_NAME)
+        assert secret is not None
+        kept = await keep_trust(cluster, "system", HOSTS, NOW, first)
+        assert (kept == first) is bool(text), "to empty it is a way to ask for new certificates"
+        secret = await cluster.get_secret("system", SECRET_NAME)
+        assert secret is not None
+        assert read_trust(secret) == (kept, ())
+
+
 @pytest.mark.parametrize("text", ["no base64", "AAA"])
 async def test_secret_that_is_no_base64_is_made_anew(text: str) -> None:
     cluster = FakeCluster()
