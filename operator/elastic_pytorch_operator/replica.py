@@ -111,7 +111,7 @@ class Replica:
         self._trust: Trust | None = None
         self._primed = asyncio.Event()
         self._store, self._roster = Store(), Roster()
-        self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics)
+        self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
         self._controller = Controller(
             self._cluster,
             self._store,
@@ -207,10 +207,10 @@ class Replica:
         async with listening(self._api, place.host, place.port, tls), asyncio.TaskGroup() as tasks:
             if self._elector is not None:
                 await take_endpoint(self._cluster, place.namespace, place.pod)
+            self._queue.begin()
             await self._prime()
             self._store.bury_the_dead()
             self._listening = True
-            self._queue.begin()
             tasks.create_task(self._controller.work())
             if tls is not None and place.plain_port:
                 tasks.create_task(self._serve_plain_agents())
