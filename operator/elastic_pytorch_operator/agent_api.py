@@ -15,10 +15,11 @@ from aiohttp.typedefs import Handler
 
 from elastic_pytorch_operator.checkpoint_wait import LEAVE_SECONDS, leave_seconds
 from elastic_pytorch_operator.cluster import ClusterError
+from elastic_pytorch_operator.connections import ConnectionLimits, Connections
 from elastic_pytorch_operator.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.identity import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.job import Job, JobKey
-from elastic_pytorch_operator.listener import serving
+from elastic_pytorch_operator.listener import authenticate, serving
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.rate_limit import RateLimit
 from elastic_pytorch_operator.roster import JobRoster, Roster
@@ -31,6 +32,8 @@ PROGRESS_LATENCY_SECONDS = 1.0
 REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
 BURST_SECONDS = 3.0  # of such requests may come at once
 MOST_POLLS = 4  # of one pod at once; an agent has one, and perhaps one more that has not been found dead yet
+BODY_SECONDS = 10.0  # from a heartbeat's head to its end
+ADDRESSES_SECONDS = 1.0  # for which the addresses of all worker pods are remembered
 KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
 
 Speaker = tuple[JobKey, str, str]  # job, its UID, worker
@@ -66,6 +69,14 @@ class AgentApi:
         self._leading = leading
         self.metrics = metrics or Metrics()
         self._limit: RateLimit[str] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
+        self._addresses: tuple[float, frozenset[str]] = -math.inf, frozenset()  # of worker pods, and when that was so
+
+    def is_workers(self, address: str) -> bool:
+        """Whether there is a worker pod of this address."""
+        now = time.monotonic()
+        if now >= self._addresses[0] + ADDRESSES_SECONDS:
+            self._addresses = now, self._store.worker_addresses
+        return address in self._addresses[1]
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of an aiohttp application."""
@@ -90,7 +101,12 @@ class AgentApi:
     async def _heartbeat(self, request: web.Request) -> web.Response:
         key, job_uid, worker = await self._speaker(request)
         try:
-            beat = parse_heartbeat(json.loads(await request.read()))
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await request.read()
+        except TimeoutError as error:
+            raise _failure(web.HTTPRequestTimeout, f"the body has not come within {BODY_SECONDS:g} s") from error
+        try:
+            beat = parse_heartbeat(json.loads(body))
         except (MalformedHeartbeat, ValueError, RecursionError) as error:
             return _refuse(400, str(error))
         matters = self._roster.hear(job_uid, worker, beat, time.monotonic())
@@ -143,7 +159,7 @@ class AgentApi:
             web.HTTPException: it cannot be told, or is no worker.
         """
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme != "Bearer" or not token:
+        if scheme != "Bearer" or not token or not token.isascii():
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
         if not self._store.primed or not self._leading():
             refusal = _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
@@ -161,15 +177,26 @@ class AgentApi:
         worker = self._store.worker(identity.namespace, identity.name, identity.uid)
         if worker is None:
             raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
+        authenticate(request, identity.uid)
         if wait := self._limit.admit(identity.uid, time.monotonic()):
             raise _failure(web.HTTPTooManyRequests, f"too many requests of pod {identity.name}", wait)
         key, job_uid = worker
         return key, job_uid, identity.name
 
 
-def listening(api: AgentApi, host: str, port: int, tls: ssl.SSLContext | None = None) -> AbstractAsyncContextManager[int]:
+def listening(
+    api: AgentApi, host: str, port: int, tls: ssl.SSLContext | None = None, limits: ConnectionLimits | None = None
+) -> AbstractAsyncContextManager[int]:
     """Serves agents for as long as the context lasts; yields the port, which may have been 0."""
-    return serving(api.routes(), host, port, middlewares=[api.count], tls=tls, on_refusal=api.metrics.refused_connection)
+    return serving(
+        api.routes(),
+        host,
+        port,
+        middlewares=[api.count],
+        tls=tls,
+        connections=Connections(limits or ConnectionLimits(), api.is_workers),
+        on_refusal=api.metrics.refused_connection,
+    )
 
 
 def _has_news(job: JobRoster, after: int, nudge: int) -> bool:

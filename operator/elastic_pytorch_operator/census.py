@@ -27,6 +27,6 @@ def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leadi
         workers=workers,
         agents=roster.heard_since(now - CONNECTED_SECONDS),
         polls=roster.open_polls,
-        queued=len(queue) if leading else 0,  # nobody works on what a standby has queued
+        queued=len(queue),
         longest_reconcile_seconds=queue.longest_work_seconds,
     )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -56,6 +57,16 @@ def make_serving(authority: Pair, hosts: Sequence[str], now: float) -> Pair:
         .add_extension(identifier, critical=False)
     )
     return _pair(builder.sign(signing_key, hashes.SHA256()), key, now)
+
+
+def is_whole(pair: Pair) -> bool:
+    """Whether a certificate and its key can be read and belong together."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
+        key = serialization.load_pem_private_key(pair.key.encode(), None)
+        return isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == certificate.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
 
 
 def _builder(key: ec.EllipticCurvePrivateKey, name: x509.Name, now: float, days: int) -> x509.CertificateBuilder:

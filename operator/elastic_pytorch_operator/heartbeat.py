@@ -1,5 +1,6 @@
 """What an agent says, checked: nothing of it is trusted beyond what it says of itself."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from elastic_pytorch_operator.observed import AgentState, Failure, Progress
 
 MOST_TEXT = 4096
 MOST_NUMBER = 2**53
+MAX_REAL = sys.float_info.max
 
 
 class MalformedHeartbeat(ValueError):
@@ -82,14 +84,11 @@ def _progress(body: object) -> Progress:
         return Progress()
     if not isinstance(body, Mapping):
         raise MalformedHeartbeat("progress: must be an object or null")
-    loss = body.get("loss")
-    if loss is not None and (isinstance(loss, bool) or not isinstance(loss, int | float)):
-        raise MalformedHeartbeat("progress.loss: must be a number or null")
     return Progress(
         step=_optional(body, "step"),
         first_step=_optional(body, "firstStep"),
         total=_optional(body, "total"),
-        loss=None if loss is None else float(loss),
+        loss=None if body.get("loss") is None else _real(body["loss"], "progress.loss", least=-MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
         checkpoints=_optional(body, "checkpoints"),
     )
@@ -100,9 +99,6 @@ def _failure(body: object) -> tuple[Failure | None, float]:
         return None, 0.0
     if not isinstance(body, Mapping):
         raise MalformedHeartbeat("failure: must be an object or null")
-    age = body.get("ageSeconds", 0.0)
-    if isinstance(age, bool) or not isinstance(age, int | float) or not 0 <= age < MOST_NUMBER:
-        raise MalformedHeartbeat("failure.ageSeconds: must be a number that is not negative")
     failure = Failure(
         rank=_number(body, "rank", 0),
         local_rank=_number(body, "localRank", 0),
@@ -113,14 +109,15 @@ def _failure(body: object) -> tuple[Failure | None, float]:
         traceback=_text(body, "traceback", ""),
         failed_at=0.0,
     )
-    return failure, float(age)
+    return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MOST_NUMBER)
 
 
 def _text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = body.get(name, default)
     if not isinstance(value, str):
         raise MalformedHeartbeat(f"{name}: must be a string")
-    return value[:MOST_TEXT]
+    # Half a surrogate pair is no text: what is written with one is not what is read back, so it would be written again and again.
+    return value[:MOST_TEXT].encode(errors="replace").decode()
 
 
 def _number(body: Mapping[str, Any], name: str, default: int | None = None, *, least: int = 0, most: int = MOST_NUMBER) -> int:
@@ -128,6 +125,12 @@ def _number(body: Mapping[str, Any], name: str, default: int | None = None, *, l
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise MalformedHeartbeat(f"{name}: must be a whole number from {least} to {most}")
     return value
+
+
+def _real(value: object, name: str, *, least: float, most: float = MAX_REAL) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise MalformedHeartbeat(f"{name}: must be a number from {least:g} to {most:g}")
+    return float(value)
 
 
 def _optional(body: Mapping[str, Any], name: str) -> int | None:

@@ -174,7 +174,7 @@ def provide(container: Manifest, environment: Sequence[Manifest]) -> None:
 
 
 def _agent_environment(job: Job, index: int, operator_url: str, authorities: str) -> list[Manifest]:
-    vouching = [{"name": "ELASTIC_PYTORCH_OPERATOR_AUTHORITIES", "value": authorities}] if authorities else []
+    vouching = [{"name": names.AUTHORITIES_VARIABLE, "value": authorities}] if authorities else []
     return [
         {"name": names.OPERATOR_URL_VARIABLE, "value": operator_url},
         *vouching,

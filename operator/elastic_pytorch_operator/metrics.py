@@ -36,6 +36,7 @@ ROUND_REASONS = (
 FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
 RECONCILE_RESULTS = ("success", "error", "requeue_after")
 REVIEW_RESULTS = ("valid", "invalid", "error")
+REFUSAL_REASONS = ("rate", "address", "total", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 RECOVERY_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
@@ -165,7 +166,10 @@ class Metrics:
             ("result",),
         )
         self._refused_connections = self._counter(
-            "elastic_pytorch_connections_refused_total", "Connections closed at once: their address had too many open."
+            "elastic_pytorch_connections_refused_total",
+            "Connections to the agents' port that were closed, by reason: their address opened too many in a second (rate), or had too "
+            "many open (address), or all had (total), or no agent was recognised on them in time (timeout).",
+            ("reason",),
         )
         self._info = self._gauge("elastic_pytorch_operator_info", "1, with the operator's version.", ("version",))
 
@@ -183,6 +187,8 @@ class Metrics:
             self._failures.labels(kind)
         for result in REVIEW_RESULTS:
             self._token_reviews.labels(result)
+        for refusal in REFUSAL_REASONS:
+            self._refused_connections.labels(refusal)
 
     def render(self, census: Census) -> bytes:
         """The text that Prometheus reads."""
@@ -247,9 +253,9 @@ class Metrics:
         """The API server was asked about a token: it was `valid`, `invalid`, or there was an `error`."""
         self._token_reviews.labels(result).inc()
 
-    def refused_connection(self) -> None:
-        """A connection was closed at once."""
-        self._refused_connections.inc()
+    def refused_connection(self, reason: str) -> None:
+        """A connection was closed: for its address's `rate`, as its `address` or all in `total` had too many, or after a `timeout`."""
+        self._refused_connections.labels(reason).inc()
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
         self.families.append(Family(name, "counter", tuple(labels), text))

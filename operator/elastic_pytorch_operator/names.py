@@ -16,6 +16,7 @@ MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 TOKEN_AUDIENCE: Final = "elastic-pytorch-operator"
 TRAINING_CONTAINER: Final = "pytorch"
 OPERATOR_URL_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_URL"  # in a worker's environment
+AUTHORITIES_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"  # there, too, since agents speak TLS
 
 LABEL_NAME: Final = "app.kubernetes.io/name"
 LABEL_VERSION: Final = "app.kubernetes.io/version"

@@ -4,7 +4,11 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
+from elastic_pytorch_operator.connections import ConnectionLimits
 from elastic_pytorch_operator.metrics import CONTENT_TYPE
+
+# Kubelets and Prometheus ask a few times a minute, on a connection for each request.
+PROBE_LIMITS = ConnectionLimits(per_second=10.0, at_once=50.0, per_address=16, reserved=0)
 
 
 class Probes:

@@ -26,11 +26,21 @@ class RateLimit(Generic[Key]):
 
     def admit(self, key: Key, now: float) -> float:
         """Admits a request, or says how many seconds to wait: 0 means admitted."""
-        left, since = self._buckets.get(key, (self._burst, now))
-        left = min(self._burst, left + max(0.0, now - since) * self._per_second)
+        left = self._left(key, now)
         admitted = left >= 1
-        self._buckets[key] = (left - 1 if admitted else left, now)
+        self._keep(key, left - 1 if admitted else left, now)
+        return 0.0 if admitted else (1 - left) / self._per_second
+
+    def charge(self, key: Key, requests: float, now: float) -> None:
+        """Takes the price of more requests from a key, which may owe as many as it gets in a second."""
+        self._keep(key, max(self._left(key, now) - requests, -self._per_second), now)
+
+    def _left(self, key: Key, now: float) -> float:
+        left, since = self._buckets.get(key, (self._burst, now))
+        return min(self._burst, left + max(0.0, now - since) * self._per_second)
+
+    def _keep(self, key: Key, left: float, now: float) -> None:
+        self._buckets[key] = (left, now)
         self._buckets.move_to_end(key)
         if len(self._buckets) > self._most_keys:
             self._buckets.popitem(last=False)
-        return 0.0 if admitted else (1 - left) / self._per_second

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from elastic_pytorch_operator.agent_api import AgentApi, listening
 from elastic_pytorch_operator.census import take_census
 from elastic_pytorch_operator.cluster import Cluster, ClusterError
+from elastic_pytorch_operator.connections import Connections
 from elastic_pytorch_operator.controller import Controller
 from elastic_pytorch_operator.election import Elector
 from elastic_pytorch_operator.endpoint import take_endpoint
@@ -28,9 +29,10 @@ from elastic_pytorch_operator.listener import serving
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.names import OPERATOR
 from elastic_pytorch_operator.predecessor import until_predecessor_has_gone
-from elastic_pytorch_operator.probes import Probes
+from elastic_pytorch_operator.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.trust import Trust
 from elastic_pytorch_operator.trust_secret import keep_trust, server_context, show
 from elastic_pytorch_operator.workqueue import WorkQueue
 
@@ -106,9 +108,10 @@ class Replica:
         self._cluster = FencedCluster(cluster, self._may_act)
         self._stopped = False
         self._listening = False
+        self._trust: Trust | None = None
         self._primed = asyncio.Event()
         self._store, self._roster = Store(), Roster()
-        self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics)
+        self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
         self._controller = Controller(
             self._cluster,
             self._store,
@@ -137,7 +140,8 @@ class Replica:
             LeadershipLostError: it has led, and does so no more.
             Exception: a part has failed; everything is to be started anew.
         """
-        async with serving(self._probes.routes(), self._place.host, self._place.probe_port):
+        limited = Connections(PROBE_LIMITS)
+        async with serving(self._probes.routes(), self._place.host, self._place.probe_port, connections=limited):
             await self._work(stop)
 
     async def _work(self, stop: asyncio.Event) -> None:
@@ -203,10 +207,10 @@ class Replica:
         async with listening(self._api, place.host, place.port, tls), asyncio.TaskGroup() as tasks:
             if self._elector is not None:
                 await take_endpoint(self._cluster, place.namespace, place.pod)
+            self._queue.begin()
             await self._prime()
             self._store.bury_the_dead()
             self._listening = True
-            self._queue.begin()
             tasks.create_task(self._controller.work())
             if tls is not None and place.plain_port:
                 tasks.create_task(self._serve_plain_agents())
@@ -236,13 +240,13 @@ class Replica:
         hosts = [urlsplit(self._place.operator_url).hostname or ""]
         while True:
             try:
-                trust = await keep_trust(self._cluster, self._place.namespace, hosts, time.time())
+                self._trust = await keep_trust(self._cluster, self._place.namespace, hosts, time.time(), self._trust)
                 break
             except ClusterError as error:
                 logger.warning("cannot keep the certificates: %s", error)
                 await asyncio.sleep(PRIME_RETRY_SECONDS)
-        show(trust, tls)
-        self._controller.trust(trust.bundle)
+        show(self._trust, tls)
+        self._controller.trust(self._trust.bundle)
 
     async def _prime(self) -> None:
         while True:

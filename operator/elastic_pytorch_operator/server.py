@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 import signal
 import threading
 from functools import partial
@@ -25,6 +26,7 @@ async def run_operator(place: Place, agent_image: AgentImage | None) -> int:
     Raises:
         Exception: a part has failed; everything is to be started anew.
     """
+    _raise_open_files()
     metrics = Metrics()
     cluster = await KubernetesCluster.connect(metrics, place.watched)
     stop = asyncio.Event()
@@ -46,6 +48,12 @@ async def run_operator(place: Place, agent_image: AgentImage | None) -> int:
         await cluster.close()
     logger.info("stopped")
     return 0
+
+
+def _raise_open_files() -> None:
+    """Lets the process open as many files as it may: container runtimes start it with 1024, which two thousand agents' connections pass."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

@@ -5,12 +5,12 @@ import json
 import logging
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch_operator.certificates import make_authority, make_serving
+from elastic_pytorch_operator.certificates import is_whole, make_authority, make_serving
 from elastic_pytorch_operator.cluster import Cluster, Manifest
 from elastic_pytorch_operator.trust import Pair, Trust, signing, unexpired, wants_authority, wants_serving
 
@@ -21,25 +21,31 @@ STATE_KEY = "trust.json"
 BUNDLE_KEY = "ca.crt"
 
 
-async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now: float) -> Trust:
+async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now: float, held: Trust | None = None) -> Trust:
     """What is trusted now; made or renewed, and written, if it is time for that.
+
+    A damaged Secret is restored from what is held. Without that its damaged parts are replaced as if they were missing: an operator that
+    ended would serve nobody at all. Agents that trust only an authority which is lost find no operator that they trust.
 
     Args:
         cluster: where the Secret is.
         namespace: of the Secret.
         hosts: under which agents know the operator.
         now: the time of day, seconds since the epoch.
+        held: what the Secret held when this replica read it last.
 
     Raises:
         ClusterError: the Secret could not be read or written.
     """
     found = await cluster.get_secret(namespace, SECRET_NAME)
-    known = read_trust(found) if found else Trust()
-    trust = renew(known, hosts, now)
-    if trust != known:
+    known, damage = read_trust(found) if found else (Trust(), ())
+    for part in damage:
+        logger.error("Secret %s/%s: %s is damaged", namespace, SECRET_NAME, part)
+    trust = renew(held if held and damage else known, hosts, now)
+    if trust != known or damage:
         version = found["metadata"]["resourceVersion"] if found else ""
         await cluster.put_secret(write_trust(trust, namespace, version))
-        logger.info("made certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
+        logger.info("wrote certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
     return trust
 
 
@@ -56,18 +62,27 @@ def renew(trust: Trust, hosts: Sequence[str], now: float) -> Trust:
     return trust
 
 
-def read_trust(secret: Manifest) -> Trust:
-    """What a Secret holds; nothing, if somebody has emptied it."""
+def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
+    """What a Secret holds, nothing if it is empty; and which parts of it cannot be used."""
     text = (secret.get("data") or {}).get(STATE_KEY)
     if not text:
-        return Trust()
-    state: dict[str, Any] = json.loads(base64.b64decode(text))
-    return Trust(
-        authorities=tuple(Pair(**pair) for pair in state["authorities"]),
-        serving=Pair(**state["serving"]) if state["serving"] else None,
-        signer=state["signer"],
-        hosts=tuple(state["hosts"]),
-    )
+        return Trust(), ()
+    try:
+        state = json.loads(base64.b64decode(text))
+        authorities = [_read_pair(pair) for pair in state["authorities"]]
+        serving = _read_pair(state["serving"]) if state["serving"] else None
+        trust = Trust(tuple(filter(None, authorities)), serving, str(state["signer"]), tuple(map(str, state["hosts"])))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Trust(), (STATE_KEY,)
+    damage = [f"{STATE_KEY}: authorities[{n}]" for n, pair in enumerate(authorities) if pair is None]
+    if state["serving"] and serving is None:
+        damage.append(f"{STATE_KEY}: serving")
+    return trust, tuple(damage)
+
+
+def _read_pair(state: Mapping[str, Any]) -> Pair | None:
+    pair = Pair(str(state["certificate"]), str(state["key"]), float(state["made_at"]))
+    return pair if is_whole(pair) else None
 
 
 def write_trust(trust: Trust, namespace: str, version: str) -> Manifest:

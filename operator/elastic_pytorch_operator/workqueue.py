@@ -35,10 +35,16 @@ class QueueObserver(Protocol):
 
 
 class WorkQueue(Generic[Key]):
-    """Keys that await work, now or later."""
+    """Keys that await work, now or later.
 
-    def __init__(self, observer: QueueObserver | None = None) -> None:
+    Args:
+        observer: is told what goes on.
+        begun: whether keys are taken in before `begin`. Without workers nothing would ever take them out.
+    """
+
+    def __init__(self, observer: QueueObserver | None = None, *, begun: bool = True) -> None:
         self._observer = observer
+        self._begun = begun
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, int, Key]] = []
         self._order = itertools.count()
@@ -55,14 +61,13 @@ class WorkQueue(Generic[Key]):
         return time.monotonic() - min(self._active.values()) if self._active else 0.0
 
     def begin(self) -> None:
-        """Work begins: nobody has kept what was added before waiting, however long ago that was."""
-        now = time.monotonic()
-        self._due = {key: max(due, now) for key, due in self._due.items()}
-        self._heap = [(due, next(self._order), key) for key, due in self._due.items()]
-        heapq.heapify(self._heap)
+        """Takes keys in from now on. Those for which there is work already have to be added again."""
+        self._begun = True
 
     def add(self, key: Key, delay_seconds: float = 0.0) -> None:
         """Asks for work on a key after a delay; the earliest time asked for counts."""
+        if not self._begun:
+            return
         due = time.monotonic() + max(0.0, delay_seconds)
         if key in self._due and self._due[key] <= due:
             return

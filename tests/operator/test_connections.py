@@ -1,0 +1,85 @@
+"""Which connections are let in, and which give way."""
+
+from elastic_pytorch_operator.connections import FAILURE_PRICE, MAX_PER_CLIENT, ConnectionLimits, Connections, Peer, Refusal
+
+LIMITS = ConnectionLimits(per_second=10, at_once=20, per_address=3, total=5, reserved=2)
+
+
+def open_many(connections: Connections, address: str, count: int, now: float = 100.0) -> list[Refusal | None]:
+    return [connections.open((address, port), now) for port in range(count)]
+
+
+def test_an_address_may_have_a_few_unknown_connections_open() -> None:
+    connections = Connections(LIMITS)
+    assert open_many(connections, "a", 4) == [None, None, None, "address"]
+    assert open_many(connections, "b", 1) == [None]
+    connections.close(("a", 1))
+    assert connections.open(("a", 9), 100.0) is None
+
+
+def test_an_address_may_open_so_many_in_a_second_whether_or_not_they_stay_open() -> None:
+    connections = Connections(LIMITS)
+
+    def open_and_close(port: int, now: float) -> Refusal | None:
+        refusal = connections.open(("a", port), now)
+        connections.close(("a", port))
+        return refusal
+
+    assert [open_and_close(port, 100.0) for port in range(22)] == [None] * 20 + ["rate"] * 2
+    assert [open_and_close(port, 101.0) for port in range(12)] == [None] * 10 + ["rate"] * 2
+
+
+def test_a_refused_request_costs_its_address_more_and_at_most_a_second() -> None:
+    connections = Connections(LIMITS)
+    for _ in range(int(20 / FAILURE_PRICE)):
+        connections.fail(("a", 1), 100.0)
+    assert connections.open(("a", 2), 100.0) == "rate"
+    for _ in range(100):
+        connections.fail(("a", 1), 100.0)
+    assert connections.open(("a", 2), 101.0) == "rate"
+    assert connections.open(("a", 2), 102.0) is None
+    assert connections.open(("b", 1), 100.0) is None
+
+
+def test_beyond_the_total_only_expected_addresses_are_let_in() -> None:
+    connections = Connections(LIMITS, lambda address: address.startswith("worker"))
+    assert open_many(connections, "a", 3) + open_many(connections, "b", 2) == [None] * 5
+    assert open_many(connections, "c", 1) == ["total"]
+    assert open_many(connections, "worker-1", 1) + open_many(connections, "worker-2", 2) == [None, None, "total"]
+    connections.authenticate(("worker-1", 0), "pod-1")
+    assert connections.open(("worker-2", 7), 100.0) is None, "a known connection makes room"
+    assert open_many(connections, "c", 1) == ["total"]
+
+
+def test_known_connections_count_for_their_client_alone_which_keeps_the_newest() -> None:
+    connections = Connections(ConnectionLimits(per_address=2, total=2, reserved=0))
+
+    def known(client: str, port: int) -> Peer | None:
+        assert connections.open(("node", port), 100.0) is None
+        return connections.authenticate(("node", port), client)
+
+    assert [known("pod-1", port) for port in range(MAX_PER_CLIENT)] == [None] * MAX_PER_CLIENT
+    assert [known("pod-2", port) for port in range(100, 103)] == [None] * 3
+    assert known("pod-1", 50) == ("node", 0)
+    assert not connections.is_known(("node", 0))
+    connections.close(("node", 1))
+    assert known("pod-1", 51) is None
+    assert known("pod-1", 52) == ("node", 2)
+
+
+def test_a_connection_that_has_been_closed_meanwhile_is_not_known() -> None:
+    connections = Connections(LIMITS)
+    connections.open(("a", 1), 100.0)
+    connections.close(("a", 1))
+    connections.authenticate(("a", 1), "pod")
+    assert not connections.is_known(("a", 1))
+
+
+def test_a_connection_is_whose_authenticated_on_it_last() -> None:
+    connections = Connections(LIMITS)
+    connections.open(("a", 1), 100.0)
+    for client in ("pod-1", "pod-1", "pod-2"):
+        assert connections.authenticate(("a", 1), client) is None
+    connections.close(("a", 1))
+    assert not connections.is_known(("a", 1))
+    assert open_many(connections, "a", 3) == [None] * 3
