@@ -75,6 +75,7 @@ class Connections:
         room = self.limits.total - len(self._unknown)
         if room <= 0 and (room + self.limits.reserved <= 0 or not self.is_expected(address)):
             return "total"
+        self.close(peer)  # a connection whose end has not been told yet, or the kernel would not give its port to another
         self._unknown.add(peer)
         self._unknown_of[address] += 1
         return None

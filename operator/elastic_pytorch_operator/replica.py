@@ -200,6 +200,7 @@ class Replica:
 
         The agents' connections are closed at the end, before another replica can lead: none goes on listening to this one.
         """
+        self._queue.begin()  # before the listing, which adds every job
         place = self._place
         tls = server_context() if urlsplit(place.operator_url).scheme == "https" else None
         if tls is not None:
@@ -207,7 +208,6 @@ class Replica:
         async with listening(self._api, place.host, place.port, tls), asyncio.TaskGroup() as tasks:
             if self._elector is not None:
                 await take_endpoint(self._cluster, place.namespace, place.pod)
-            self._queue.begin()
             await self._prime()
             self._store.bury_the_dead()
             self._listening = True

@@ -75,6 +75,15 @@ def test_a_connection_that_has_been_closed_meanwhile_is_not_known() -> None:
     assert not connections.is_known(("a", 1))
 
 
+def test_an_end_that_is_told_late_leaves_nothing_behind() -> None:
+    connections = Connections(LIMITS)
+    for _ in range(4):
+        assert connections.open(("a", 1), 100.0) is None
+    connections.close(("a", 1))
+    connections.close(("a", 1))
+    assert open_many(connections, "a", 4) == [None, None, None, "address"]
+
+
 def test_a_connection_is_whose_authenticated_on_it_last() -> None:
     connections = Connections(LIMITS)
     connections.open(("a", 1), 100.0)

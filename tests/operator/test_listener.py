@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
-from elastic_pytorch_operator.agent_api import AgentApi
+from elastic_pytorch_operator.agent_api import BODY_SECONDS, AgentApi
 from elastic_pytorch_operator.connections import MAX_PER_CLIENT, ConnectionLimits
 from elastic_pytorch_operator.listener import HANDSHAKE_SECONDS
 from elastic_pytorch_operator.metrics import Census
@@ -130,6 +130,18 @@ async def test_request_that_does_not_come_is_given_up_and_polls_are_not() -> Non
         assert refused(api) == {"timeout": 2}
         assert (await polling).status == 200
         assert await beat(known) == 200
+
+
+async def test_body_of_an_agent_that_does_not_come_is_given_up() -> None:
+    async with serving_agents() as (server, _):
+        reader, writer = await connect(server, WORKERS[0], tls=True)
+        head = (
+            f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.tokens[0]}\r\nContent-Length: 9\r\n\r\n"
+        )
+        writer.write(head.encode() + b"{")
+        async with asyncio.timeout(BODY_SECONDS + 20):
+            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
 
 
 @pytest.mark.parametrize(
