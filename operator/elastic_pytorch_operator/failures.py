@@ -146,7 +146,9 @@ def fault_of_pod(pod: PodView, *, spoken: bool) -> Fault | None:
         return None
     if pod.exit_reason == OOM_KILLED:
         return Fault.CODE
-    if pod.deleting or pod.disrupted or pod.exit_code is None:  # without an exit code the kubelet has rejected it
+    if (
+        (pod.deleting and not pod.ended_before_deletion) or pod.disrupted or pod.exit_code is None
+    ):  # without an exit code the kubelet has rejected it
         return Fault.PLACE
     if pod.exit_code in KILLED_CODES:
         return Fault.OUTSIDE
