@@ -3,8 +3,9 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
+LONG_TESTS := test-scale
 .NOTPARALLEL:
-.PHONY: help demo bench docs test test-fast test-e2e check venv helm etcd cluster images install lock clean
+.PHONY: help demo bench docs test test-all test-fast test-e2e test-scale check venv helm etcd kwok cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,15 +20,22 @@ docs: venv ## Write the pages anew that are made from the sources: the reference
 	@$(PYTHON) hack/reference
 	@$(PYTHON) hack/reference/lost_node.py
 
-test: ## All checks and tests: first the fast ones, then those on the cluster
+test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast
 	@$(MAKE) --no-print-directory test-e2e
 
+test-all: ## What `make test` runs, then every long test (docs/long-tests.md)
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory $(LONG_TESTS)
+
 test-fast: check helm etcd ## Format, lint, types, layers, and every test that needs no cluster (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m "not e2e" --numprocesses 2 --dist worksteal $(ARGS)
+	@$(PYTHON) -m pytest -m "not e2e and not long" --numprocesses 2 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m e2e tests/e2e $(ARGS)
+
+test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the leader changes (ARGS: --turns N)
+	@$(PYTHON) -m pytest -m long --capture=no tests/scale $(ARGS)
 
 check: venv ## Format, lint, types and layers only
 	@hack/check.sh
@@ -40,6 +48,9 @@ helm: ## Helm, for the tests of the chart, where it can be had
 
 etcd: ## An etcd for the tests of the etcd-v2 rendezvous, where Debian's packages can be had
 	@hack/etcd.sh
+
+kwok: ## kwok, for the tests on fake nodes
+	@hack/kwok.sh
 
 cluster: ## The kind cluster elastic-pytorch: made, healed, or found well
 	@hack/kind/cluster.sh

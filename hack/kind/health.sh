@@ -38,20 +38,26 @@ uncordon_nodes() {
     [[ -z $cordoned ]] || kubectl uncordon $cordoned
 }
 
+# A killed `make test-scale` leaves nodes that no kubelet stands behind any more (tests/scale/fake_nodes.py).
+remove_fake_nodes() {
+    kubectl delete nodes --selector elasticpytorch.dev/fake-node=true --request-timeout=5s || true
+}
+
 nodes_are_ready() {
     local now ready renewed
     now=$(date +%s)
-    ready=$(kubectl get nodes --request-timeout=5s 2>/dev/null \
+    ready=$(kubectl get nodes "${NODES[@]}" --request-timeout=5s 2>/dev/null \
         --output jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}') || return 1
     [[ $(grep -c '^True$' <<<"$ready") == "${#NODES[@]}" ]] || return 1
     while read -r renewed; do
         renewed=$(date --date "$renewed" +%s)
         ((renewed >= now - LEASE_SECONDS && renewed > WOKEN_AT)) || return 1
-    done < <(kubectl -n kube-node-lease get leases --output jsonpath='{range .items[*]}{.spec.renewTime}{"\n"}{end}')
+    done < <(kubectl -n kube-node-lease get leases "${NODES[@]}" --output jsonpath='{range .items[*]}{.spec.renewTime}{"\n"}{end}')
 }
 
 await_nodes() {
     local deadline=$((SECONDS + $1))
+    remove_fake_nodes
     until nodes_are_ready; do
         if ((SECONDS > deadline)); then
             kubectl get nodes --output wide --request-timeout=5s || true

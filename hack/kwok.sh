@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# kwok, which stands in for the kubelets of fake nodes, and its own stages, which say what becomes of nodes and pods: from its Go module.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+source "$ROOT/hack/step.sh"
+source "$ROOT/hack/kind/tools.sh"
+
+STAGES=$CACHE/kwok-stages-$(fingerprint "$ROOT/hack/kwok.sh" "word=$KWOK_VERSION").yaml
+
+main() {
+    build_tool kwok "sigs.k8s.io/kwok/cmd/kwok@$KWOK_VERSION"
+    if [[ ! -f $STAGES ]]; then
+        require_go kwok
+        step kwok-stages "Take kwok's stages from its Go module" collect_stages
+    fi
+    ln -sf "$STAGES" "$STATE/kwok-stages.yaml"
+}
+
+# A node is ready at once, and a pod is gone as soon as it is deleted. No container is ever said to run: there is no agent in it.
+collect_stages() {
+    local folder stage
+    (cd /tmp && go mod download "sigs.k8s.io/kwok@$KWOK_VERSION")
+    folder=$(go env GOMODCACHE)/sigs.k8s.io/kwok@$KWOK_VERSION/kustomize/stage
+    for stage in node/fast/node-initialize pod/fast/pod-delete; do
+        echo ---
+        cat "$folder/$stage.yaml"
+    done >"$STAGES.partial"
+    mv "$STAGES.partial" "$STAGES"
+}
+
+cd "$ROOT"
+main
