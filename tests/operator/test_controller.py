@@ -156,11 +156,12 @@ async def test_worker_of_a_stock_job_is_tried_before_its_store_is_made(running: 
 
 
 async def test_failed_create_does_not_abandon_the_others(running: Running) -> None:
+    running.cluster.create_seconds = 0.5
     running.cluster.pass_next("create_pod", 5)
-    running.cluster.fail_next("create_pod", 429, "too many requests", retry_after_seconds=0.3)
+    running.cluster.fail_next("create_pod", 409, "resourcequotas: the object has been modified")
     running.cluster.apply_job(a_manifest(replicas=40, maximum=40))
     await running.until(lambda: len(running.indices()) == 40)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.5)
     assert running.indices() == sorted(str(index) for index in range(40))
     assert running.cluster.calls.count("create_pod") == 41
 
