@@ -52,6 +52,11 @@ class FaultyCluster(FakeCluster):
             self.held += 1
             await self._released.wait()
 
+    async def list_pods(self) -> list[Manifest]:
+        answer = await super().list_pods()
+        await self._hold("list_pods")
+        return answer
+
     async def create_service(self, manifest: Manifest) -> Manifest:
         answer = await super().create_service(manifest)
         await self._hold("create_service")

@@ -328,6 +328,31 @@ async def test_refused_service_is_not_asked_for_again_and_again(running: Running
     assert running.cluster.calls.count("create_service") == 1
 
 
+async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> None:
+    cluster, store = FaultyCluster(), Store()
+    queue: WorkQueue[JobKey] = WorkQueue()
+    controller = Controller(cluster, store, Roster(), queue, "http://operator")
+    cluster.watch(lambda kind, change, found: feed(store, queue.add, kind, change, found))
+    await controller.prime()
+    cluster.apply_job(a_manifest())
+    leading = asyncio.create_task(controller.work())
+    running = Running(cluster, Roster(), store)
+    await running.until(lambda: len(running.indices()) == 3)
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
+
+    cluster.delay_next("list_pods")
+    listing = asyncio.create_task(controller.prime())
+    await running.until(lambda: cluster.held == 1)
+    cluster.finish_deletion("default", cluster.pods()[1]["metadata"]["name"])
+    cluster.release()
+    await listing
+    leading = asyncio.create_task(controller.work())
+    await running.until(lambda: running.indices() == ["0", "1", "2"])
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
+
+
 @pytest.mark.parametrize("verb", ["create_service", "create_pod", "patch_job_status", "create_event"])
 async def test_failing_api_server_is_asked_again(running: Running, verb: str) -> None:
     for _ in range(2):
