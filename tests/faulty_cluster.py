@@ -13,12 +13,14 @@ class FaultyCluster(FakeCluster):
 
     Attributes:
         strict: of each pod that was to be created, whether an unknown field was to be an error.
+        create_seconds: how long the creation of a pod takes.
         alters_status: `pruned`: a field of each status is dropped; `stored`: a text is stored as another one.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.strict: list[bool] = []
+        self.create_seconds = 0.0
         self.alters_status = ""
         self._passes: Counter[str] = Counter()
         self._delays: Counter[str] = Counter()
@@ -50,6 +52,11 @@ class FaultyCluster(FakeCluster):
             self.held += 1
             await self._released.wait()
 
+    async def list_pods(self) -> list[Manifest]:
+        answer = await super().list_pods()
+        await self._hold("list_pods")
+        return answer
+
     async def create_service(self, manifest: Manifest) -> Manifest:
         answer = await super().create_service(manifest)
         await self._hold("create_service")
@@ -58,6 +65,7 @@ class FaultyCluster(FakeCluster):
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         if not dry_run:
             self.strict.append(strict)
+            await asyncio.sleep(self.create_seconds)
         return await super().create_pod(manifest, strict=strict, dry_run=dry_run)
 
     async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:

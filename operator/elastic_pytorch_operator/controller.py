@@ -14,6 +14,7 @@ from elastic_pytorch_operator.execute import Executor
 from elastic_pytorch_operator.failed_writes import DRY_RUN, STATUS, describe
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_ended
+from elastic_pytorch_operator.judgement import Judgement
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.observe import observe
 from elastic_pytorch_operator.plan import Memory, Plan, plan
@@ -166,7 +167,10 @@ class Controller:
         return "success" if todo.recheck_at is None else "requeue_after"
 
     async def _carry_out(self, job: Job, todo: Plan) -> bool:
-        """Whether no write has failed. Rounds first: they need no API server, and somebody waits for them."""
+        """Whether it went as it should: what is refused is its user's to put right.
+
+        Rounds come first: they need no API server, and agents wait for them.
+        """
         self._memories[job.uid] = todo.memory
         if todo.round is not None:
             self._roster.declare(job.uid, todo.round)
@@ -187,12 +191,15 @@ class Controller:
             self._roster.ask_for_stacks(job.uid, todo.memory.stall.round)
             logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})
         outcome = await self._executor.execute(job, todo.actions, todo.memory.failed)
-        if self._leading():  # else it is no matter of this replica's any more
-            for error in outcome.errors:
+        failed = STATUS in outcome.failed or any(error.judgement is Judgement.TROUBLE for error in outcome.errors)
+        known = {write.words for write in todo.memory.failed.values()}
+        for error in outcome.errors:
+            # What is refused is refused again every few seconds: it is logged once. What a replica is refused that leads no more is not.
+            if self._leading() and (error.judgement is Judgement.TROUBLE or error.words not in known):
                 logger.warning("the API server: %s", error, extra={"job": str(job.key), "code": error.code})
         if not self._store.has_job(job.key, job.uid):  # deleted meanwhile, and perhaps forgotten already
             self._queue.add(job.key)
-            return not outcome.errors
+            return not failed
         now = self._clock()
         memory = replace(todo.memory, failed=outcome.failed)
         if outcome.malformed and self._roster.job(job.uid).round is None and not job.status.get("round"):
@@ -210,4 +217,4 @@ class Controller:
         times = [todo.recheck_at, *(write.retry_at for write in memory.failed.values())]
         if (at := min((time for time in times if time is not None), default=None)) is not None:
             self._queue.add(job.key, at - now)
-        return not outcome.errors
+        return not failed

@@ -9,6 +9,7 @@ REFUSED_SECONDS = 10.0  # between two tries of what a policy or a quota refuses
 FIRST_BACKOFF_SECONDS = 0.2  # after trouble; twice as long after each further failure
 MAX_BACKOFF_SECONDS = 30.0
 TOLD_AFTER_FAILURES = 3  # in a row: most trouble has passed before
+MAX_TOLD = 3  # at once: the deletions of a thousand pods may be refused
 
 # What is written for a job, besides the deletions of its pods.
 SERVICE, DRY_RUN, PODS, STATUS, JOB = "service", "dry-run", "pods", "status", "job"
@@ -69,12 +70,14 @@ def note_failure(
 
 def describe(failed: FailedWrites) -> str:
     """What a job's conditions say of its failed writes; empty: nothing."""
-    return "; ".join(dict.fromkeys(write.words for write in failed.values() if write.lasting))
+    words = list(dict.fromkeys(write.words for write in failed.values() if write.lasting))
+    more = len(words) - MAX_TOLD
+    return "; ".join([*words[:MAX_TOLD], *([f"and {more} more"] if more > 0 else [])])
 
 
 def untold(failed: FailedWrites) -> tuple[str, ...]:
     """What events are yet to tell."""
-    return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting and not write.told))
+    return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting and not write.told))[:MAX_TOLD]
 
 
 def mark_told(failed: FailedWrites) -> dict[str, FailedWrite]:

@@ -156,11 +156,12 @@ async def test_worker_of_a_stock_job_is_tried_before_its_store_is_made(running: 
 
 
 async def test_failed_create_does_not_abandon_the_others(running: Running) -> None:
+    running.cluster.create_seconds = 0.5
     running.cluster.pass_next("create_pod", 5)
-    running.cluster.fail_next("create_pod", 429, "too many requests", retry_after_seconds=0.3)
+    running.cluster.fail_next("create_pod", 409, "resourcequotas: the object has been modified")
     running.cluster.apply_job(a_manifest(replicas=40, maximum=40))
     await running.until(lambda: len(running.indices()) == 40)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.5)
     assert running.indices() == sorted(str(index) for index in range(40))
     assert running.cluster.calls.count("create_pod") == 41
 
@@ -325,6 +326,31 @@ async def test_refused_service_is_not_asked_for_again_and_again(running: Running
     await running.until(lambda: "create_service" in running.cluster.calls)
     await asyncio.sleep(1)
     assert running.cluster.calls.count("create_service") == 1
+
+
+async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> None:
+    cluster, store = FaultyCluster(), Store()
+    queue: WorkQueue[JobKey] = WorkQueue()
+    controller = Controller(cluster, store, Roster(), queue, "http://operator")
+    cluster.watch(lambda kind, change, found: feed(store, queue.add, kind, change, found))
+    await controller.prime()
+    cluster.apply_job(a_manifest())
+    leading = asyncio.create_task(controller.work())
+    running = Running(cluster, Roster(), store)
+    await running.until(lambda: len(running.indices()) == 3)
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
+
+    cluster.delay_next("list_pods")
+    listing = asyncio.create_task(controller.prime())
+    await running.until(lambda: cluster.held == 1)
+    cluster.finish_deletion("default", cluster.pods()[1]["metadata"]["name"])
+    cluster.release()
+    await listing
+    leading = asyncio.create_task(controller.work())
+    await running.until(lambda: running.indices() == ["0", "1", "2"])
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
 
 
 @pytest.mark.parametrize("verb", ["create_service", "create_pod", "patch_job_status", "create_event"])

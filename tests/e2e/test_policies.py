@@ -1,0 +1,234 @@
+"""Policies, quotas, limits and webhooks of a real API server: what they refuse is told and tried again, and fails no job."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from job_under_test import JobUnderTest, StartJob, run_kubectl
+
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+INDEX = "elasticpytorch.dev/worker-index"
+DENIED = "worker 1 is not replaced while the test runs"
+PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+EFFECT_SECONDS = 90.0  # the API server takes up a policy or a webhook some time after it is stored
+RETRY_SECONDS = 120.0  # what is refused is tried again every ten seconds
+
+
+def only(namespace: str) -> dict[str, Any]:
+    return {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+
+
+@contextmanager
+def applied(*manifests: dict[str, Any]) -> Iterator[None]:
+    """Cluster-wide objects for as long as the context lasts."""
+    try:
+        for manifest in manifests:
+            run_kubectl("apply", "-f", "-", input=json.dumps(manifest))
+        yield
+    finally:
+        for manifest in manifests:
+            run_kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found", check=False)
+
+
+def policy_against_worker_1(namespace: str) -> Sequence[dict[str, Any]]:
+    name = f"e2e-no-worker-1-{os.urandom(4).hex()}"
+    expression = f"!('{INDEX}' in object.metadata.labels) || object.metadata.labels['{INDEX}'] != '1'"
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"namespaceSelector": only(namespace), "resourceRules": [PODS]},
+            "validations": [{"expression": expression, "message": DENIED}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {
+            "policyName": name,
+            "validationActions": ["Deny"],
+            "matchResources": {"namespaceSelector": only(namespace)},
+        },
+    }
+    return policy, binding
+
+
+def webhook_without_a_service(namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": f"e2e-absent-{os.urandom(4).hex()}"},
+        "webhooks": [
+            {
+                "name": "absent.example.com",
+                "clientConfig": {"service": {"namespace": namespace, "name": "absent", "path": "/"}},
+                "rules": [{**PODS, "scope": "Namespaced"}],
+                "namespaceSelector": only(namespace),
+                "failurePolicy": "Fail",
+                "sideEffects": "None",
+                "timeoutSeconds": 2,
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+
+
+def until_refused(namespace: str, words: str) -> None:
+    """Waits until the API server refuses a pod of worker 1, which is only tried."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe", "labels": {INDEX: "1"}},
+        "spec": {"containers": [{"name": "probe", "image": "registry.invalid/probe", "resources": {"limits": {"cpu": "2"}}}]},
+    }
+    until = time.monotonic() + EFFECT_SECONDS
+    while True:
+        tried = run_kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", input=json.dumps(pod), check=False)
+        if words in tried.stderr:
+            return
+        assert time.monotonic() < until, f"pods are not refused: {tried.stderr or tried.stdout}"
+        time.sleep(0.5)
+
+
+def refusals(job: JobUnderTest) -> list[str]:
+    found = json.loads(job.kubectl("get", "events", "--field-selector", f"involvedObject.name={job.name}", "-o", "json"))
+    return [event["message"] for event in found["items"] if event["reason"] == "RefusedByApiServer"]
+
+
+def until_told(job: JobUnderTest, words: str) -> None:
+    """Waits until conditions and an event repeat what the API server says."""
+
+    def is_told(status: dict[str, Any]) -> bool:
+        return any(words in condition["message"] for condition in status.get("conditions", []))
+
+    status = job.until(is_told, f"conditions that say {words!r}", RETRY_SECONDS)
+    assert status["state"] != "Failed"
+    until = time.monotonic() + 30
+    while not any(words in refusal for refusal in refusals(job)):
+        assert time.monotonic() < until, f"no event says {words!r}"
+        time.sleep(0.5)
+
+
+def lose_worker_1(job: JobUnderTest) -> None:
+    [victim] = [pod["metadata"]["name"] for pod in job.pods() if pod["metadata"]["labels"][INDEX] == "1"]
+    job.kubectl("delete", "pod", victim, "--wait=false")
+    job.until_world(2)
+
+
+def test_policy_that_denies_a_replacement_is_waited_out(start_job: StartJob, namespace: str) -> None:
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    with applied(*policy_against_worker_1(namespace)):
+        until_refused(namespace, DENIED)
+        lose_worker_1(job)
+        until_told(job, DENIED)
+        time.sleep(25)  # some further tries
+        assert job.status["worldSize"] == 2
+    status = job.until_world(3, RETRY_SECONDS)
+    assert (status["state"], status["failures"]) == ("Running", 0)
+    assert job.condition("Failed") == {}
+    assert len(refusals(job)) == 1, "one event, however often it is tried"
+
+
+def test_webhook_that_is_down_is_waited_out(start_job: StartJob, namespace: str) -> None:
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    with applied(webhook_without_a_service(namespace)):
+        until_refused(namespace, "failed calling webhook")
+        lose_worker_1(job)
+        until_told(job, 'failed calling webhook "absent.example.com"')
+        assert job.status["worldSize"] == 2
+    status = job.until_world(3, RETRY_SECONDS)
+    assert (status["state"], status["failures"]) == ("Running", 0)
+    assert job.condition("Failed") == {}
+
+
+def test_limit_range_that_forbids_the_pods_is_waited_out(start_job: StartJob, namespace: str) -> None:
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "small", "namespace": namespace},
+        "spec": {"limits": [{"type": "Container", "max": {"cpu": "100m"}}]},
+    }
+    run_kubectl("apply", "-f", "-", input=json.dumps(limits))
+    words = "maximum cpu usage per Container is 100m"
+    until_refused(namespace, words)
+    resources = {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"cpu": "2"}}
+    job = start_job(args=ENDLESS, resources=resources)
+    until_told(job, words)
+    assert job.pods() == []
+    run_kubectl("-n", namespace, "delete", "limitrange", "small")
+    job.until_world(3, RETRY_SECONDS)
+    assert job.condition("Failed") == {}
+
+
+def test_quota_that_is_used_up_is_waited_out(start_job: StartJob, namespace: str) -> None:
+    make_quota(namespace, pods=2)
+    job = start_job(args=ENDLESS)
+    job.until_world(2, RETRY_SECONDS)
+    until_told(job, "exceeded quota: small")
+    assert job.condition("Degraded")["status"] == "True"
+    run_kubectl("-n", namespace, "patch", "resourcequota", "small", "--type=merge", "--patch", '{"spec":{"hard":{"pods":"8"}}}')
+    job.until_world(3, RETRY_SECONDS)
+    assert job.condition("Failed") == {}
+    assert "quota" not in job.condition("Running")["message"]
+
+
+def test_suspended_job_that_the_quota_does_not_let_run_says_so(start_job: StartJob, namespace: str) -> None:
+    make_quota(namespace, pods=0)
+    job = start_job(args=ENDLESS, suspend=True)
+    until_told(job, "exceeded quota: small")
+    assert job.status["state"] == "Suspended"
+    assert job.condition("Suspended")["reason"] == "RefusedByApiServer"
+
+
+def make_quota(namespace: str, pods: int) -> None:
+    """Makes a quota, and waits until the API server has counted what there is."""
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small", "namespace": namespace},
+        "spec": {"hard": {"pods": str(pods)}},
+    }
+    run_kubectl("apply", "-f", "-", input=json.dumps(quota))
+    until = time.monotonic() + EFFECT_SECONDS
+    while not run_kubectl("-n", namespace, "get", "resourcequota", "small", "-o", "jsonpath={.status.used.pods}").stdout:
+        assert time.monotonic() < until, "the quota is not counted"
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"suspend": True}, {"rendezvous": {"backend": "c10d"}}], ids=["runs", "suspended", "stock"]
+)
+def test_misspelt_field_fails_the_job_before_any_pod_is_made(start_job: StartJob, spec: dict[str, Any]) -> None:
+    container = {
+        "name": "pytorch",
+        "image": "elastic-pytorch-worker:dev",
+        "args": ["train.py"],
+        "resource": {"limits": {"nvidia.com/gpu": 1}},
+    }
+    job = start_job(template={"spec": {"containers": [container]}}, **spec)
+    job.until(lambda status: status.get("state") == "Failed", "the failure", 60)
+    failed = job.condition("Failed")
+    assert failed["reason"] == "InvalidTemplate"
+    assert 'unknown field "spec.containers[0].resource"' in failed["message"]
+    assert job.pods() == []
+
+
+def test_service_of_another_owner_is_told(start_job: StartJob, namespace: str) -> None:
+    run_kubectl("-n", namespace, "create", "service", "clusterip", "all-reduce", "--tcp=80")
+    job = start_job(args=ENDLESS)
+    job.until_world(3)
+    until_told(job, "Service all-reduce exists and does not belong to this job")
+    run_kubectl("-n", namespace, "delete", "service", "all-reduce")
+    job.until(lambda status: all("Service" not in c["message"] for c in status["conditions"]), "the Service", RETRY_SECONDS)
+    assert job.condition("Failed") == {}
