@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from elastic_pytorch_operator.failures import describe_end, failed_members, is_symptom
+from elastic_pytorch_operator.lost_leader import lost_with_leader
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 
 SILENCE_SECONDS = 3.0  # of heartbeats that come every second; as much longer as they come more rarely
@@ -77,6 +78,7 @@ def weigh(
     heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]
     last_heard = max(heard, default=observed.now)
     last_progress = max((a.progressed_at for name in members if (a := observed.agents.get(name))), default=0.0)
+    lost_beside_leader = lost_with_leader(observed)
     candidates = []
     for name in (*pods, *(m for m in members if m not in pods)):
         pod, agent = pods.get(name), observed.agents.get(name)
@@ -93,6 +95,7 @@ def weigh(
             patience=_patience(observed, last_heard if member else observed.now),
             last_progress=last_progress if member else 0.0,
             unheard_until=_unheard_until(observed) if name in observed.heard_before else None,
+            lost_beside_leader=name in lost_beside_leader,
         )
         failed = member and agent is not None and agent.state is AgentState.FAILED and agent.round == number
         candidates.append(
@@ -159,6 +162,7 @@ def _judge(
     patience: float,
     last_progress: float,
     unheard_until: float | None,
+    lost_beside_leader: bool,
 ) -> tuple[Standing, str, float | None]:
     """The standing of one worker, why, and when to look again."""
     if pod is None:
@@ -177,6 +181,8 @@ def _judge(
     if victim:
         return Standing.LEAVING, "is no longer wanted", None
     if agent is None and pod.started and unheard_until is not None:
+        if lost_beside_leader:
+            return Standing.GONE, f"is on node {pod.node}, which has probably died with the operator that led before", None
         # It trains, perhaps, in a group of its own: nothing that is declared from now on would reach it.
         if now >= unheard_until:
             return Standing.GONE, "has not been heard since this operator began to listen", None

@@ -81,7 +81,7 @@ async def test_a_leader_without_a_word_is_waited_for() -> None:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    clock.ahead = 16
+    clock.ahead = 5
     await waiting
     assert second.leading
 
