@@ -9,7 +9,7 @@ from commands import Commands
 from nodes import Nodes, crowded, lone_victims
 from watcher import OPERATOR_NAMESPACE, Watcher
 
-TEMPLATE_LABEL = "elasticpytorch.dev/bench=trial"
+TEMPLATE_LABEL = "benchmark=trial"
 START_SECONDS = 120.0
 BALANCE_TRIES = 3
 LEADER_TRIES = 6

@@ -32,12 +32,11 @@ async def take_endpoint(cluster: Cluster, namespace: str, pod: str) -> list[Mani
         try:
             labelled = await cluster.list_labelled_pods(namespace, f"{names.LABEL_LEADER}={LEADER}")
             others = [found for found in labelled if found["metadata"]["name"] != pod]
-            values: dict[str, str | None] = {found["metadata"]["name"]: None for found in others}
+            # The new one first: kube-proxy takes up the first change at once, and the next one a second later.
             if len(others) == len(labelled):
-                values[pod] = LEADER
-            await asyncio.gather(
-                *(cluster.label_pod(namespace, name, names.LABEL_LEADER, value) for name, value in values.items())
-            )
+                await cluster.label_pod(namespace, pod, names.LABEL_LEADER, LEADER)
+            for other in others:
+                await cluster.label_pod(namespace, other["metadata"]["name"], names.LABEL_LEADER, None)
             return others
         except ClusterError as error:
             logger.warning("cannot point the agents' Service here: %s", error)

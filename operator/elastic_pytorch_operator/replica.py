@@ -212,6 +212,7 @@ class Replica:
             self._store.bury_the_dead()
             self._controller.listen()
             self._listening = True
+            logger.info("listening to agents", extra={"jobs": len(self._store.keys)})
             self._queue.begin()
             tasks.create_task(self._controller.work())
             if self._elector is not None:

@@ -172,7 +172,9 @@ def _judge(
     silent_for = now - agent.heard_at if agent else 0.0
     if pod.node and pod.node not in nodes:
         return Standing.GONE, f"was on node {pod.node}, which has been removed", None
-    if pod.node and not nodes[pod.node].ready and (agent is None or silent_for > NODE_SILENCE_SECONDS * rarity):
+    # With no node ready it is the control plane that has lost them all; Kubernetes' own node controller evicts nothing then either.
+    not_ready = pod.node and not nodes[pod.node].ready and any(node.ready for node in nodes.values())
+    if not_ready and (agent is None or silent_for > NODE_SILENCE_SECONDS * rarity):
         return Standing.GONE, f"is on node {pod.node}, which is not ready", None
     if pod.deleting:
         return Standing.LEAVING, "is being deleted", None

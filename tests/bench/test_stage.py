@@ -33,7 +33,7 @@ def test_the_examples_job_trains_without_end() -> None:
     manifest = prepared(yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text()))
     template = manifest["spec"]["template"]
     assert template["spec"]["containers"][0]["args"][-2:] == ["--steps", "1000000000"]
-    assert template["metadata"]["labels"] == {"elasticpytorch.dev/bench": "trial"}
+    assert template["metadata"]["labels"] == {"benchmark": "trial"}
     assert (manifest["spec"]["replicas"], manifest["spec"]["maxReplicas"]) == (3, 4)
 
 

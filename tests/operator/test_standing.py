@@ -19,7 +19,7 @@ def standing_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentV
     return next(c.standing for c in weigh(seen) if c.worker == "w0")
 
 
-NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False)}}
+NODE_LOST: dict[str, Any] = {"nodes": {"node-0": NodeView("node-0", ready=False), "node-1": NodeView("node-1")}}
 FAILED = {"state": "failed", "state_since": NOW - 0.5}
 
 
