@@ -8,7 +8,6 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any
 
-
 TICK_SECONDS = 1e-6  # passes in any case, so that a wait for a moment that is all but there ends
 
 

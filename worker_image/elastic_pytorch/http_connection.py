@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elastic_pytorch.first_connection import connect_first
+
 MAX_ANSWER_BYTES = 32 << 20
 MAX_RETRY_AFTER_SECONDS = 30.0
-# An operator whose node has died does not answer, and the next try may find another: it is soon made. Kernels answer at once, however
-# busy the operator is. A lost packet is repeated by the next try, too.
-CONNECT_TIMEOUT_SECONDS = 0.5
+CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, however busy the operator is
 HANDSHAKE_TIMEOUT_SECONDS = 2.0
 RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another one
 # The kernel gives a connection up whose other end takes nothing in for 2 s, also one that idles, as a poll's does for long: a live
@@ -48,7 +48,7 @@ class OperatorConnection:
         token_file: read anew for each request, as the kubelet renews the token; empty: no token is sent.
         timeout: the seconds to wait for an answer.
         authorities: which must vouch for the operator, PEM; empty: plain HTTP is spoken.
-        open_socket: connects to a host, given by name or address, and port within so many seconds.
+        open_socket: connects to a host, given by name or address, and a port within so many seconds.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class OperatorConnection:
         token_file: str,
         timeout: float,
         authorities: str = "",
-        open_socket: Callable[[tuple[str, int], float], socket.socket] = socket.create_connection,
+        open_socket: Callable[[tuple[str, int], float], socket.socket] = connect_first,
     ) -> None:
         self._tls = ssl.create_default_context(cadata=authorities) if authorities else None
         self._host = host
