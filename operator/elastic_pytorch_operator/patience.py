@@ -10,7 +10,7 @@ LISTENING_SECONDS = 5.0  # agents try again every 2 s at most, so all that live 
 UNHEARD_GROUP_SECONDS = 10.0  # unless each of them is still at a try that nobody refuses, which takes 5 s: then none has come
 MOST_LISTENING_SECONDS = 30.0
 ARRIVAL_SECONDS = 1.0  # without another agent that had a round before: they have all come
-LOST_NODE_LISTENING_SECONDS = 1.0  # agents of a group that has broken try again every 0.7 s at most
+LOST_NODE_LISTENING_SECONDS = 1.0  # agents open another connection every quarter of a second
 LOST_NODE_ARRIVAL_SECONDS = 0.5
 
 
