@@ -140,6 +140,17 @@ async def lose_node(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     return Fault(at, "docker kill of a node", wanted, (pod,))
 
 
+async def lose_node_leader(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
+    """The node of the operator that leads ends, with a worker on it."""
+    del turn
+    pod = await stage.victim_beside_leader(OPERATOR_SECONDS)
+    node, wanted = stage.watcher.node_of(pod), len(stage.watcher.members())
+    undo.push_async_callback(stage.nodes.start, node)
+    at = time.time()
+    await stage.nodes.kill(node)
+    return Fault(at, "docker kill of the leader's node", wanted, (pod,))
+
+
 async def cut_node(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
     """Nothing gets to or from a node any more, and nobody is told."""
     del turn
@@ -171,6 +182,15 @@ SCENARIOS = {
         Scenario("scale-up", scale_up, "scaled from 3 to 4", "pause", 0.8, rounds=1),
         Scenario("scale-down", scale_down, "scaled from 4 to 3", "pause", 0.8, rounds=1, replicas=4),
         Scenario("lose-node", lose_node, "a worker's node dies", "trains_again", 3.0, rounds=2, replaced_seconds=6.0),
+        Scenario(
+            "lose-node-leader",
+            lose_node_leader,
+            "the leader's node dies with a worker",
+            "trains_again",
+            6.0,
+            rounds=2,
+            replaced_seconds=6.0,
+        ),
         Scenario("cut-node", cut_node, "a worker's node is cut off", "trains_again", 5.0, rounds=2, replaced_seconds=6.0),
         Scenario("operator-restart", restart_operator, "the operator is killed", "longest_gap", 0.3, rounds=0),
     )

@@ -12,6 +12,7 @@ from watcher import OPERATOR_NAMESPACE, Watcher
 TEMPLATE_LABEL = "benchmark=trial"
 START_SECONDS = 120.0
 BALANCE_TRIES = 3
+LEADER_TRIES = 6
 QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and enough for the failure budget to start anew
 
 
@@ -78,18 +79,45 @@ class Stage:
             await self.whole(len(ranked))
         raise RuntimeError("no worker other than rank 0 is alone on a node (that the operator is not on)")
 
+    async def victim_beside_leader(self, seconds: float) -> str:
+        """Find a member that is not rank 0 and has its node for itself and the operator that leads, while another stands by.
+
+        The leader's pod is deleted, with grace, until one leads where such a member is.
+        """
+        for _ in range(LEADER_TRIES):
+            await self.watcher.until(self._two_ready_operators, seconds=seconds, what="an operator that stands by")
+            ranked = self.watcher.members()
+            node_of = {pod: self.watcher.node_of(pod) for pod in ranked}
+            [(leader, pod)] = self.watcher.leading_operators().items()
+            for victim in lone_victims(node_of, ranked):
+                if node_of[victim] == pod["spec"]["nodeName"]:
+                    return victim
+            await self.api.ask("DELETE", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{leader}")
+            await self._another_leads({leader}, seconds)
+            await self.whole(len(ranked))
+        raise RuntimeError("no operator leads on a node with one worker other than rank 0")
+
     async def kill_operator(self, seconds: float) -> float:
         """Kill the operator that leads, and wait for another to lead; return when it was killed."""
-        old = list(self.watcher.leading_operators())
+        old = set(self.watcher.leading_operators())
         at = time.time()
         for pod in old:
             await self.api.kill_pod(OPERATOR_NAMESPACE, pod)
+        await self._another_leads(old, seconds)
+        return at
 
+    async def _another_leads(self, old: set[str], seconds: float) -> None:
         def replaced() -> bool | None:
-            return any(name not in old for name in self.watcher.leading_operators()) or None
+            return bool(self.watcher.leading_operators().keys() - old) or None
 
         await self.watcher.until(replaced, seconds=seconds, what="another operator to lead")
-        return at
+
+    def _two_ready_operators(self) -> bool | None:
+        """Two operators on nodes of their own, of which one leads."""
+        operators = self.watcher.operators.values()
+        ready = [pod for pod in operators if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
+        nodes = {pod["spec"]["nodeName"] for pod in ready}
+        return (len(nodes) >= 2 and len(self.watcher.leading_operators()) == 1) or None
 
     async def pass_time(self, seconds: float) -> None:
         """Let the job train on."""
@@ -107,6 +135,12 @@ class Stage:
     def _restarts(self, pod: str) -> int:
         statuses = self.watcher.pods.get(pod, {}).get("status", {}).get("containerStatuses") or ()
         return sum(status.get("restartCount", 0) for status in statuses)
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Whether a pod's Ready condition says so."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def prepared(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.agent_copy import CopyError, copy_agent
 from elastic_pytorch_operator.injection import AgentImage
+from elastic_pytorch_operator.leadership import LeaseTiming
 from elastic_pytorch_operator.logs import configure_logging
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,8 @@ DEFAULT_PROBE_PORT = 8781
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the process's exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     if options.command == "copy-agent":
         return _copy_agent(options.folder)
     configure_logging(options.log_level, options.log_format)
@@ -32,7 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from elastic_pytorch_operator.local import run_local  # noqa: PLC0415  the two modes need different libraries
 
         return asyncio.run(run_local(options.job.resolve(), options.workdir))
-    return asyncio.run(_run(options))
+    try:
+        timing = LeaseTiming(options.lease_duration, options.renew_deadline, options.retry_period)
+    except ValueError as error:
+        parser.error(str(error))
+    asyncio.run(_run(options, timing))
+    return 0
 
 
 def _copy_agent(folder: Path) -> int:
@@ -45,7 +52,7 @@ def _copy_agent(folder: Path) -> int:
     return 0
 
 
-async def _run(options: argparse.Namespace) -> int:
+async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
     from elastic_pytorch_operator.replica import Place  # noqa: PLC0415
     from elastic_pytorch_operator.server import run_operator  # noqa: PLC0415  half a second of imports
 
@@ -66,7 +73,7 @@ async def _run(options: argparse.Namespace) -> int:
         pod=pod,
         watched=options.namespaces,
     )
-    return await run_operator(place, agent_image)
+    await run_operator(place, agent_image, timing)
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -90,6 +97,25 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
+    )
+    timing = LeaseTiming()
+    run.add_argument(
+        "--lease-duration",
+        type=int,
+        default=timing.lease_seconds,
+        help="seconds after which another replica leads if the leader has not renewed its Lease (default: %(default)s)",
+    )
+    run.add_argument(
+        "--renew-deadline",
+        type=float,
+        default=timing.renew_deadline_seconds,
+        help="seconds after which a leader stops that cannot renew it (default: %(default)g)",
+    )
+    run.add_argument(
+        "--retry-period",
+        type=float,
+        default=timing.retry_period_seconds,
+        help="seconds between two renewals (default: %(default)g)",
     )
     local = commands.add_parser("local", help="run a job on this machine: the same planner and agents, no cluster")
     local.add_argument("job", type=Path, help="the job's manifest")

@@ -43,6 +43,9 @@ class Controller:
         agent_image: which brings the agent into the pods; None: the jobs' images do.
         metrics: what is told of the work.
         leading: whether this replica may act.
+
+    Attributes:
+        lost_leader_node: the node of the operator that led before this one and let its lease run out; empty: none is known.
     """
 
     def __init__(
@@ -67,18 +70,23 @@ class Controller:
         self._leading = leading
         self._memories: dict[str, Memory] = {}
         self._listening_since = clock()
+        self.lost_leader_node = ""
 
     def trust(self, authorities: str) -> None:
         """Has the agents of new pods trust these authorities, PEM."""
         self._executor.authorities = authorities
 
     async def prime(self) -> None:
-        """Fills the store before the first plan. Agents are listened to from here on.
+        """Fills the store before the first plan.
 
         Raises:
             ClusterError: the cluster could not be listed.
         """
         await self._relist()
+        self.listen()
+
+    def listen(self) -> None:
+        """Agents are listened to from here on."""
         self._listening_since = self._clock()
 
     async def run(self) -> None:
@@ -157,6 +165,7 @@ class Controller:
             now=self._clock(),
             time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             listening_since=self._listening_since,
+            lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),
         )
         memory = self._memories.get(job.uid) or recall(job, self._clock())

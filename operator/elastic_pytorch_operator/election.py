@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -10,12 +11,13 @@ from typing import Any
 
 from elastic_pytorch_operator.cluster import Cluster, ClusterError, Manifest
 from elastic_pytorch_operator.leadership import (
-    LOOK_SECONDS,
-    RENEW_SECONDS,
     Candidacy,
+    LeaseTiming,
     claim,
+    claimable_at,
     claimed,
     leads,
+    leads_until,
     may_claim,
     read_lease,
     release,
@@ -24,7 +26,6 @@ from elastic_pytorch_operator.leadership import (
 
 logger = logging.getLogger(__name__)
 
-REQUEST_SECONDS = 4.0  # two tries fit between a renewal and the deadline
 JITTER = 0.2  # of the time between two looks, so that two replicas do not keep step
 
 
@@ -37,16 +38,30 @@ class Elector:
         name: of the Lease.
         identity: of this replica, never used before.
         clock: monotonic seconds.
+        timing: how soon the leader is replaced.
+
+    Attributes:
+        lost_leader: who led before this replica and let its lease run out while the API server answered; empty: there was none.
     """
 
     def __init__(
-        self, cluster: Cluster, namespace: str, name: str, identity: str, clock: Callable[[], float] = time.monotonic
+        self,
+        cluster: Cluster,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Callable[[], float] = time.monotonic,
+        timing: LeaseTiming | None = None,
     ) -> None:
+        self.lost_leader = ""
         self._cluster = cluster
         self._namespace = namespace
         self._name = name
         self._clock = clock
-        self._candidacy = Candidacy(identity)
+        self._timing = timing or LeaseTiming()
+        self._candidacy = Candidacy(identity, timing=self._timing)
+        self._wrote_last = False  # the lease is as this replica has written it, for all that it knows
+        self._unanswered_at = -math.inf
 
     @property
     def leading(self) -> bool:
@@ -68,24 +83,27 @@ class Elector:
                 return
             if self.holder != holder:
                 logger.info("standing by", extra={"leader": self.holder or "nobody"})
-            await asyncio.sleep(LOOK_SECONDS * random.uniform(1 - JITTER, 1 + JITTER))
+            look = self._clock() + self._timing.look_seconds * random.uniform(1 - JITTER, 1 + JITTER)
+            expiry = claimable_at(self._candidacy)
+            await self._sleep_until(expiry if self._clock() < expiry < look else look)
 
     async def hold(self) -> None:
         """Renews the lease for as long as that is possible; returns when this replica leads no more."""
         while self.leading:
             began = self._clock()
             await self._try()
-            # What failed is tried again sooner: the deadline is near.
-            pause = RENEW_SECONDS if self._candidacy.renewed_at and self._candidacy.renewed_at >= began else LOOK_SECONDS
-            await asyncio.sleep(pause)
+            renewed = self._candidacy.renewed_at is not None and self._candidacy.renewed_at >= began
+            pause = self._timing.retry_period_seconds if renewed else self._timing.pause_seconds
+            due = (began if renewed else self._clock()) + pause
+            await self._sleep_until(min(due, leads_until(self._candidacy)))
 
     async def give_back(self) -> None:
         """Lets another replica lead at once. The caller has stopped to act."""
         if not self.leading:
             return
-        self._candidacy = Candidacy(self._candidacy.identity)
+        self._candidacy = Candidacy(self._candidacy.identity, timing=self._timing)
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout(self._timing.renew_deadline_seconds):
                 found = await self._cluster.get_lease(self._namespace, self._name)
                 lease = read_lease(found) if found else None
                 if lease is not None and lease.holder == self._candidacy.identity:
@@ -95,22 +113,35 @@ class Elector:
             logger.warning("cannot give the lease back: %s", error or "no answer")
 
     async def _try(self) -> None:
-        """Looks at the lease, and claims it if that is allowed."""
+        """Looks at the lease unless this replica has just written it, and claims it if that is allowed."""
+        seconds = self._timing.request_seconds
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                found = await self._cluster.get_lease(self._namespace, self._name)
-                self._candidacy = see(self._candidacy, read_lease(found) if found else None, self._clock())
-                if not may_claim(self._candidacy, self._clock()):
-                    return
-                version = self._candidacy.seen.version if self._candidacy.seen else ""
-                sent_at = self._clock()
-                written = await self._cluster.put_lease(self._manifest(claim(self._candidacy, _time()), version))
-                self._candidacy = claimed(self._candidacy, read_lease(written), sent_at, self._clock())
+            async with asyncio.timeout(min(seconds, leads_until(self._candidacy) - self._clock()) if self.leading else seconds):
+                if not self._wrote_last:
+                    found = await self._cluster.get_lease(self._namespace, self._name)
+                    self._candidacy = see(self._candidacy, read_lease(found) if found else None, self._clock())
+                self._wrote_last = False
+                if may_claim(self._candidacy, self._clock()):
+                    await self._claim()
         except ClusterError as error:
             if error.code != 409:  # somebody was quicker
+                self._unanswered_at = self._clock()
                 logger.warning("cannot claim the lease: %s", error)
         except TimeoutError:
+            self._unanswered_at = self._clock()
             logger.warning("cannot claim the lease: no answer from the API server")
+
+    async def _claim(self) -> None:
+        before, sent_at = self._candidacy, self._clock()
+        version = before.seen.version if before.seen else ""
+        written = await self._cluster.put_lease(self._manifest(claim(before, _time()), version))
+        self._candidacy = claimed(before, read_lease(written), sent_at, self._clock())
+        self._wrote_last = True
+        if before.seen and before.seen.holder not in ("", before.identity) and before.changed_at > self._unanswered_at:
+            self.lost_leader = before.seen.holder
+
+    async def _sleep_until(self, moment: float) -> None:
+        await asyncio.sleep(max(0.0, moment - self._clock()))
 
     def _manifest(self, spec: dict[str, Any], version: str) -> Manifest:
         metadata = {"namespace": self._namespace, "name": self._name}

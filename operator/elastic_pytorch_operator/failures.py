@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from elastic_pytorch_operator.observed import AgentView, Failure, Observed, PodView
+from elastic_pytorch_operator.observed import AgentState, AgentView, Failure, Observed, PodView
 
 OUT_OF_MEMORY = "OutOfMemory"  # as the agent reports a worker that the kernel has killed for lack of memory
 OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
@@ -177,6 +177,14 @@ def failed_pods(observed: Observed) -> list[FailureRecord]:
 def has_spoken(pod: PodView, observed: Observed) -> bool:
     """Whether a pod's agent has ever been heard, by this operator or by one before it."""
     return pod.name in observed.agents or pod.name in observed.heard_before
+
+
+def failed_members(observed: Observed) -> list[AgentView]:
+    """The agents of the current round that report that their workers have failed in it."""
+    if observed.round is None:
+        return []
+    agents = (agent for name in observed.round.workers if (agent := observed.agents.get(name)))
+    return [agent for agent in agents if agent.state is AgentState.FAILED and agent.round == observed.round.number]
 
 
 def record_of(agent: AgentView) -> FailureRecord:

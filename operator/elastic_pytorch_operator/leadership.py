@@ -2,20 +2,58 @@
 
 Nobody's time of day counts. A replica that stands by measures how long the lease has not changed, by its own clock from when it saw
 the last change; the one that leads measures from before it asked for the renewal. So the leader always thinks its time is up before
-anybody else can: it stops RENEW_DEADLINE_SECONDS after its last renewal was sent, the others wait for LEASE_SECONDS.
+anybody else can: it stops `renew_deadline_seconds` after its last renewal was sent, the others wait for `lease_seconds`.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-LEASE_SECONDS = 15  # how long a lease holds that is not renewed
-RENEW_DEADLINE_SECONDS = 10.0  # the leader that has not renewed it for so long stops: well before it ends
-RENEW_SECONDS = 2.0  # between two renewals
-LOOK_SECONDS = 1.0  # between two looks at somebody else's lease
 RELEASED_SECONDS = 1  # the API does not allow 0
+UNNAMED_SECONDS = 15.0  # how long a lease holds that does not say
 
 Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTiming:
+    """How soon a leader is replaced, in seconds. The three are those of Kubernetes' LeaderElectionConfiguration.
+
+    Attributes:
+        lease_seconds: how long a lease holds that is not renewed: whole seconds, says the API.
+        renew_deadline_seconds: the leader that has not renewed it for so long stops.
+        retry_period_seconds: between two renewals.
+
+    Raises:
+        ValueError: two tries to renew do not fit before the deadline, or the deadline is not before the lease's end.
+    """
+
+    lease_seconds: int = 4
+    renew_deadline_seconds: float = 3.0
+    retry_period_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < 2 * self.retry_period_seconds <= self.renew_deadline_seconds < self.lease_seconds:
+            raise ValueError(
+                f"the lease's duration ({self.lease_seconds:g} s) must be longer than the renew deadline "
+                f"({self.renew_deadline_seconds:g} s), and that at least twice the retry period ({self.retry_period_seconds:g} s)"
+            )
+
+    @property
+    def look_seconds(self) -> float:
+        """Between two looks at the lease of another replica."""
+        return self.retry_period_seconds / 2
+
+    @property
+    def pause_seconds(self) -> float:
+        """Between a renewal that failed and the next try."""
+        return self.retry_period_seconds / 4
+
+    @property
+    def request_seconds(self) -> float:
+        """What one try may take: two fit between a renewal and the deadline."""
+        return (self.renew_deadline_seconds - self.retry_period_seconds - self.pause_seconds) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +86,14 @@ class Candidacy:
         seen: the lease as last seen; None: there is none, or it has not been looked at.
         changed_at: when it was first seen so, on this replica's clock.
         renewed_at: when the last renewal of its own that succeeded was sent; None: it does not lead.
+        timing: how soon it is replaced when it leads.
     """
 
     identity: str
     seen: Lease | None = None
     changed_at: float = 0.0
     renewed_at: float | None = None
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
 
 
 def read_lease(manifest: Manifest) -> Lease:
@@ -61,7 +101,7 @@ def read_lease(manifest: Manifest) -> Lease:
     spec = manifest.get("spec") or {}
     return Lease(
         holder=spec.get("holderIdentity") or "",
-        seconds=float(spec.get("leaseDurationSeconds") or LEASE_SECONDS),
+        seconds=float(spec.get("leaseDurationSeconds") or UNNAMED_SECONDS),
         renewed=spec.get("renewTime") or "",
         acquired=spec.get("acquireTime") or "",
         transitions=int(spec.get("leaseTransitions") or 0),
@@ -83,15 +123,25 @@ def see(candidacy: Candidacy, lease: Lease | None, now: float) -> Candidacy:
 
 def leads(candidacy: Candidacy, now: float) -> bool:
     """Whether a replica may act as the leader at this moment."""
-    return candidacy.renewed_at is not None and now < candidacy.renewed_at + RENEW_DEADLINE_SECONDS
+    return now < leads_until(candidacy)
+
+
+def leads_until(candidacy: Candidacy) -> float:
+    """Until when a replica may act as the leader unless it renews the lease."""
+    return -math.inf if candidacy.renewed_at is None else candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
 
 
 def may_claim(candidacy: Candidacy, now: float) -> bool:
     """Whether a replica may write its name into the lease, to take it or to renew it."""
+    return now >= claimable_at(candidacy)
+
+
+def claimable_at(candidacy: Candidacy) -> float:
+    """From when on a replica may claim the lease if it does not change."""
     lease = candidacy.seen
     if lease is None or not lease.holder or lease.holder == candidacy.identity:
-        return True
-    return now >= candidacy.changed_at + lease.seconds
+        return -math.inf
+    return candidacy.changed_at + lease.seconds
 
 
 def claim(candidacy: Candidacy, time: str) -> dict[str, Any]:
@@ -105,7 +155,7 @@ def claim(candidacy: Candidacy, time: str) -> dict[str, Any]:
     mine = lease is not None and lease.holder == candidacy.identity
     return {
         "holderIdentity": candidacy.identity,
-        "leaseDurationSeconds": LEASE_SECONDS,
+        "leaseDurationSeconds": candidacy.timing.lease_seconds,
         "acquireTime": lease.acquired if lease is not None and mine else time,
         "renewTime": time,
         "leaseTransitions": 0 if lease is None else lease.transitions + (not mine),

@@ -10,7 +10,15 @@ from elastic_pytorch_operator.store import Store
 
 
 def observe(
-    job: Job, store: Store, roster: Roster, *, now: float, time: str, listening_since: float, service_exists: bool
+    job: Job,
+    store: Store,
+    roster: Roster,
+    *,
+    now: float,
+    time: str,
+    listening_since: float,
+    service_exists: bool,
+    lost_leader_node: str = "",
 ) -> Observed:
     """A job at this moment."""
     pods = store.pods_of(job.uid)
@@ -29,6 +37,7 @@ def observe(
         arrived_at=roster.arrived_at,
         heartbeat_seconds=roster.heartbeat_seconds(now),
         heard_before=frozenset() if job.stock else heard_before(job),
+        lost_leader_node=lost_leader_node,
         service_exists=service_exists,
     )
 

@@ -172,4 +172,5 @@ class Observed:
     heartbeat_seconds: float = 1.0  # between two heartbeats of an agent
     arrived_at: float = 0.0  # when it last heard an agent for the first time that had a round from before
     heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
+    lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died
     service_exists: bool = False

@@ -1,7 +1,7 @@
 """One replica of the operator: it watches, takes part in the election, and acts while it leads.
 
 A replica that stands by knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that has
-led and does so no more ends: whatever it remembers may be wrong by now, and the next process begins with nothing.
+led and does so no more ends: whatever it remembers may be wrong by now, and another one follows it that begins with nothing.
 """
 
 import asyncio
@@ -19,12 +19,13 @@ from elastic_pytorch_operator.cluster import Cluster, ClusterError
 from elastic_pytorch_operator.connections import Connections
 from elastic_pytorch_operator.controller import Controller
 from elastic_pytorch_operator.election import Elector
-from elastic_pytorch_operator.endpoint import take_endpoint
+from elastic_pytorch_operator.endpoint import keep_endpoint, take_endpoint
 from elastic_pytorch_operator.fence import FencedCluster
 from elastic_pytorch_operator.health import Vitals, find_ailments
 from elastic_pytorch_operator.identity import TokenReviewer
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import JobKey
+from elastic_pytorch_operator.leadership import LeaseTiming
 from elastic_pytorch_operator.listener import serving
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.names import OPERATOR
@@ -87,6 +88,7 @@ class Replica:
         metrics: what it tells Prometheus.
         answering_since: since when the API server has answered every request; None: it does not.
         clock: monotonic seconds, for the election.
+        timing: how soon a leader is replaced.
     """
 
     def __init__(
@@ -99,12 +101,13 @@ class Replica:
         metrics: Metrics | None = None,
         answering_since: Callable[[], float | None] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
+        timing: LeaseTiming | None = None,
     ) -> None:
         self._place = place
         self._watch = watch
         self._answering_since = answering_since
         self._metrics = metrics or Metrics()
-        self._elector = Elector(cluster, place.namespace, OPERATOR, place.pod, clock) if place.namespace else None
+        self._elector = Elector(cluster, place.namespace, OPERATOR, place.pod, clock, timing) if place.namespace else None
         self._cluster = FencedCluster(cluster, self._may_act)
         self._stopped = False
         self._listening = False
@@ -203,20 +206,32 @@ class Replica:
         self._queue.begin()  # before the listing, which adds every job
         place = self._place
         tls = server_context() if urlsplit(place.operator_url).scheme == "https" else None
-        if tls is not None:
-            await self._keep_trust(tls)
-        async with listening(self._api, place.host, place.port, tls), asyncio.TaskGroup() as tasks:
+        # An agent that comes before all is known is refused by the kernel, and tries again sooner than one that is sent away.
+        async with asyncio.TaskGroup() as preparations:
+            if tls is not None:
+                preparations.create_task(self._keep_trust(tls))
             if self._elector is not None:
-                await take_endpoint(self._cluster, place.namespace, place.pod)
-            await self._prime()
+                preparations.create_task(self._succeed(self._elector))
+            preparations.create_task(self._prime())
+        async with listening(self._api, place.host, place.port, tls), asyncio.TaskGroup() as tasks:
             self._store.bury_the_dead()
+            self._controller.listen()
             self._listening = True
+            logger.info("listening to agents", extra={"jobs": len(self._store.keys)})
             tasks.create_task(self._controller.work())
+            if self._elector is not None:
+                tasks.create_task(keep_endpoint(self._cluster, place.namespace, place.pod))
             if tls is not None and place.plain_port:
                 tasks.create_task(self._serve_plain_agents())
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)
                 await self._keep_trust(tls)
+
+    async def _succeed(self, elector: Elector) -> None:
+        """Takes the agents' Service over, and notes the node that the leader before has probably died with."""
+        labelled = await take_endpoint(self._cluster, self._place.namespace, self._place.pod)
+        lost = [pod for pod in labelled if pod["metadata"]["name"] == elector.lost_leader]
+        self._controller.lost_leader_node = lost[0]["spec"].get("nodeName", "") if lost else ""
 
     async def _serve_plain_agents(self) -> None:
         """Listens without TLS, too, while there are pods of a release that knew none. They have no other way to speak."""
@@ -272,3 +287,22 @@ class Replica:
     def _render(self) -> bytes:
         census = take_census(self._store, self._roster, self._queue, leading=self.leading, now=time.monotonic())
         return self._metrics.render(census)
+
+
+async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> None:
+    """Runs a replica until it is told to stop; after one that has led and does so no more, another one.
+
+    The process goes on: were it to end, the kubelet would wait longer each time before it starts the container again.
+
+    Args:
+        begin: makes a replica that remembers nothing.
+        stop: set when it is to stop.
+
+    Raises:
+        Exception: a part has failed; the process is to be started again.
+    """
+    while not stop.is_set():
+        try:
+            await begin().run(stop)
+        except LeadershipLostError as lost:
+            logger.warning("leads no more, and begins again: %s", lost)

@@ -10,44 +10,46 @@ from functools import partial
 from elastic_pytorch_operator.handlers import watch_cluster
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster
+from elastic_pytorch_operator.leadership import LeaseTiming
 from elastic_pytorch_operator.metrics import Metrics
-from elastic_pytorch_operator.replica import LeadershipLostError, Place, Replica
+from elastic_pytorch_operator.replica import Place, Replica, run_replicas
 
 logger = logging.getLogger(__name__)
 
 
-async def run_operator(place: Place, agent_image: AgentImage | None) -> int:
-    """Runs until SIGTERM or SIGINT; returns the process's exit code.
+async def run_operator(place: Place, agent_image: AgentImage | None, timing: LeaseTiming) -> None:
+    """Runs until SIGTERM or SIGINT.
 
     Args:
         place: where it runs.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
+        timing: how soon a leader is replaced.
 
     Raises:
-        Exception: a part has failed; everything is to be started anew.
+        Exception: a part has failed; the process is to be started again.
     """
     _raise_open_files()
     metrics = Metrics()
     cluster = await KubernetesCluster.connect(metrics, place.watched)
     stop = asyncio.Event()
     _stop_upon_signals(asyncio.get_running_loop(), stop)
-    replica = Replica(
-        cluster,
-        place,
-        partial(watch_cluster, namespaces=place.watched),
-        agent_image=agent_image,
-        metrics=metrics,
-        answering_since=lambda: cluster.answering_since,
-    )
+
+    def begin() -> Replica:
+        return Replica(
+            cluster,
+            place,
+            partial(watch_cluster, namespaces=place.watched),
+            agent_image=agent_image,
+            metrics=metrics,
+            answering_since=lambda: cluster.answering_since,
+            timing=timing,
+        )
+
     try:
-        await replica.run(stop)
-    except LeadershipLostError as lost:
-        logger.error("leads no more: %s", lost)
-        return 1
+        await run_replicas(begin, stop)
     finally:
         await cluster.close()
     logger.info("stopped")
-    return 0
 
 
 def _raise_open_files() -> None:

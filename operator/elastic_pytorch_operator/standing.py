@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from elastic_pytorch_operator.failures import Fault, describe_end, fault_of_worker
+from elastic_pytorch_operator.failures import Fault, describe_end, failed_members, fault_of_worker
+from elastic_pytorch_operator.lost_leader import lost_with_leader
 from elastic_pytorch_operator.node_outage import is_outage
 from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
 
@@ -79,11 +80,12 @@ def weigh(
     pods = {pod.name: pod for pod in observed.pods}
     members = observed.round.workers if observed.round else ()
     number = observed.round.number if observed.round else 0
-    broken_since = _broken_since(observed, members, number)
+    broken_since = min((agent.state_since for agent in failed_members(observed)), default=None)
     heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]
     last_heard = max(heard, default=observed.now)
     last_progress = max((a.progressed_at for name in members if (a := observed.agents.get(name))), default=0.0)
     outage = is_outage(observed.nodes)
+    lost_beside_leader = lost_with_leader(observed)
     candidates = []
     for name in (*pods, *(m for m in members if m not in pods)):
         pod, agent = pods.get(name), observed.agents.get(name)
@@ -102,6 +104,7 @@ def weigh(
             patience=_patience(observed, last_heard if member else observed.now),
             last_progress=last_progress if member else 0.0,
             unheard_until=_unheard_until(observed) if name in observed.heard_before else None,
+            lost_beside_leader=name in lost_beside_leader,
         )
         failed = member and agent is not None and agent.state is AgentState.FAILED and agent.round == number
         candidates.append(
@@ -155,12 +158,6 @@ def _unheard_until(observed: Observed) -> float:
     return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
 
 
-def _broken_since(observed: Observed, members: tuple[str, ...], number: int) -> float | None:
-    """When the first member of the current round reported that its workers have failed; None if none has."""
-    agents = (agent for name in members if (agent := observed.agents.get(name)))
-    return min((a.state_since for a in agents if a.state is AgentState.FAILED and a.round == number), default=None)
-
-
 def _judge(
     pod: PodView | None,
     agent: AgentView | None,
@@ -176,6 +173,7 @@ def _judge(
     patience: float,
     last_progress: float,
     unheard_until: float | None,
+    lost_beside_leader: bool,
 ) -> tuple[Standing, str, float | None]:
     """The standing of one worker, why, and when to look again."""
     if pod is None:
@@ -196,6 +194,8 @@ def _judge(
     if victim:
         return Standing.LEAVING, "is no longer wanted", None
     if agent is None and pod.started and unheard_until is not None:
+        if lost_beside_leader:
+            return Standing.GONE, f"is on node {pod.node}, which has probably died with the operator that led before", None
         # It trains, perhaps, in a group of its own: nothing that is declared from now on would reach it.
         if now >= unheard_until:
             return Standing.GONE, "has not been heard since this operator began to listen", None

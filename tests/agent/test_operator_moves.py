@@ -71,3 +71,48 @@ def test_operator_that_has_died_without_a_word_is_not_waited_for() -> None:
         with pytest.raises(TimeoutError):
             OperatorConnection(*dead.getsockname(), "", timeout=60).request("GET", "/v1/round")
         assert time.monotonic() - began < 30
+
+
+class Network:
+    """Where host names lead, and what has been asked for."""
+
+    def __init__(self, port: int) -> None:
+        self.names_resolved = 0
+        self.sockets: list[socket.socket] = []
+        self.answers = True
+        self._port = port
+
+    def open_socket(self, place: tuple[str, int], seconds: float) -> socket.socket:
+        host, _ = place
+        self.names_resolved += host == "operator"
+        if not self.answers:
+            raise TimeoutError("nobody answers")
+        self.sockets.append(socket.create_connection(("127.0.0.1", self._port), seconds))
+        return self.sockets[-1]
+
+
+def test_name_of_the_operator_is_resolved_once(standby_first: int) -> None:
+    network = Network(standby_first)
+    connection = OperatorConnection("operator", 8443, "", timeout=10, open_socket=network.open_socket)
+    with pytest.raises(RefusedError):
+        connection.request("GET", "/v1/round")
+    assert connection.request("GET", "/v1/round") == {}
+    assert len(network.sockets) == 2
+    network.answers = False
+    connection.close()
+    with pytest.raises(TimeoutError):
+        connection.request("GET", "/v1/round")
+    assert network.names_resolved == 1, "the cluster's DNS may be gone with the operator's node"
+
+
+def test_kernel_gives_up_a_connection_whose_other_end_is_dead(standby_first: int) -> None:
+    network = Network(standby_first)
+    connection = OperatorConnection("operator", 8443, "", timeout=10, open_socket=network.open_socket)
+    with pytest.raises(RefusedError):
+        connection.request("GET", "/v1/round")
+    assert connection.request("GET", "/v1/round") == {}
+    [_, kept] = network.sockets
+    assert kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2000
+    assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 1
+    assert kept.gettimeout() == 10

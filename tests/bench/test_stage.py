@@ -7,8 +7,8 @@ import yaml
 from commands import CommandFailed, Commands
 from nodes import crowded, lone_victims
 from records import Init, Step
-from stage import prepared
-from watcher import Waited, Watcher
+from stage import Stage, prepared
+from watcher import LEADER_LABEL, Waited, Watcher
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,6 +60,51 @@ def test_only_the_newest_groups_steps_make_a_job_whole(watcher: Watcher) -> None
 def test_members_are_in_rank_order(watcher: Watcher) -> None:
     watcher.job = {"status": {"workers": [{"name": "b", "rank": 1}, {"name": "c"}, {"name": "a", "rank": 0}]}}
     assert watcher.members() == ["a", "b"]
+
+
+class HandingOver:
+    """An API server that has another operator lead when the leader's pod is deleted."""
+
+    def __init__(self) -> None:
+        self.watcher: Watcher | None = None
+
+    async def ask(self, method: str, path: str, body: object = None) -> None:
+        assert (method, path.rpartition("/")[2]) == ("DELETE", "first")
+        assert self.watcher is not None
+        self.watcher.operators = {"second": an_operator("second", "n2", leads=True), "third": an_operator("third", "n3")}
+
+
+def an_operator(name: str, node: str, *, leads: bool = False) -> dict[str, Any]:
+    ready = [{"type": "Ready", "status": "True"}]
+    labels = {LEADER_LABEL: "true"} if leads else {}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": node}, "status": {"conditions": ready}}
+
+
+class WholeStage(Stage):
+    """One whose job is always whole."""
+
+    async def whole(self, world: int) -> None:
+        del world
+
+
+@pytest.mark.parametrize(
+    ("leader_node", "victim"),
+    [
+        ("n2", "b"),  # with one worker, not rank 0
+        ("n1", "b"),  # with rank 0: the next one to lead is elsewhere
+        ("n4", "b"),  # with none
+    ],
+)
+async def test_the_leaders_node_is_that_of_one_worker_that_is_not_rank_0(leader_node: str, victim: str) -> None:
+    api: Any = HandingOver()
+    watcher = api.watcher = Watcher(api, "ns", "all-reduce")
+    watcher.job = {"status": {"workers": [{"name": "a", "rank": 0}, {"name": "b", "rank": 1}]}}
+    watcher.pods = {"a": {"spec": {"nodeName": "n1"}}, "b": {"spec": {"nodeName": "n2"}}}
+    watcher.operators = {"first": an_operator("first", leader_node, leads=True), "other": an_operator("other", "n3")}
+    commands: Any = None
+    assert (
+        await WholeStage(api, commands, watcher, "ns", {"metadata": {"name": "all-reduce"}}).victim_beside_leader(5) == victim
+    )
 
 
 async def test_what_does_not_come_is_not_waited_for_forever(watcher: Watcher) -> None:

@@ -125,6 +125,7 @@ def test_replicas_stand_on_different_nodes_and_one_at_a_time_may_be_drained() ->
     assert only(objects, "Deployment")["spec"]["replicas"] == 3
     (spread,) = pod_of(objects)["spec"]["topologySpreadConstraints"]
     assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert spread["matchLabelKeys"] == ["pod-template-hash"], "the last pod of a rollout does not join the first"
     budget = only(objects, "PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["selector"]["matchLabels"].items() <= labels.items()
@@ -146,6 +147,9 @@ def test_agents_are_given_the_address_of_the_service() -> None:
         f"--url={url}",
         "--port=8443",
         "--plain-port=8780",
+        "--lease-duration=4",
+        "--renew-deadline=3",
+        "--retry-period=1",
         "--log-level=INFO",
         "--log-format=json",
     ]
@@ -255,6 +259,26 @@ def test_value_that_the_chart_does_not_know_is_refused(setting: str) -> None:
     result = template(setting)
     assert result.returncode != 0
     assert "values don't meet the specifications of the schema" in result.stderr
+
+
+@needs_helm
+@pytest.mark.parametrize("times", ["3,3,1", "4,3,1.6", "2,3,1"])
+def test_times_of_the_election_that_cannot_be_kept_are_refused(times: str) -> None:
+    lease, deadline, retry = times.split(",")
+    result = template(
+        f"leaderElection.leaseDurationSeconds={lease}",
+        f"leaderElection.renewDeadlineSeconds={deadline}",
+        f"leaderElection.retryPeriodSeconds={retry}",
+    )
+    assert result.returncode != 0
+    assert "renewDeadlineSeconds must be less than leaseDurationSeconds" in result.stderr
+
+
+@needs_helm
+def test_slow_control_planes_get_longer_leases() -> None:
+    names = ("leaseDurationSeconds=15", "renewDeadlineSeconds=10", "retryPeriodSeconds=2")
+    arguments = container_of(render(*(f"leaderElection.{name}" for name in names)))["args"]
+    assert {"--lease-duration=15", "--renew-deadline=10", "--retry-period=2"} <= set(arguments)
 
 
 @needs_helm

@@ -95,6 +95,70 @@ def test_leader_killed_during_the_loss_of_a_node(start_job: StartJob) -> None:
         assert len(pods_made(job)) <= 5, "one replacement, and one more if the first was put on the dead node"
 
 
+def test_leaders_node_dies_with_a_worker(start_job: StartJob) -> None:
+    job = start_whole(start_job)
+    victim, node = worker_beside_the_leader(job)
+    before = leading_operator()
+    began = time.monotonic()
+    with killed(node):
+        job.until(lambda s: s["worldSize"] >= 2 and victim not in job.members(), "a group without it", 60)
+        print(f"a group without it was declared {time.monotonic() - began:.1f} s after the node's end")
+        status = job.until(lambda s: s["worldSize"] == 3 and victim not in job.members(), "a whole group without it", 110)
+        assert status["failures"] == 0
+        assert len(pods_made(job)) <= 5, "one replacement, and one more if the first was put on the dead node"
+        assert name_of(leading_operator(other_than=name_of(before))) != name_of(before)
+
+
+def worker_beside_the_leader(job: JobUnderTest) -> tuple[str, str]:
+    """A worker other than rank 0 that shares its node with the leading operator alone, and that node; leaders change until there is one."""
+    for _ in range(6):
+        run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=100s")
+        leader = leading_operator()
+        node_of = {worker["name"]: worker["node"] for worker in job.status["workers"] if "node" in worker}
+        beside = [name for name, node in node_of.items() if node == leader["spec"]["nodeName"]]
+        if len(beside) == 1 and beside[0] in job.members()[1:]:
+            return beside[0], node_of[beside[0]]
+        run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "pod", name_of(leader))
+        leading_operator(other_than=name_of(leader))
+    raise AssertionError(f"no operator leads beside one worker other than rank 0: {node_of}")
+
+
+def test_leader_that_has_lost_its_lease_leads_again_in_the_same_container(start_job: StartJob) -> None:
+    job = start_whole(start_job)
+    pods, first = pods_made(job), job.status["round"]
+    containers = container_ids()
+    taken = '{"spec": {"holderIdentity": "somebody-else"}}'
+    run_kubectl("-n", OPERATOR_NAMESPACE, "patch", "lease", "elastic-pytorch-operator", "--type=merge", f"--patch={taken}")
+    until = time.monotonic() + 60
+    while lease_holder() == "somebody-else":
+        assert time.monotonic() < until, "no operator has taken the lease over"
+        time.sleep(0.2)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+    status = job.until_world(2, 60)
+    assert (status["round"], status["failures"]) == (first + 1, 0)
+    assert pods_made(job) == pods
+    assert container_ids() == containers, "no container was started again"
+    assert name_of(leading_operator()) == lease_holder()
+
+
+def lease_holder() -> str:
+    return run_kubectl(
+        "-n", OPERATOR_NAMESPACE, "get", "lease", "elastic-pytorch-operator", "-o", "jsonpath={.spec.holderIdentity}"
+    ).stdout
+
+
+def container_ids() -> set[str]:
+    """Those of the operators."""
+    found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout)["items"]
+    return {status["containerID"] for pod in found for status in pod["status"]["containerStatuses"]}
+
+
+def test_leaders_label_that_somebody_removes_comes_back() -> None:
+    leader = name_of(leading_operator())
+    run_kubectl("-n", OPERATOR_NAMESPACE, "label", "pod", leader, "elasticpytorch.dev/leader-")
+    assert name_of(leading_operator(seconds=60)) == lease_holder()
+
+
 def test_process_of_the_leader_that_is_killed_leads_on_or_is_replaced(start_job: StartJob) -> None:
     job = start_whole(start_job)
     pods, before = pods_made(job), job.status["round"]
@@ -132,10 +196,7 @@ def test_only_the_leader_is_behind_the_service() -> None:
     selector = ",".join(f"{name}={value}" for name, value in service["spec"]["selector"].items())
     behind = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", selector, "-o", "name").stdout.split()
     assert behind == [f"pod/{name_of(leader)}"]
-    lease = run_kubectl(
-        "-n", OPERATOR_NAMESPACE, "get", "lease", "elastic-pytorch-operator", "-o", "jsonpath={.spec.holderIdentity}"
-    ).stdout
-    assert lease == name_of(leader)
+    assert lease_holder() == name_of(leader)
     ready = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout
     assert len([p for p in json.loads(ready)["items"] if p["status"]["containerStatuses"][0]["ready"]]) >= 2
     logs = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "-l", LEADER, "--tail=-1").stdout

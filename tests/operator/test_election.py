@@ -4,9 +4,11 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+import pytest
 from elastic_pytorch_operator.cluster import ClusterError, Manifest
 from elastic_pytorch_operator.election import Elector
 from elastic_pytorch_operator.fake_cluster import FakeCluster
+from elastic_pytorch_operator.leadership import LeaseTiming
 
 
 @dataclass
@@ -81,7 +83,7 @@ async def test_a_leader_without_a_word_is_waited_for() -> None:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    clock.ahead = 16
+    clock.ahead = 5
     await waiting
     assert second.leading
 
@@ -125,6 +127,52 @@ async def test_leader_that_cannot_renew_stops() -> None:
     assert not elector.leading, "at once, though nothing has told it"
     async with asyncio.timeout(20):
         await elector.hold()
+
+
+async def test_a_renewal_is_one_write() -> None:
+    cluster = FakeCluster()
+    elector = Elector(cluster, "system", "lease", "first", timing=LeaseTiming(4, 3.0, 0.05))
+    await acquired(elector)
+    before = len(cluster.calls)
+    holding = asyncio.create_task(elector.hold())
+    async with asyncio.timeout(20):
+        while len(cluster.calls) < before + 5:
+            await asyncio.sleep(0.01)
+    assert set(cluster.calls[before:]) == {"put_lease"}
+    holding.cancel()
+
+
+async def test_leader_that_let_its_lease_run_out_is_known() -> None:
+    cluster, clock = FakeCluster(), Clock()
+    first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
+    await acquired(first)
+    waiting = asyncio.create_task(acquired(second))
+    while not second.holder:
+        await asyncio.sleep(0.01)
+    clock.ahead = 5
+    await waiting
+    assert (first.lost_leader, second.lost_leader) == ("", "first")
+
+
+@pytest.mark.parametrize("how", ["it gave its lease back", "nobody could have renewed it"])
+async def test_leader_that_may_live_is_not_called_lost(how: str) -> None:
+    cluster, clock = FakeCluster(), Clock()
+    first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
+    await acquired(first)
+    waiting = asyncio.create_task(acquired(second))
+    while not second.holder:
+        await asyncio.sleep(0.01)
+    if how == "it gave its lease back":
+        await first.give_back()
+    else:
+        cluster.fail_next("get_lease", 0)
+        looks = cluster.calls.count("get_lease")
+        async with asyncio.timeout(20):
+            while cluster.calls.count("get_lease") == looks:
+                await asyncio.sleep(0.01)
+        clock.ahead = 5
+    await waiting
+    assert second.lost_leader == ""
 
 
 async def test_answer_that_is_lost_is_found_out() -> None:

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.leadership import (
-    LEASE_SECONDS,
-    RENEW_DEADLINE_SECONDS,
     Candidacy,
     Lease,
+    LeaseTiming,
     claim,
     claimed,
     leads,
@@ -58,16 +57,36 @@ def test_a_lease_that_is_only_touched_is_not_renewed() -> None:
 
 def test_one_leads_from_before_the_claim_was_sent() -> None:
     candidacy = claimed(Candidacy("a"), OURS, sent_at=100.0, now=104.0)
-    assert leads(candidacy, 100.0 + RENEW_DEADLINE_SECONDS - 0.01)
-    assert not leads(candidacy, 100.0 + RENEW_DEADLINE_SECONDS)
+    assert leads(candidacy, 102.99)
+    assert not leads(candidacy, 103.0)
 
 
-def test_one_stops_before_another_may_begin() -> None:
-    leader = claimed(Candidacy("a"), OURS, sent_at=100.0, now=100.0)
-    other = see(Candidacy("b"), OURS, 100.0)  # no earlier than it was sent
-    moments = [100.0 + tenth / 10 for tenth in range(300)]
+@pytest.mark.parametrize("timing", [LeaseTiming(), LeaseTiming(15, 10.0, 2.0), LeaseTiming(60, 40.0, 5.0)])
+def test_one_stops_before_another_may_begin(timing: LeaseTiming) -> None:
+    candidacy = Candidacy("a", timing=timing)
+    lease = read_lease({"metadata": {"resourceVersion": "7"}, "spec": claim(candidacy, "12:00:00")})
+    leader = claimed(candidacy, lease, sent_at=100.0, now=100.0)
+    other = see(Candidacy("b"), lease, 100.0)  # no earlier than it was sent
+    moments = [100.0 + tenth / 10 for tenth in range(700)]
     assert not [now for now in moments if leads(leader, now) and may_claim(other, now)]
-    assert min(now for now in moments if may_claim(other, now)) - max(now for now in moments if leads(leader, now)) > 4
+    gap = min(now for now in moments if may_claim(other, now)) - max(now for now in moments if leads(leader, now))
+    assert gap >= timing.lease_seconds - timing.renew_deadline_seconds
+
+
+@pytest.mark.parametrize("timing", [LeaseTiming(), LeaseTiming(15, 10.0, 2.0), LeaseTiming(3, 2.0, 1.0)])
+def test_two_tries_fit_between_a_renewal_and_the_deadline(timing: LeaseTiming) -> None:
+    tries = timing.request_seconds + timing.pause_seconds + timing.request_seconds
+    assert timing.request_seconds > 0
+    assert timing.retry_period_seconds + tries <= timing.renew_deadline_seconds
+
+
+@pytest.mark.parametrize(
+    ("lease", "deadline", "retry"),
+    [(4, 4.0, 1.0), (4, 5.0, 1.0), (4, 3.0, 2.0), (4, 3.0, 0.0), (4, 3.0, -1.0), (0, -1.0, -1.0)],
+)
+def test_times_that_cannot_be_kept_are_refused(lease: int, deadline: float, retry: float) -> None:
+    with pytest.raises(ValueError, match="must be longer than the renew deadline"):
+        LeaseTiming(lease, deadline, retry)
 
 
 def test_one_who_sees_another_name_leads_no_more() -> None:
@@ -87,7 +106,7 @@ def test_claims_count_the_changes_of_hands() -> None:
     taken = claim(Candidacy("a", THEIRS), "12:00:02")
     assert (taken["leaseTransitions"], taken["acquireTime"], taken["holderIdentity"]) == (4, "12:00:02", "a")
     assert claim(Candidacy("a"), "12:00:02")["leaseTransitions"] == 0
-    assert taken["leaseDurationSeconds"] == LEASE_SECONDS
+    assert taken["leaseDurationSeconds"] == 4
 
 
 def test_a_lease_given_back_is_anybodys() -> None:

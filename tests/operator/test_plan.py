@@ -292,6 +292,43 @@ def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_i
     assert [action.index for action in over.actions if isinstance(action, CreatePod)] == [0, 1]
 
 
+def test_worker_that_was_lost_with_the_leaders_node_is_left_out_and_replaced_elsewhere_at_once() -> None:
+    pods = [a_pod(0), a_pod(1, node="node-1"), a_pod(2, node="node-2")]
+    broken = [an_agent(name, "failed", failure=a_failure("gloo: Connection closed by peer")) for name in ("w0", "w1")]
+    seen = observed(
+        pods,
+        broken,
+        round=a_round(0, 1, size=3),
+        heard_before=frozenset({"w0", "w1", "w2"}),
+        lost_leader_node="node-2",
+        listening_since=NOW - 1.5,
+        last_heard_at=NOW,
+        arrived_at=NOW - 1.0,
+    )
+    todo = plan(a_job(), seen, Memory())
+    assert todo.round is not None
+    assert set(todo.round.workers) == {"w0", "w1"}
+    assert [(action.index, action.avoid) for action in todo.actions if isinstance(action, CreatePod)] == [(2, ("node-2",))]
+    assert [action.name for action in todo.actions if isinstance(action, DeletePod)] == ["w2"]
+    assert todo.memory.budget.failures == 0
+
+
+@pytest.mark.parametrize("silent_for", [0.0, 60.0])
+def test_all_nodes_not_ready_at_once_delete_nothing(silent_for: float) -> None:
+    """It is the control plane that has lost them, and perhaps the operator that hears nobody."""
+    heard_at = NOW - silent_for
+    seen = observed(
+        [a_pod(index, node=f"node-{index}") for index in range(3)],
+        [an_agent(f"w{index}", heard_at=heard_at, progressed_at=heard_at) for index in range(3)],
+        round=a_round(0, 1, 2),
+        nodes={f"node-{n}": NodeView(f"node-{n}", ready=False) for n in range(3)},
+        last_heard_at=heard_at,
+    )
+    todo = plan(a_job(), seen, Memory())
+    assert todo.round is None
+    assert not [action for action in todo.actions if isinstance(action, DeletePod | CreatePod)]
+
+
 def test_number_of_a_round_that_some_agent_knows_is_not_used_again() -> None:
     """An operator before this one had declared round 8, and could write it nowhere."""
     stopped = [an_agent(f"w{index}", "ready", round_=7, newest=8, state_since=NOW - 60) for index in range(2)]

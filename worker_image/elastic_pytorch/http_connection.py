@@ -6,13 +6,21 @@ import json
 import math
 import socket
 import ssl
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elastic_pytorch.first_connection import connect_first
+
 MAX_ANSWER_BYTES = 32 << 20
 MAX_RETRY_AFTER_SECONDS = 30.0
-# Short, and one repetition of a lost packet long: an operator whose node has died does not answer, and the next try may find another.
-CONNECT_TIMEOUT_SECONDS = 2.0
+CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, however busy the operator is
+HANDSHAKE_TIMEOUT_SECONDS = 2.0
+RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another one
+# The kernel gives a connection up whose other end takes nothing in for 2 s, also one that idles, as a poll's does for long: a live
+# operator's kernel does so however busy the operator is. Not every system has each of these options.
+DEAD_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 2000), ("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 
 
 class RefusedError(OSError):
@@ -32,21 +40,35 @@ class RefusedError(OSError):
 class OperatorConnection:
     """Sends requests one after the other, from one thread.
 
+    The name is resolved once: the cluster's DNS may have lost a server together with the operator.
+
     Args:
         host: the operator's.
         port: the operator's.
         token_file: read anew for each request, as the kubelet renews the token; empty: no token is sent.
         timeout: the seconds to wait for an answer.
         authorities: which must vouch for the operator, PEM; empty: plain HTTP is spoken.
+        open_socket: connects to a host, given by name or address, and a port within so many seconds.
     """
 
-    def __init__(self, host: str, port: int, token_file: str, timeout: float, authorities: str = "") -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        token_file: str,
+        timeout: float,
+        authorities: str = "",
+        open_socket: Callable[[tuple[str, int], float], socket.socket] = connect_first,
+    ) -> None:
         self._tls = ssl.create_default_context(cadata=authorities) if authorities else None
         self._host = host
         self._port = port
         self._token_file = token_file
         self._timeout = timeout
+        self._open_socket = open_socket
         self._connection: http.client.HTTPConnection | None = None
+        self._address = ""  # where the operator was found last
+        self._failing_since: float | None = None
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """Sends a request.
@@ -110,21 +132,37 @@ class OperatorConnection:
         return json.loads(answer)
 
     def _connect(self) -> http.client.HTTPConnection:
-        patience = min(CONNECT_TIMEOUT_SECONDS, self._timeout)
-        connection = (
-            http.client.HTTPSConnection(self._host, self._port, timeout=patience, context=self._tls)
-            if self._tls
-            else http.client.HTTPConnection(self._host, self._port, timeout=patience)
-        )
-        connection.connect()
-        connection.sock.settimeout(self._timeout)
-        # A poll's connection idles for long: notice in seconds that its other end is no more.
-        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
-            if hasattr(socket, option):
-                connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        self._connection = connection
-        return connection
+        try:
+            found = self._open()
+        except OSError:
+            now = time.monotonic()
+            self._failing_since = self._failing_since or now
+            if now - self._failing_since > RESOLVE_AGAIN_SECONDS:
+                self._address = ""
+            raise
+        self._failing_since = None
+        self._connection = http.client.HTTPConnection(self._host, self._port)
+        self._connection.sock = found
+        self._connection.auto_open = 0  # it would open a connection without TLS
+        return self._connection
+
+    def _open(self) -> socket.socket:
+        found = self._open_socket((self._address or self._host, self._port), min(CONNECT_TIMEOUT_SECONDS, self._timeout))
+        try:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in DEAD_PEER_OPTIONS:
+                if hasattr(socket, option):
+                    found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            self._address = found.getpeername()[0]
+            if self._tls:
+                found.settimeout(min(HANDSHAKE_TIMEOUT_SECONDS, self._timeout))
+                found = self._tls.wrap_socket(found, server_hostname=self._host)
+            found.settimeout(self._timeout)
+        except BaseException:
+            found.close()
+            raise
+        return found
 
 
 def _reason(answer: bytes, reason: str) -> str:

@@ -21,8 +21,8 @@ from elastic_pytorch.rounds import Round, RoundError, Verdict, integer, parse_ro
 POLL_SECONDS = 20.0  # the operator holds a poll for as long
 HEARTBEAT_TIMEOUT_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.2
+FIRST_RETRIES_SECONDS = 10.0  # longer than another operator takes to lead when the node of the one before has died
 LATER_RETRY_SECONDS = 2.0
-FIRST_RETRIES = 10
 MAX_HEARTBEAT_SECONDS = 60.0
 LEAVE_SECONDS = 2.0  # unless the operator says how long
 MAX_LEAVE_SECONDS = 86400.0
@@ -252,7 +252,7 @@ class _Retry:
         self.asked = False
         self._what = what
         self._quiet = quiet
-        self._failures = 0
+        self._failing_since = 0.0
         self._logged = ""
 
     def run(self, request: Callable[[OperatorConnection], None], connection: OperatorConnection) -> float:
@@ -261,8 +261,9 @@ class _Retry:
         try:
             request(connection)
         except Exception as error:  # nothing that comes from the network may end the agent
+            if not self.failing:
+                self._failing_since = time.monotonic()
             self.failing = True
-            self._failures += 1
             problem = f"{self._what} failed: {type(error).__name__}: {error}"
             if problem != self._logged and not self._quiet():
                 self._logged = problem
@@ -274,10 +275,10 @@ class _Retry:
                 return FIRST_RETRY_SECONDS  # it has waited enough: whoever did not answer may have died
             if not isinstance(error, OSError):
                 return LATER_RETRY_SECONDS  # it answers, but not sensibly
-            return FIRST_RETRY_SECONDS if self._failures <= FIRST_RETRIES else LATER_RETRY_SECONDS
+            first = time.monotonic() - self._failing_since < FIRST_RETRIES_SECONDS
+            return FIRST_RETRY_SECONDS if first else LATER_RETRY_SECONDS
         if self.failing:
             logger.info("%s succeeded again", self._what)
         self.failing = False
-        self._failures = 0
         self._logged = ""
         return 0.0

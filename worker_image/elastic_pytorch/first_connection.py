@@ -1,0 +1,66 @@
+"""Connects to whichever server behind an address answers first, as Happy Eyeballs (RFC 8305) does for several addresses.
+
+A Service leads each connection to one of its servers, and may know one for a while that has died with its node. A packet to that one is
+lost without a word, while another connection would have found the next.
+"""
+
+import errno
+import itertools
+import os
+import select
+import socket
+import time
+
+ATTEMPT_DELAY_SECONDS = 0.25  # RFC 8305, section 8
+
+
+def connect_first(place: tuple[str, int], timeout_seconds: float) -> socket.socket:
+    """Opens connections, one every quarter of a second, until one is there; the others are given up.
+
+    Args:
+        place: a name or an address, and a port.
+        timeout_seconds: for all of them.
+
+    Returns:
+        A connected socket that blocks.
+
+    Raises:
+        OSError: none was there in time, or all that were open have failed and each address has been tried.
+    """
+    addresses = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
+    untried = itertools.cycle(addresses)
+    attempts = 0
+    waiting: dict[int, socket.socket] = {}
+    poll = select.poll()
+    due = time.monotonic()
+    end = due + timeout_seconds
+    try:
+        while (now := time.monotonic()) < end:
+            if now >= due or not waiting:
+                family, kind, protocol, _, address = next(untried)
+                attempt = socket.socket(family, kind, protocol)
+                waiting[attempt.fileno()] = attempt
+                attempt.setblocking(False)
+                code = attempt.connect_ex(address)
+                poll.register(attempt, select.POLLOUT)
+                attempts += 1
+                due = now + ATTEMPT_DELAY_SECONDS
+                ready = [] if code == errno.EINPROGRESS else [(attempt.fileno(), code)]
+            else:
+                ready = [
+                    (descriptor, waiting[descriptor].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+                    for descriptor, _ in poll.poll(max(0.0, min(due, end) - now) * 1000)
+                ]
+            for descriptor, code in ready:
+                poll.unregister(descriptor)
+                ended = waiting.pop(descriptor)
+                if not code:
+                    ended.setblocking(True)
+                    return ended
+                ended.close()
+                if not waiting and attempts >= len(addresses):
+                    raise OSError(code, os.strerror(code))
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+    finally:
+        for attempt in waiting.values():
+            attempt.close()
