@@ -110,7 +110,7 @@ def test_leaders_node_dies_with_a_worker(start_job: StartJob) -> None:
 
 
 def worker_beside_the_leader(job: JobUnderTest) -> tuple[str, str]:
-    """A worker other than rank 0 that has its node for itself and the operator that leads, and that node; makes another one lead until so."""
+    """A worker other than rank 0 that shares its node with the operator that leads, and no worker; has another one lead until so."""
     for _ in range(6):
         run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=100s")
         leader = leading_operator()
