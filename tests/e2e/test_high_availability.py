@@ -110,9 +110,9 @@ def test_leaders_node_dies_with_a_worker(start_job: StartJob) -> None:
 
 
 def worker_beside_the_leader(job: JobUnderTest) -> tuple[str, str]:
-    """A worker other than rank 0 that shares its node with the leading operator alone, and that node; leaders change until there is one."""
+    """A worker other than rank 0 that shares its node with the operator that leads, and no worker; has another one lead until so."""
     for _ in range(6):
-        run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=100s")
+        until_all_are_ready()
         leader = leading_operator()
         node_of = {worker["name"]: worker["node"] for worker in job.status["workers"] if "node" in worker}
         beside = [name for name, node in node_of.items() if node == leader["spec"]["nodeName"]]
@@ -174,7 +174,13 @@ def asked(pod: str, path: str) -> str:
     return run_kubectl("get", "--raw", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8781/proxy/{path}").stdout
 
 
+def until_all_are_ready() -> None:
+    """The container of an operator that was killed starts again after a while."""
+    run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=100s")
+
+
 def test_operators_are_well_and_say_who_leads() -> None:
+    until_all_are_ready()
     leader = name_of(leading_operator())
     found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout)["items"]
     running = [name_of(pod) for pod in found if "deletionTimestamp" not in pod["metadata"]]
@@ -189,6 +195,7 @@ def test_operators_are_well_and_say_who_leads() -> None:
 
 
 def test_only_the_leader_is_behind_the_service() -> None:
+    until_all_are_ready()
     leader = leading_operator()
     service = json.loads(
         run_kubectl("-n", OPERATOR_NAMESPACE, "get", "service", "elastic-pytorch-operator", "-o", "json").stdout
