@@ -17,12 +17,12 @@ main() {
     ln -sf "$STAGES" "$STATE/kwok-stages.yaml"
 }
 
-# A node is ready at once, and a pod is gone as soon as it is deleted. No container is ever said to run: there is no agent in it.
+# A node is ready at once, a pod runs as soon as it is placed, and is gone as soon as it is deleted.
 collect_stages() {
     local folder stage
     (cd /tmp && go mod download "sigs.k8s.io/kwok@$KWOK_VERSION")
     folder=$(go env GOMODCACHE)/sigs.k8s.io/kwok@$KWOK_VERSION/kustomize/stage
-    for stage in node/fast/node-initialize pod/fast/pod-delete; do
+    for stage in node/fast/node-initialize pod/fast/pod-ready pod/fast/pod-delete; do
         echo ---
         cat "$folder/$stage.yaml"
     done >"$STAGES.partial"

@@ -14,9 +14,9 @@ from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import decide_ending, has_succeeded
 from elastic_pytorch_operator.failed_writes import FailedWrites, describe, mark_told, untold
 from elastic_pytorch_operator.failures import failed_pods
-from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.job import FAIL_JOB, Job
 from elastic_pytorch_operator.membership import Decision, next_round
-from elastic_pytorch_operator.observed import Observed
+from elastic_pytorch_operator.observed import AgentState, Observed
 from elastic_pytorch_operator.patience import listens_until
 from elastic_pytorch_operator.recovery import Recovery, advance_recovery, begin_recovery
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
@@ -99,7 +99,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if has_ended(job.status):
         return plan_ended(job, observed, memory)
     if (until := listens_until(observed)) is not None:
-        return Plan(memory, recheck_at=until)
+        return Plan(memory, actions=_missing_pods(job, observed, memory), recheck_at=until)
     candidates = weigh(observed, suspects=memory.suspects)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
@@ -225,6 +225,20 @@ def _decide_round(
         stalled=restart.cause.message if restart else "",
         settled=memory.checkpoint_wait is not None,
     )
+
+
+def _missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action, ...]:
+    """Pods for indices that have none, which a new leader need not hear any agent to know of.
+
+    None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
+    """
+    ending = any(pod.succeeded for pod in observed.pods) or any(
+        agent.state is AgentState.SUCCEEDED for agent in observed.agents.values()
+    )
+    taken = {pod.index for pod in observed.pods if not pod.deleting}
+    if ending or job.on_pod_loss == FAIL_JOB or observed.now < memory.budget.hold_until:
+        return ()
+    return tuple(CreatePod(index) for index in range(job.wanted) if index not in taken)[: max(0, job.wanted - len(taken))]
 
 
 def _pod_actions(

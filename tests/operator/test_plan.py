@@ -8,7 +8,7 @@ from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.conditions import find_condition, is_true
 from elastic_pytorch_operator.failed_writes import FailedWrite
 from elastic_pytorch_operator.observe import heard_before
-from elastic_pytorch_operator.observed import NodeView
+from elastic_pytorch_operator.observed import NodeView, PodView
 from elastic_pytorch_operator.plan import Memory, Plan, plan
 from operator_builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation, running
@@ -346,3 +346,27 @@ def test_steady_round_makes_up_for_failures_although_the_dead_pods_are_kept_for_
     memory = Memory(budget=Budget(failures=2, counted_pods=frozenset({dead.uid})))
     todo = plan(a_job(replicas=2), observed([a_pod(0), a_pod(1), dead], agents, round=group, last_heard_at=NOW), memory)
     assert todo.memory.budget.failures == 0
+
+
+LISTENING = {"listening_since": NOW - 1, "arrived_at": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("situation", "pods", "fields", "made"),
+    [
+        ("a pod has gone", [a_pod(0), a_pod(2)], {}, [1]),
+        ("a pod has ended", [a_pod(0), a_dead_pod(1), a_pod(2)], {}, []),
+        ("all are there", [a_pod(0), a_pod(1), a_pod(2)], {}, []),
+        ("they are enough, of other indices", [a_pod(0), a_pod(2), a_pod(3)], {}, []),
+        ("a pod goes", [a_pod(0), a_pod(1, deleting=True), a_pod(2)], {}, [1]),
+        ("a worker has succeeded", [a_pod(0), a_dead_pod(2, exit_code=0)], {}, []),
+        ("a loss fails the job", [a_pod(0), a_pod(2)], {"failurePolicy": {"onPodLoss": "FailJob"}}, []),
+        ("the job is suspended", [a_pod(0), a_pod(2)], {"suspend": True}, []),
+    ],
+)
+def test_new_leader_makes_pods_that_are_missing_while_it_listens(
+    situation: str, pods: list[PodView], fields: dict[str, object], made: list[int]
+) -> None:
+    todo = plan(a_job(**fields), observed(pods, **LISTENING), Memory())
+    assert [action.index for action in todo.actions if isinstance(action, CreatePod)] == made, situation
+    assert todo.round is None

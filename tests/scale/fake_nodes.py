@@ -1,4 +1,4 @@
-"""Nodes without machines: kwok stands in for their kubelets, and the containers of the pods on them never start."""
+"""Nodes without machines: kwok stands in for their kubelets. Their pods are said to run, but no agent speaks in them."""
 
 import subprocess
 import time
