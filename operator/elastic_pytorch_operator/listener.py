@@ -142,7 +142,7 @@ class _Gate:
 
     @web.middleware
     async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A middleware: closes the connection with the answer if nobody has authenticated on it."""
+        """A middleware: closes the connection with the answer if no worker has authenticated on it."""
         try:
             answer = await handler(request)
         except web.HTTPException as refusal:

@@ -25,7 +25,7 @@ class RoundFailure:
     Attributes:
         open: not all members have spoken yet, so that the cause is not known: they are to speak at once.
         cause: what counts, with whose fault it is; None: nothing has failed, a lost member explains it, or it is not known yet.
-        echoes_only: all that has failed is the echo of something that nobody has seen.
+        echoes_only: all that has failed is the echo of something that no agent has reported.
     """
 
     open: bool = False

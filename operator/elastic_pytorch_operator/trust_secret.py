@@ -25,7 +25,7 @@ async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now
     """What is trusted now; made or renewed, and written, if it is time for that.
 
     A damaged Secret is restored from what is held. Without that its damaged parts are replaced as if they were missing: an operator that
-    ended would serve nobody at all. Agents that trust only an authority which is lost find no operator that they trust.
+    ended would serve no agent at all. Agents that trust only an authority which is lost find no operator that they trust.
 
     Args:
         cluster: where the Secret is.
