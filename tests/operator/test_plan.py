@@ -315,7 +315,7 @@ def test_worker_that_was_lost_with_the_leaders_node_is_left_out_and_replaced_els
 
 @pytest.mark.parametrize("silent_for", [0.0, 60.0])
 def test_all_nodes_not_ready_at_once_delete_nothing(silent_for: float) -> None:
-    """It is the control plane that has lost them, and perhaps the operator that hears nobody."""
+    """It is the control plane that has lost them, and perhaps the operator that hears no agent."""
     heard_at = NOW - silent_for
     seen = observed(
         [a_pod(index, node=f"node-{index}") for index in range(3)],
