@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from elastic_pytorch import checkpoint_folder, group_change, randomness, rejoin
 from elastic_pytorch.boundary import Boundary, start_maximum
+from elastic_pytorch.commit_interval import CommitInterval
 from elastic_pytorch.log import logger
 from elastic_pytorch.newest_state import Alone, Group, TorchGroup, find_newest
 from elastic_pytorch.progress import report
@@ -42,7 +43,8 @@ class State:
     Args:
         folder: of the checkpoints, best on a volume that all pods share; None: there are none.
         keep: how many checkpoints to keep there.
-        every: commit each so many steps. A stop at a boundary always commits.
+        every: commit each so many steps. None: as often as a hundredth of the steps' time pays for, as measured. A stop at a
+            boundary always commits, and so does the last step.
         flush_seconds: the least time between two checkpoints on disk; 0: as often as they can be written.
         total_steps: at which step training is done, for the progress that is reported.
         registered: what to commit, by names of your choice.
@@ -53,12 +55,12 @@ class State:
         folder: str | os.PathLike[str] | None,
         *,
         keep: int = 2,
-        every: int = 1,
+        every: int | None = None,
         flush_seconds: float = 5.0,
         total_steps: int | None = None,
         **registered: Any,
     ) -> None:
-        if keep < 1 or every < 1 or flush_seconds < 0:
+        if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
             raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
         taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
         if taken:
@@ -66,7 +68,9 @@ class State:
         self._objects = {name: _unwrap(each) for name, each in registered.items() if _is_stateful(each)}
         self._values = {name: each for name, each in registered.items() if name not in self._objects}
         self._folder = "" if folder is None else os.fspath(Path(folder).absolute())
-        self._keep, self._every, self._flush_seconds, self._total = keep, every, flush_seconds, total_steps
+        self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
+        self._interval = CommitInterval(every)
+        self._told_interval = self._interval.steps
         self._name = "state-" + hashlib.sha256(self._folder.encode()).hexdigest()[:16]  # in the pod's memory
         self._step = 0
         self._stamp = Stamp(0, 0)  # of the last commit
@@ -140,17 +144,20 @@ class State:
         """
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
+        self._interval.end_step()
         self._step += 1
         for each in self._objects.values():
             if (advance := getattr(each, "advance", None)) is not None:
                 advance()
-        last = self._step == self._total
-        if due := last or self._step % self._every == 0:
+        last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
+        if due := last or self._interval.due(self._step, self._stamp.step):
             self._write()
         agent = self._agent
         stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
+        if (kept := _last_commits.get(self._name)) is not None:
+            kept.steps_done = self._step
         self._flush(now=stop or last)
         self._report(loss)
         if stop and agent is not None:
@@ -168,13 +175,18 @@ class State:
         self._boundary = None
 
     def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
-        """Waits until the last commit is on disk. At its end, a script does so by itself.
+        """Commits the last step, if that is still to be done, and waits until it is on disk. To be called after `commit`.
+
+        At its end a script does so by itself, if `total_steps` or the sampler's `epochs` say which step is the last one; otherwise it
+        brings to the disk what has been committed.
 
         Returns:
             Whether it is; False: the time is over, or it cannot be written, which the log tells.
         """
         if self._rank != 0 or not self._folder or self._snapshot is None:
             return True
+        if self._stamp.step != self._step:
+            self._write()
         self._flush(now=True)
         done = group_change.link().drain(timeout_seconds)
         self._complain()
@@ -214,10 +226,11 @@ class State:
 
     def _begin_steps(self, gloo: Any) -> None:
         rejoin.hold(self)
+        self._interval.restart()
         if dist.is_initialized():
-            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo))
+            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
         else:
-            self._boundary = Boundary(lambda _: _Done())
+            self._boundary = Boundary(lambda _: _Done(), self._interval)
         self._agent = group_change.agent()
         if (agent := self._agent) is not None:
             agent.cooperate(in_process=rejoin.active())
@@ -244,9 +257,11 @@ class State:
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
         if self._snapshot is not None and writes_for_its_pod():
-            self._snapshot.write(self._stamp, self._tree())
+            with self._interval.holding_up():
+                self._snapshot.write(self._stamp, self._tree())
+            self._interval.end_commit()
         if self._rank == 0 and self._folder and self._snapshot is not None:
-            _last_commits[self._name] = _LastCommit(self._stamp, self._folder, self._keep)
+            _last_commits[self._name] = _LastCommit(self._stamp, self._folder, self._keep, self._step)
         else:  # in a group formed anew in this process, another one may be rank 0
             _last_commits.pop(self._name, None)
 
@@ -284,7 +299,11 @@ class State:
             total=self._total,
             loss=loss,
             checkpoint_step=flushed.step if flushed else None,
+            commit_every_steps=self._interval.steps,
         )
+        if self._rank == 0 and self._interval.steps != self._told_interval:
+            self._told_interval = self._interval.steps
+            logger.info("%s", self._interval)
 
     def _complain(self) -> None:
         trouble = group_change.link().trouble()
@@ -300,6 +319,7 @@ class _LastCommit:
     stamp: Stamp
     folder: str
     keep: int
+    steps_done: int
     asked: bool = False
 
     def flush(self, name: str) -> None:
@@ -315,6 +335,12 @@ _last_commits: dict[str, _LastCommit] = {}  # by their names in the pod's memory
 def _flush_last_commits() -> None:
     """Has them brought to the disk. An agent sees to it, so that how this process has ended is known at once."""
     for name, commit in _last_commits.items():
+        if commit.steps_done > commit.stamp.step:
+            logger.warning(
+                "steps %d to %d are not committed: give State total_steps, or call its flush() at the end",
+                commit.stamp.step + 1,
+                commit.steps_done,
+            )
         commit.flush(name)
     if _last_commits and group_change.agent() is None and not group_change.link().drain(LAST_FLUSH_SECONDS):
         logger.warning("the last commit is not on disk: %s", group_change.link().trouble() or "it took too long")
