@@ -87,7 +87,7 @@ class LocalLink:
                 _close_all(descriptors)
         return None
 
-    def flush(self, name: str, stamp: Stamp, folder: str, keep: int) -> None:
+    def flush(self, name: str, stamp: Stamp, folder: str, keep: int, *, now: bool = True) -> None:
         """Has the newest state of a held snapshot written to a checkpoint folder, and returns at once.
 
         A request that comes while another is being carried out replaces those that wait: what is written then is the newest state.
@@ -97,12 +97,13 @@ class LocalLink:
             stamp: of the newest state.
             folder: the checkpoint folder.
             keep: how many checkpoints to keep there.
+            now: at once; otherwise, the server first rests from what it has written last, see `flusher`.
         """
         with self._lock:
             self._revive()
             number = self._asked[name] = self._asked.get(name, 0) + 1
             request = {"storage": "flush", "name": name, "number": number, "stamp": stamp}
-            self._send({**request, "folder": os.path.abspath(folder), "keep": keep})  # noqa: PTH100 - the server has another cwd
+            self._send({**request, "folder": os.path.abspath(folder), "keep": keep, "now": now})  # noqa: PTH100 - the server has another cwd
 
     def flushed(self) -> Stamp | None:
         """The newest stamp that is known to be on the disk through this link."""

@@ -45,7 +45,7 @@ class State:
         keep: how many checkpoints to keep there.
         every: commit each so many steps. None: as often as a hundredth of the steps' time pays for, as measured. A stop at a
             boundary always commits, and so does the last step.
-        flush_seconds: the least time between two checkpoints on disk; 0: as often as they can be written.
+        flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
         total_steps: at which step training is done, for the progress that is reported.
         registered: what to commit, by names of your choice.
     """
@@ -275,12 +275,12 @@ class State:
 
     def _flush(self, *, now: bool) -> None:
         commit = _last_commits.get(self._name)
-        if commit is None or commit.asked:
+        if commit is None or (commit.asked and not now):
             return
         moment = time.monotonic()
         if now or moment - self._asked_at >= self._flush_seconds:
             self._asked_at = moment
-            commit.flush(self._name)
+            commit.flush(self._name, now=now)
 
     def _report(self, loss: Any) -> None:
         moment = time.monotonic()
@@ -321,11 +321,12 @@ class _LastCommit:
     keep: int
     steps_done: int
     asked: bool = False
+    pressed: bool = False  # asked for at once
 
-    def flush(self, name: str) -> None:
-        if not self.asked:
-            self.asked = True
-            group_change.link().flush(name, self.stamp, self.folder, self.keep)
+    def flush(self, name: str, *, now: bool) -> None:
+        if not (self.pressed if now else self.asked):
+            self.asked, self.pressed = True, now
+            group_change.link().flush(name, self.stamp, self.folder, self.keep, now=now)
 
 
 _last_commits: dict[str, _LastCommit] = {}  # by their names in the pod's memory; only of rank 0
@@ -341,7 +342,7 @@ def _flush_last_commits() -> None:
                 commit.stamp.step + 1,
                 commit.steps_done,
             )
-        commit.flush(name)
+        commit.flush(name, now=True)
     if _last_commits and group_change.agent() is None and not group_change.link().drain(LAST_FLUSH_SECONDS):
         logger.warning("the last commit is not on disk: %s", group_change.link().trouble() or "it took too long")
 
