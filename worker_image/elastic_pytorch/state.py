@@ -17,7 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from elastic_pytorch import checkpoint_folder, group_change, randomness, rejoin
 from elastic_pytorch.boundary import Boundary, start_maximum
+from elastic_pytorch.commit_copies import Copier, Lane
 from elastic_pytorch.commit_interval import CommitInterval
+from elastic_pytorch.cuda_lane import CudaLane
 from elastic_pytorch.log import logger
 from elastic_pytorch.newest_state import Alone, Group, TorchGroup, find_newest
 from elastic_pytorch.progress import report
@@ -47,6 +49,8 @@ class State:
             boundary always commits, and so does the last step.
         flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
         total_steps: at which step training is done, for the progress that is reported.
+        overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
+            but its optimizer may then write to a weight between a commit and the next step of the optimizer.
         registered: what to commit, by names of your choice.
     """
 
@@ -58,6 +62,7 @@ class State:
         every: int | None = None,
         flush_seconds: float = 5.0,
         total_steps: int | None = None,
+        overlap: bool = False,
         **registered: Any,
     ) -> None:
         if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
@@ -71,6 +76,8 @@ class State:
         self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
         self._interval = CommitInterval(every)
         self._told_interval = self._interval.steps
+        self._copier = Copier(self._lane(), self._objects.values(), overlap=overlap)
+        weakref.finalize(self, self._copier.close).atexit = False
         self._name = "state-" + hashlib.sha256(self._folder.encode()).hexdigest()[:16]  # in the pod's memory
         self._step = 0
         self._stamp = Stamp(0, 0)  # of the last commit
@@ -120,6 +127,7 @@ class State:
         group: Group = TorchGroup(gloo) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         self._find_memory()
+        self._settle(wait=True)
         found = find_newest(group, self._snapshot, self._folder, self._tree() if group.rank == 0 else None)
         self._load(found.tree, found.where)
         self._stamp = Stamp(found.generation, self._step)
@@ -127,6 +135,7 @@ class State:
             self._claim()
             logger.info("going on from step %d, found in %s", self._step, found.where)
         self._write()
+        self._settle(wait=True)
         self._begin_steps(gloo)
         return self._step
 
@@ -144,6 +153,7 @@ class State:
         """
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
+        self._settle(wait=False)
         self._interval.end_step()
         self._step += 1
         for each in self._objects.values():
@@ -152,10 +162,13 @@ class State:
         last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
         if due := last or self._interval.due(self._step, self._stamp.step):
             self._write()
+        self._copier.end_step()
         agent = self._agent
         stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
+        if stop or last:
+            self._settle(wait=True)
         if (kept := _last_commits.get(self._name)) is not None:
             kept.steps_done = self._step
         self._flush(now=stop or last)
@@ -187,6 +200,7 @@ class State:
             return True
         if self._stamp.step != self._step:
             self._write()
+        self._settle(wait=True)
         self._flush(now=True)
         done = group_change.link().drain(timeout_seconds)
         self._complain()
@@ -226,6 +240,7 @@ class State:
 
     def _begin_steps(self, gloo: Any) -> None:
         rejoin.hold(self)
+        _states.add(self)
         self._interval.restart()
         if dist.is_initialized():
             self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
@@ -257,13 +272,26 @@ class State:
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
         if self._snapshot is not None and writes_for_its_pod():
+            self._copier.catch_up()
             with self._interval.holding_up():
-                self._snapshot.write(self._stamp, self._tree())
-            self._interval.end_commit()
+                self._snapshot.start(self._stamp, self._tree(), self._copier.copy)
+            self._settle(wait=False)
         if self._rank == 0 and self._folder and self._snapshot is not None:
             _last_commits[self._name] = _LastCommit(self._stamp, self._folder, self._keep, self._step)
         else:  # in a group formed anew in this process, another one may be rank 0
             _last_commits.pop(self._name, None)
+
+    def _settle(self, *, wait: bool) -> None:
+        """Makes the last commit the newest state in memory, if its copy is complete."""
+        if self._snapshot is None or not self._snapshot.copying:
+            return
+        with self._interval.holding_up():
+            settled = self._snapshot.settle(wait=wait)
+        if settled:
+            self._interval.end_commit(self._copier.held_up_seconds)
+
+    def _lane(self) -> Lane:
+        return CudaLane()
 
     def _claim(self) -> None:
         if not self._folder:
@@ -275,7 +303,7 @@ class State:
 
     def _flush(self, *, now: bool) -> None:
         commit = _last_commits.get(self._name)
-        if commit is None or (commit.asked and not now):
+        if commit is None or (commit.asked and not now) or (self._snapshot is not None and self._snapshot.copying):
             return
         moment = time.monotonic()
         if now or moment - self._asked_at >= self._flush_seconds:
@@ -329,12 +357,16 @@ class _LastCommit:
             group_change.link().flush(name, self.stamp, self.folder, self.keep, now=now)
 
 
+_states: "weakref.WeakSet[State]" = weakref.WeakSet()  # those that have begun
 _last_commits: dict[str, _LastCommit] = {}  # by their names in the pod's memory; only of rank 0
 
 
 @atexit.register
 def _flush_last_commits() -> None:
     """Has them brought to the disk. An agent sees to it, so that how this process has ended is known at once."""
+    for state in list(_states):
+        with contextlib.suppress(RuntimeError):  # of a GPU that has failed
+            state._settle(wait=True)
     for name, commit in _last_commits.items():
         if commit.steps_done > commit.stamp.step:
             logger.warning(
