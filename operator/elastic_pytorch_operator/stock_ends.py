@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastic_pytorch_operator.failures import KILLED_CODES, PEER_LOST, RUNTIME_REASONS, FailureRecord, describe_end
+from elastic_pytorch_operator.failures import KILLED_CODES, RUNTIME_REASONS, FailureRecord, describe_end
 from elastic_pytorch_operator.observed import PodView
+from elastic_pytorch_operator.peer_errors import is_peer_error
 
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
 SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without a word to anybody
@@ -109,7 +110,7 @@ def _manner(pod: PodView, record: FailureRecord) -> Manner:
     if pod.exit_code in KILLED_CODES or TOLD_TO_STOP.search(message):
         return Manner.LOST
     if GAVE_UP in message:
-        broken_off = bool(PEER_LOST.search(record.message)) or PEER_GONE in record.message
+        broken_off = is_peer_error(record.message) or PEER_GONE in record.message
         symptom = record.signal == "SIGTERM" or (not record.signal and broken_off)
         return Manner.BEREFT if symptom else Manner.FAILED
     if TOO_LATE.search(message):
