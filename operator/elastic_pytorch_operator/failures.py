@@ -5,12 +5,13 @@ round's failures explains the others, `round_failure.py` decides.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from elastic_pytorch_operator.observed import AgentState, AgentView, Failure, Observed, PodView
 from elastic_pytorch_operator.peer_errors import is_echo
+from elastic_pytorch_operator.timestamps import earlier
 
 OUT_OF_MEMORY = "OutOfMemory"  # as the agent reports a worker that the kernel has killed for lack of memory
 OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
@@ -36,7 +37,11 @@ class FailureRecord:
     Attributes:
         worker: the pod's name.
         rank: global rank, None where there was none yet.
+        failed_at: monotonic seconds.
         pod_uid: of the pod that has failed as a whole; empty: a worker process in it.
+        pid: of the process, in its pod; None: not known.
+        node: of the pod, for people.
+        time: when it failed, RFC 3339, for people.
     """
 
     worker: str
@@ -47,6 +52,9 @@ class FailureRecord:
     failed_at: float
     fault: Fault = Fault.CODE
     pod_uid: str = ""
+    pid: int | None = None
+    node: str = ""
+    time: str = ""
 
     @property
     def kind(self) -> str:
@@ -65,7 +73,10 @@ class FailureRecord:
         """As `status.rootCause` has it."""
         found = {
             "worker": self.worker,
+            "node": self.node or None,
             "rank": self.rank,
+            "pid": self.pid,
+            "time": self.time or None,
             "exitCode": self.exit_code,
             "signal": self.signal or None,
             "message": self.message[:2048],
@@ -92,7 +103,16 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
         signal=str(cause.get("signal", "")),
         message=str(cause.get("message", "")),
         failed_at=0.0,
+        pid=cause.get("pid"),
+        node=str(cause.get("node", "")),
+        time=str(cause.get("time", "")),
     )
+
+
+def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
+    """A failure with what people want to know of it: the time of day, and the pod's node."""
+    node = next((pod.node for pod in observed.pods if pod.name == record.worker), "")
+    return replace(record, node=node, time=earlier(observed.time, observed.now - record.failed_at))
 
 
 def fault_of_worker(failure: Failure | None) -> Fault:
@@ -183,6 +203,7 @@ def record_of(agent: AgentView) -> FailureRecord:
         message=_words_of(failure),
         failed_at=failure.failed_at,
         fault=fault_of_worker(failure),
+        pid=failure.pid or None,
     )
 
 

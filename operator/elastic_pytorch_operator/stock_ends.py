@@ -28,6 +28,7 @@ _CHILD_LOG = re.compile(r"^E\d{4} .*failed \(exitcode: ", re.MULTILINE)
 _RECORDED = re.compile(r"^ *traceback : (Traceback .*?)^=+$", re.MULTILINE | re.DOTALL)
 _RANK = re.compile(r"^ *rank +: (\d+)", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^ *exitcode +: (-?\d+)", re.MULTILINE)
+_PID = re.compile(r"^ *exitcode +: .*\(pid: (\d{1,10})\)", re.MULTILINE)
 _SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
 
 
@@ -73,7 +74,7 @@ def read_end(pod: PodView, now: float) -> End:
     """
     message = pod.exit_message
     signal = _SIGNAL.search(message)
-    rank, exit_code = _RANK.search(message), _EXIT_CODE.search(message)
+    rank, exit_code, pid = _RANK.search(message), _EXIT_CODE.search(message), _PID.search(message)
     record = FailureRecord(
         worker=pod.name,
         rank=int(rank[1]) if rank else None,
@@ -82,6 +83,7 @@ def read_end(pod: PodView, now: float) -> End:
         message=last_words(message) or f"the container {describe_end(pod)}",
         failed_at=now,
         pod_uid=pod.uid,
+        pid=int(pid[1]) if pid else None,
     )
     telling = bool(record.signal or EXCEPTION.search(record.message))
     return End(pod, _manner(pod, record), GAVE_UP in message, telling, record)

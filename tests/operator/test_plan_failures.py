@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from elastic_pytorch_operator.conditions import find_condition
+from elastic_pytorch_operator.failures import recorded_cause
 from elastic_pytorch_operator.observed import AgentState, NodeView
 from operator_builders import a_job
 from operator_simulation import Simulation, running
@@ -51,6 +52,29 @@ def test_error_of_the_set_up_that_all_ranks_find_at_once_fails_the_job(message: 
     assert simulation.job.status["rootCause"]["message"] == message
     assert len(simulation.declared) == 4, "one round for each failure that maxFailures allows"
     assert simulation.now - began >= 3, "it waits 1 and 2 seconds between them"
+
+
+def test_cause_is_told_with_its_process_its_node_and_the_time_and_is_not_written_again() -> None:
+    simulation = running(replicas=2, failurePolicy={"maxFailures": 9})
+    worker = simulation.round.workers[1]  # type: ignore[union-attr]
+    node = simulation.pods[worker].node
+    simulation.fail_worker(worker, "ValueError: boom", pid=57)
+    simulation.now += 61
+    for name, agent in simulation.agents.items():
+        simulation.agents[name] = replace(agent, heard_at=simulation.now)
+    simulation.settle(0.25)
+    cause = simulation.job.status["rootCause"]
+    assert {name: cause[name] for name in ("worker", "node", "pid", "time")} == {
+        "worker": worker,
+        "node": node,
+        "pid": 57,
+        "time": "2025-12-31T23:58:58Z",
+    }
+    simulation.settle(30)
+    assert simulation.job.status["rootCause"] == cause
+    recorded = recorded_cause(simulation.job.status)
+    assert recorded is not None
+    assert recorded.as_status() == cause
 
 
 def test_wrong_set_up_of_one_rank_is_the_cause_of_the_others_echoes() -> None:
