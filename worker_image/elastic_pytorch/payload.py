@@ -38,6 +38,36 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
     Raises:
         ValueError: this is no payload.
     """
+
+    def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+        tensor = torch.empty(shape, dtype=dtype)
+        read_into(offset, memory_of(tensor))
+        return tensor
+
+    return _take_apart(read_into, length, tensor_at)
+
+
+def view_payload(whole: torch.Tensor) -> Any:
+    """The state that lies in the bytes of a tensor; its tensors are views of it.
+
+    Raises:
+        ValueError: this is no payload.
+    """
+
+    def read_into(offset: int, buffer: memoryview) -> None:
+        buffer[:] = memory_of(whole[offset : offset + len(buffer)])
+
+    def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+        return whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
+
+    return _take_apart(read_into, whole.numel(), tensor_at)
+
+
+def _take_apart(
+    read_into: Callable[[int, memoryview], None],
+    length: int,
+    tensor_at: Callable[[int, torch.dtype, torch.Size], torch.Tensor],
+) -> Any:
     prefix = bytearray(PREFIX.size)
     if length < PREFIX.size:
         raise ValueError("too short")
@@ -51,12 +81,10 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
     offsets, end = tensor_offsets(kinds)
     if end != PREFIX.size + data_length:
         raise ValueError(f"tensors of {end - PREFIX.size} bytes in {data_length} bytes")
-    tensors = []
-    for (dtype, shape), offset in zip(kinds, offsets, strict=True):
-        tensor = torch.empty(shape, dtype=dtype)
-        if tensor.numel():
-            read_into(offset, memory_of(tensor))
-        tensors.append(tensor)
+    tensors = [
+        tensor_at(offset, dtype, shape) if shape.numel() else torch.empty(shape, dtype=dtype)
+        for (dtype, shape), offset in zip(kinds, offsets, strict=True)
+    ]
     return unflatten(bytes(skeleton), tensors)
 
 
