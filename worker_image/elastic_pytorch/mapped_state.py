@@ -37,9 +37,8 @@ class MappedState:
         self.stamp = slots[0].stamp
         self._length = slots[0].length
         self._map: mmap.mmap | None = mmap.mmap(fd, self._length, flags=mmap.MAP_PRIVATE, offset=slots[0].offset)
-        whole = torch.frombuffer(self._map, dtype=torch.uint8)
-        self._address = whole.data_ptr()
-        self.tree: Any = view_payload(whole)
+        self._address = torch.frombuffer(self._map, dtype=torch.uint8).data_ptr()
+        self.tree: Any = view_payload(self._map, self._length)
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies in this memory."""

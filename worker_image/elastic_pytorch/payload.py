@@ -4,6 +4,7 @@ The tensors come before the skeleton, so that they lie where they lay the step b
 """
 
 import ctypes
+import mmap
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,20 +48,22 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
     return _take_apart(read_into, length, tensor_at)
 
 
-def view_payload(whole: torch.Tensor) -> Any:
-    """The state that lies in the bytes of a tensor; its tensors are views of it.
+def view_payload(memory: mmap.mmap, length: int) -> Any:
+    """The state that lies in mapped memory, from its first byte on; its tensors are views of it.
 
     Raises:
         ValueError: this is no payload.
     """
 
     def read_into(offset: int, buffer: memoryview) -> None:
-        buffer[:] = memory_of(whole[offset : offset + len(buffer)])
+        buffer[:] = memory[offset : offset + len(buffer)]
 
     def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
-        return whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
+        # Each has a storage of its own: generators read the state that they are set to from a storage's beginning.
+        data = torch.frombuffer(memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset)
+        return data.view(dtype).view(shape)
 
-    return _take_apart(read_into, whole.numel(), tensor_at)
+    return _take_apart(read_into, length, tensor_at)
 
 
 def _take_apart(
