@@ -27,6 +27,7 @@ def train(folder: Path) -> "tuple[weakref.ref[object], weakref.ref[object]]":
     state.restore()
     state.commit()
     assert state.flush()
+    state.close()
     return weakref.ref(state), weakref.ref(model)
 
 

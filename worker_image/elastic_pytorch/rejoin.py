@@ -19,6 +19,7 @@ import torch.distributed as dist
 from elastic_pytorch import gloo_sockets, group_change
 from elastic_pytorch.log import logger
 from elastic_pytorch.peer_loss import is_peer_loss
+from elastic_pytorch.state_names import names
 
 Result = TypeVar("Result")
 
@@ -77,8 +78,10 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
         gloo_sockets.install()
         backend = dist.get_backend() if dist.is_initialized() else None
         _depth += 1
+        mark = names.mark()
         try:
             while True:
+                names.go_back(mark)  # a State that the function makes is the same one each time
                 lost: str | None = None
                 step = 0
                 try:

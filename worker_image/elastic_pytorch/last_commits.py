@@ -1,0 +1,55 @@
+"""The last commits of a process's States, to be on the disk when it ends: a script lets go of a State when its function returns."""
+
+import atexit
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from elastic_pytorch import group_change
+from elastic_pytorch.log import logger
+from elastic_pytorch.stamp import Stamp
+
+LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
+
+
+@dataclass(slots=True)
+class LastCommit:
+    """A State's last commit, and where it is to be."""
+
+    stamp: Stamp
+    folder: str
+    keep: int
+    asked: bool = False
+
+    def flush(self, name: str) -> None:
+        """Has it written, if that was not asked for yet."""
+        if not self.asked:
+            self.asked = True
+            group_change.link().flush(name, self.stamp, self.folder, self.keep)
+
+
+last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
+
+
+def on_disk(names: Iterable[str]) -> list[str]:
+    """Those of some memories whose last commit is on the disk; of the others it is asked for."""
+    done = []
+    for name in names:
+        if (commit := last_commits.get(name)) is not None:
+            commit.flush(name)
+            flushed = group_change.link().flushed(name)
+            if flushed is not None and flushed >= commit.stamp:
+                done.append(name)
+    return done
+
+
+@atexit.register
+def flush_last_commits() -> None:
+    """Has them brought to the disk. An agent sees to it, so that how this process has ended is known at once."""
+    for name, commit in last_commits.items():
+        commit.flush(name)
+    if not last_commits:
+        return
+    link = group_change.link()
+    done = link.deliver(LAST_FLUSH_SECONDS) if group_change.agent() is not None else link.drain(LAST_FLUSH_SECONDS)
+    if not done:
+        logger.warning("the last commit is not on disk: %s", link.trouble() or "it took too long")
