@@ -148,6 +148,27 @@ def test_lost_pod_costs_a_step_at_most(
     assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
 
 
+@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
+) -> None:
+    start(agents, operator, 2, "--every", 0, "--ballast-bytes", 8 << 20, *option)
+    until_step(events, 20, 2)
+    operator.declare("w1", orderly=True)
+    until_step(events, 35, 1)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 50, 2)
+    assert computed_twice(events) == 0, "a stop on purpose commits"
+    victim = events.all(what="step", worker="w1")[-1]
+    assert victim["interval"] > 1
+    os.kill(victim["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    assert finish(operator, events, "w0", "w1") == pytest.approx(undisturbed, abs=1e-4)
+    check_samples(events)
+    assert computed_twice(events) <= max(event["interval"] for event in events.all(what="step"))
+
+
 def test_whoever_is_rank_0_in_the_end_leaves_the_last_state_on_disk(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
 ) -> None:

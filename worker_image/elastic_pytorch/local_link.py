@@ -103,7 +103,7 @@ class LocalLink:
                 raise ConnectionError("the local server is gone, and with it what it may hold of this training's state")
         raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
 
-    def flush(self, name: str, stamp: Stamp, folder: str, keep: int) -> None:
+    def flush(self, name: str, stamp: Stamp, folder: str, keep: int, *, now: bool = True) -> None:
         """Has the newest state of a held snapshot written to a checkpoint folder, and returns at once.
 
         A request that comes while another is being carried out replaces those that wait: what is written then is the newest state.
@@ -113,12 +113,13 @@ class LocalLink:
             stamp: of the newest state.
             folder: the checkpoint folder.
             keep: how many checkpoints to keep there.
+            now: at once; otherwise, the server first rests from what it has written last, see `flusher`.
         """
         with self._lock:
             self._revive()
             number = self._asked[name] = self._asked.get(name, 0) + 1
             request = {"storage": "flush", "name": name, "number": number, "stamp": stamp}
-            self._send({**request, "folder": os.path.abspath(folder), "keep": keep})  # noqa: PTH100 - the server has another cwd
+            self._send({**request, "folder": os.path.abspath(folder), "keep": keep, "now": now})  # noqa: PTH100 - the server has another cwd
 
     def flushed(self, name: str) -> Stamp | None:
         """The newest stamp of what is held under a name that is known to be on the disk through this link."""

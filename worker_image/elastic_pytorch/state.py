@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from elastic_pytorch import checkpoint_folder, group_change, randomness, rejoin
 from elastic_pytorch.boundary import Boundary, start_maximum
+from elastic_pytorch.commit_interval import CommitInterval
 from elastic_pytorch.last_commits import LAST_FLUSH_SECONDS, LastCommit, last_commits, on_disk
 from elastic_pytorch.log import logger
 from elastic_pytorch.newest_state import Alone, Found, Group, TorchGroup, find_newest
@@ -45,8 +46,9 @@ class State:
         folder: of the checkpoints, best on a volume that all pods share; None: there are none.
         name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
-        every: commit each so many steps. A stop at a boundary always commits.
-        flush_seconds: the least time between two checkpoints on disk; 0: as often as they can be written.
+        every: commit each so many steps. None: as often as a hundredth of the steps' time pays for, as measured. A stop at a
+            boundary always commits, and so does the last step.
+        flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
         total_steps: at which step training is done, for the progress that is reported.
         registered: what to commit, by names of your choice.
 
@@ -61,12 +63,12 @@ class State:
         *,
         name: str = "",
         keep: int = 2,
-        every: int = 1,
+        every: int | None = None,
         flush_seconds: float = 5.0,
         total_steps: int | None = None,
         **registered: Any,
     ) -> None:
-        if keep < 1 or every < 1 or flush_seconds < 0:
+        if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
             raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
         taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
         if taken:
@@ -75,7 +77,9 @@ class State:
         self._values = {key: each for key, each in registered.items() if key not in self._objects}
         self._identity = names.give(folder, name)
         self._folder, self._name = self._identity.folder, self._identity.memory
-        self._keep, self._every, self._flush_seconds, self._total = keep, every, flush_seconds, total_steps
+        self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
+        self._interval = CommitInterval(every)
+        self._told_interval = self._interval.steps
         self._step = 0
         self._stamp = Stamp(0, 0)  # of the last commit
         self._rank, self._world = 0, 1
@@ -158,12 +162,13 @@ class State:
         """
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
+        self._interval.end_step()
         self._step += 1
         for each in self._objects.values():
             if (advance := getattr(each, "advance", None)) is not None:
                 advance()
-        last = self._step == self._total
-        if due := last or self._step % self._every == 0:
+        last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
+        if due := last or self._interval.due(self._step, self._stamp.step):
             self._write()
             self._share_values()
         agent = self._agent
@@ -171,6 +176,8 @@ class State:
         if stop and not due:
             self._write()
             self._share_values()
+        if (kept := last_commits.get(self._name)) is not None:
+            kept.steps_done = self._step
         self._flush(now=stop or last)
         self._report(loss)
         if stop and agent is not None:
@@ -207,13 +214,18 @@ class State:
         names.free(self._identity)
 
     def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
-        """Waits until the last commit is on disk. At its end, a script does so by itself.
+        """Commits the last step, if that is still to be done, and waits until it is on disk. To be called after `commit`.
+
+        At its end a script does so by itself, if `total_steps` or the sampler's `epochs` say which step is the last one; otherwise it
+        brings to the disk what has been committed.
 
         Returns:
             Whether it is; False: the time is over, or it cannot be written, which the log tells.
         """
         if self._rank != 0 or not self._folder or self._snapshot is None:
             return True
+        if self._stamp.step != self._step:
+            self._write()
         self._flush(now=True)
         done = group_change.link().drain(timeout_seconds)
         self._complain()
@@ -249,10 +261,11 @@ class State:
 
     def _begin_steps(self, gloo: Any) -> None:
         rejoin.hold(self)
+        self._interval.restart()
         if dist.is_initialized():
-            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo))
+            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
         else:
-            self._boundary = Boundary(lambda _: _Done())
+            self._boundary = Boundary(lambda _: _Done(), self._interval)
         self._agent = group_change.agent()
         if (agent := self._agent) is not None:
             agent.cooperate(in_process=rejoin.active())
@@ -279,9 +292,11 @@ class State:
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
         if self._snapshot is not None and writes_for_its_pod():
-            self._snapshot.write(self._stamp, self._tree())
+            with self._interval.holding_up():
+                self._snapshot.write(self._stamp, self._tree())
+            self._interval.end_commit()
         if self._rank == 0 and self._folder and self._snapshot is not None:
-            last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep)
+            last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep, self._step)
         else:  # in a group formed anew in this process, another one may be rank 0
             last_commits.pop(self._name, None)
 
@@ -295,12 +310,12 @@ class State:
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)
-        if commit is None or commit.asked:
+        if commit is None or (commit.asked and not now):
             return
         moment = time.monotonic()
         if now or moment - self._asked_at >= self._flush_seconds:
             self._asked_at = moment
-            commit.flush(self._name)
+            commit.flush(self._name, now=now)
 
     def _report(self, loss: Any) -> None:
         moment = time.monotonic()
@@ -319,7 +334,11 @@ class State:
             total=self._total,
             loss=loss,
             checkpoint_step=flushed.step if flushed else None,
+            commit_every_steps=self._interval.steps,
         )
+        if self._rank == 0 and self._interval.steps != self._told_interval:
+            self._told_interval = self._interval.steps
+            logger.info("%s", self._interval)
 
     def _complain(self) -> None:
         trouble = group_change.link().trouble()
