@@ -195,7 +195,7 @@ class State:
         self._put_back(tree["objects"], where)
         self._values.update({name: value for name, value in tree["values"].items() if name in self._values})
         self._step = tree["step"]
-        randomness.put_back(tree["random"], self._rank, self._world)
+        randomness.put_back(tree["random"], self._rank, self._world, self._step)
 
     def _states(self) -> dict[str, Any]:
         return {name: each.state_dict() for name, each in self._objects.items()}
