@@ -82,6 +82,10 @@ class State:
         """How many steps are done."""
         return self._step
 
+    def holds(self, each: object) -> bool:
+        """Whether an object is registered; a model may be wrapped for its group, or compiled, since."""
+        return any(_innermost(known) is _innermost(each) for known in self._objects.values())
+
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})
         if name not in values:
@@ -339,6 +343,12 @@ def _is_stateful(each: object) -> bool:
 
 def _unwrap(each: Any) -> Any:
     return each.module if isinstance(each, DistributedDataParallel) else each
+
+
+def _innermost(each: Any) -> Any:
+    while (inner := getattr(_unwrap(each), "_orig_mod", _unwrap(each))) is not each:  # torch.compile's
+        each = inner
+    return each
 
 
 def is_sharded(registered: dict[str, Any]) -> bool:
