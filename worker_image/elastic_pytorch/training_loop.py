@@ -24,6 +24,7 @@ class Step:
     Attributes:
         batch: what the loader has given.
         epoch: the one that it belongs to, from 0.
+        samples: how many of its samples count; 0 where this rank has nothing to do and computes only so that the collectives match.
         last: whether the optimizer's step comes after it.
         ends_epoch: whether it is the last one of its epoch.
     """
@@ -33,6 +34,7 @@ class Step:
         self._done = False
         self.batch = batch
         self.epoch = epoch
+        self.samples = part.samples
         self.last = part.last
         self.ends_epoch = ends_epoch
 
