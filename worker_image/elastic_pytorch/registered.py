@@ -33,6 +33,13 @@ def unwrap(each: Any) -> Any:
     return each.module if isinstance(each, DistributedDataParallel) else each
 
 
+def innermost(each: Any) -> Any:
+    """The model in whatever wraps it: DistributedDataParallel, torch.compile, or both."""
+    while (inner := getattr(unwrap(each), "_orig_mod", unwrap(each))) is not each:
+        each = inner
+    return each
+
+
 def refuse_sharded(objects: dict[str, Any]) -> None:
     """Refuses a model or an optimizer of which no rank has all.
 

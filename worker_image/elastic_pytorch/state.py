@@ -19,7 +19,16 @@ from elastic_pytorch.newest_state import Alone, Found, Group, TorchGroup, find_n
 from elastic_pytorch.plain_values import PlainValues
 from elastic_pytorch.pod_memory import PodMemory
 from elastic_pytorch.progress import report
-from elastic_pytorch.registered import describe, is_stateful, own_copy, put_back, refuse_sharded, refuse_unlike, unwrap
+from elastic_pytorch.registered import (
+    describe,
+    innermost,
+    is_stateful,
+    own_copy,
+    put_back,
+    refuse_sharded,
+    refuse_unlike,
+    unwrap,
+)
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.state_names import names
@@ -97,6 +106,10 @@ class State:
     def step(self) -> int:
         """How many steps are done."""
         return self._step
+
+    def holds(self, each: object) -> bool:
+        """Whether an object is registered; a model may be wrapped for its group, or compiled, since."""
+        return any(innermost(known) is innermost(each) for known in self._objects.values())
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})
@@ -248,7 +261,7 @@ class State:
         values = {name: value for name, value in tree["values"].items() if name in self._values}
         self._values.update(values if found.mapped is None else own_copy(values))
         self._step = tree["step"]
-        randomness.put_back(tree["random"], self._rank, self._world)
+        randomness.put_back(tree["random"], self._rank, self._world, self._step)
         del tree
         if found.mapped is not None:
             found.mapped.release()
