@@ -155,7 +155,7 @@ class State:
         self._report(loss)
         if stop and agent is not None:
             if rejoin.active():
-                raise rejoin.GroupChanged(self._step)
+                raise rejoin.GroupChanged(self._step, self._boundary.meet)
             agent.park(self._step)
             with contextlib.suppress(ValueError):  # not the main thread
                 # All is kept: a handler that would save something has nothing to do.
@@ -205,8 +205,12 @@ class State:
             if name not in states:
                 logger.warning("%s has no %s: it stays as it is", where, name)
                 continue
+            if isinstance(each, torch.optim.Optimizer):
+                each.state.clear()  # a GPU may not have the room for both the old one and the new one
             try:
                 each.load_state_dict(states[name])
+            except torch.cuda.OutOfMemoryError:
+                raise
             except Exception as error:
                 raise RuntimeError(f"{where} does not fit the {name} of this script: {error}") from error
             if hasattr(each, "param_groups") and hasattr(each, "zero_grad"):
@@ -244,7 +248,7 @@ class State:
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
         if self._snapshot is not None and writes_for_its_pod():
-            self._snapshot.write(self._stamp, self._tree())
+            self._snapshot.write(self._stamp, self._tree(), check=rejoin.check)
         if self._rank == 0 and self._folder and self._snapshot is not None:
             _last_commits[self._name] = _LastCommit(self._stamp, self._folder, self._keep)
         else:  # in a group formed anew in this process, another one may be rank 0
