@@ -225,3 +225,63 @@ def test_several_workers_in_each_pod(
     assert {event["digest"] for event in done} == {done[0]["digest"]}
     assert done[0]["parameters"] == pytest.approx(undisturbed, abs=1e-4)
     assert len({event["pid"] for event in events.all(what="step", worker="w0", LOCAL_RANK=0)}) == 1
+
+
+def test_worker_that_hangs_in_leaving_its_group_is_started_again(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    """A boundary may be waited for for five minutes, but not that."""
+    for worker in ("w0", "w1"):
+        options = ("--hang-in-leaving",) if worker == "w0" else ()
+        agents(worker, SCRIPT, "--in-process", *options, **{**ENVIRONMENT, "ELASTIC_PYTORCH_GRACE_SECONDS": 600})
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    until_step(events, 10, 2)
+    operator.declare("w0", orderly=True)
+    until_step(events, 20, 1)
+    parameters = finish(operator, events, "w0")
+    check_samples(events)
+    assert computed_twice(events) == 0
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 2
+
+
+def test_worker_that_dies_while_it_waits_for_a_round_is_started_again_and_fails_nothing(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    start(agents, operator, 2, "--in-process")
+    until_step(events, 10, 2)
+    operator.declare("w0", orderly=True)
+    operator.wait_for("ready", "w1")
+    os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
+    until_step(events, 20, 1)
+    operator.declare("w0", "w1", orderly=True)
+    parameters = finish(operator, events, "w0", "w1")
+    check_samples(events)
+    assert computed_twice(events) == 0
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    assert "failed" not in operator.states("w0") + operator.states("w1")
+
+
+def test_group_that_in_process_cannot_make_again_is_refused(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+    start(agents, operator, 1, "--in-process", "--early-group")
+    operator.wait_for("failed", "w0")
+    heard = operator.last("w0")
+    assert heard is not None
+    assert "call init_process_group inside" in heard.failure["message"]
+
+
+@pytest.mark.parametrize("kind", ["invalid-usage", "interface"])
+def test_set_up_of_nccl_that_cannot_work_is_told_as_a_failure(
+    operator: ScriptedOperator, events: Events, agents: Agents, kind: str
+) -> None:
+    for worker in ("w0", "w1"):
+        agents(worker, SCRIPT, "--in-process", "--backend", "nccl_like", NCCL_LIKE_ERROR=kind, **ENVIRONMENT)
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    operator.wait_for("failed", "w0", "w1")
+    for worker in ("w0", "w1"):
+        heard = operator.last(worker)
+        assert heard is not None
+        assert "DistBackendError" in heard.failure["message"]
+        assert "NCCL error" in heard.failure["message"]

@@ -156,7 +156,7 @@ def _checked(result: Result) -> Result:
 def _meet(changed: GroupChanged) -> str:
     """Waits for all ranks, so that none takes away what another one still waits for; returns with what error that has failed."""
     try:
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()
         changed.meet()
     except RuntimeError as error:
