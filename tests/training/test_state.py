@@ -6,6 +6,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from typing import Any
 
 import elastic_pytorch as elastic
 import pytest
@@ -135,3 +136,40 @@ def test_one_process_of_a_pod_keeps_the_state(monkeypatch: pytest.MonkeyPatch, v
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert writes_for_its_pod() is writes
+
+
+class Watchful(torch.optim.AdamW):
+    """Tells what it held when a state was loaded; may lack the memory for that."""
+
+    held = -1
+    memory = True
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.held = len(self.state)
+        if not self.memory:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 MiB.")
+        super().load_state_dict(state_dict)
+
+
+def test_optimizer_gives_its_memory_back_before_it_takes_that_of_the_state(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = Watchful(model.parameters())
+    state = elastic.State(tmp_path, model=model, optimizer=optimizer)
+    state.restore()
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    state.commit()
+    kept = [{name: value.clone() for name, value in each.items()} for each in optimizer.state.values()]
+    optimizer.zero_grad()
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    state.restore()
+    assert optimizer.held == 0
+    restored = list(optimizer.state.values())
+    assert [len(each) for each in restored] == [3, 3]
+    assert all(
+        torch.equal(value, each[name]) for each, before in zip(restored, kept, strict=True) for name, value in before.items()
+    )
+    optimizer.memory = False
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        state.restore()

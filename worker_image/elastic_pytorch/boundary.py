@@ -86,6 +86,14 @@ class Boundary:
             self._begin(wanted())
         return False
 
+    def meet(self) -> None:
+        """Waits until all ranks have come here, after a boundary that all have reached.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        self._start(self._tensor).wait()
+
     def _begin(self, wanted: bool) -> None:
         now = self._clock()
         steps, seconds = self._step - self._begun, now - self._begun_at

@@ -12,7 +12,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
-from elastic_pytorch import gloo_sockets, prompt_store, quiet_destroy, warm_start
+from elastic_pytorch import prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.first_look import FirstLook
@@ -158,7 +158,6 @@ def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> 
             warm_start.import_modules(warm_start.DEFERRABLE)
         prompt_store.install()
         quiet_destroy.install()
-        gloo_sockets.install()
         sys.stdout.flush()
         sys.stderr.flush()
         warm_start.start_forkserver(() if trains else warm_start.DEFERRABLE)

@@ -157,6 +157,10 @@ class LocalLink:
         with self._lock:
             return self._messages.popleft() if self._messages else None
 
+    def connected(self) -> bool:
+        """Whether the server is there, as far as is known."""
+        return self._socket is not None
+
     def send(self, message: dict[str, Any]) -> None:
         """Says something to the agent."""
         self._send(message)
@@ -270,12 +274,18 @@ def _open_link() -> socket.socket:
     if not path:
         return _start_side_process()
     try:
-        return _connect_to_agent(path)
+        return connect_to_agent(path)
     except (OSError, ValueError) as error:
         raise ConnectionError(f"this pod's agent does not answer at {path}: {error or type(error).__name__}") from error
 
 
-def _connect_to_agent(path: str) -> socket.socket:
+def connect_to_agent(path: str) -> socket.socket:
+    """A connection to the agent's server, which does not block.
+
+    Raises:
+        OSError: nothing listens there, or something else does.
+        ValueError: likewise.
+    """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         link.settimeout(ANSWER_SECONDS)

@@ -101,8 +101,12 @@ def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped
         state = states[name]
         if mapped is not None and not optimizer and not isinstance(each, torch.nn.Module):  # which copy by themselves
             state = own_copy(state)
+        if optimizer:
+            each.state.clear()  # a GPU may not have the room for both the old one and the new one
         try:
             each.load_state_dict(state)
+        except torch.cuda.OutOfMemoryError:
+            raise
         except Exception as error:
             raise RuntimeError(f"{where} does not fit the {name} of this script: {error}") from error
         if mapped is not None and optimizer:

@@ -195,7 +195,7 @@ class State:
         self._report(loss)
         if stop and agent is not None:
             if rejoin.active():
-                raise rejoin.GroupChanged(self._step)
+                raise rejoin.GroupChanged(self._step, self._boundary.meet)
             agent.park(self._step)
             with contextlib.suppress(ValueError):  # not the main thread
                 # All is kept: a handler that would save something has nothing to do.
@@ -306,7 +306,7 @@ class State:
         self._stamp = Stamp(self._stamp.generation, self._step)
         if self._snapshot is not None and writes_for_its_pod():
             with self._interval.holding_up():
-                self._snapshot.write(self._stamp, self._tree())
+                self._snapshot.write(self._stamp, self._tree(), check=rejoin.check)
             self._interval.end_commit()
         if self._rank == 0 and self._folder and self._snapshot is not None:
             last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep, self._step)
