@@ -13,7 +13,6 @@ import signal
 import warnings
 from collections.abc import Iterator, Sequence
 from multiprocessing import forkserver, resource_tracker, util
-from types import FrameType
 from typing import NoReturn
 
 from elastic_pytorch.log import logger
@@ -33,11 +32,9 @@ MODULES = (
     "numpy",
     "numpy.random",
     "elastic_pytorch.script",
+    # The first optimizer or DistributedDataParallel imports it: a second of CPU time, here spent once and not by each worker.
+    "torch._dynamo",
 )
-# What a script's first steps import behind its back: two thirds of the time that the first DistributedDataParallel takes to construct,
-# and a third of the time that this process takes to be ready.
-DEFERRABLE = ("torch._dynamo",)
-DEFER_SECONDS = 5.0  # long enough for a first group to have started
 PROBE_SECONDS = 30.0
 
 
@@ -47,24 +44,21 @@ def import_modules(names: Sequence[str]) -> None:
         try:
             importlib.import_module(name)
         except Exception as error:  # the script will import it itself, or never
-            if name not in MODULES + DEFERRABLE:
+            if name not in MODULES:
                 logger.warning("cannot preload %s: %s: %s", name, type(error).__name__, error)
 
 
-def start_forkserver(deferred: Sequence[str] = ()) -> None:
+def start_forkserver() -> None:
     """Starts multiprocessing's forkserver from this process, and makes sure that it can start a process.
 
     If that fails, multiprocessing's own way is taken: slower, as it imports torch again.
-
-    Args:
-        deferred: modules that the forkserver imports some seconds later.
     """
     multiprocessing.set_forkserver_preload(list(MODULES))
     resource_tracker.ensure_running()
     gc.collect()
     gc.freeze()  # what is there now stays shared between all workers, and no collection of theirs looks at it
     try:
-        with _forking_instead_of_executing(deferred):
+        with _forking_instead_of_executing():
             forkserver.ensure_running()
         _probe()
     except Exception as error:  # whatever is unexpected about this Python, the stock way is left
@@ -74,7 +68,7 @@ def start_forkserver(deferred: Sequence[str] = ()) -> None:
 
 
 @contextlib.contextmanager
-def _forking_instead_of_executing(deferred: Sequence[str]) -> Iterator[None]:
+def _forking_instead_of_executing() -> Iterator[None]:
     """For the moment in which multiprocessing starts its forkserver, has it forked from here."""
     stock = util.spawnv_passfds
     before = _open_descriptors()
@@ -91,7 +85,6 @@ def _forking_instead_of_executing(deferred: Sequence[str]) -> Iterator[None]:
             pid = os.fork()
         if pid == 0:
             util.spawnv_passfds = stock  # workers start processes too
-            _import_later(deferred)
             _be_forkserver(command, parent, _open_descriptors() - before - set(passfds))
         return pid
 
@@ -100,20 +93,6 @@ def _forking_instead_of_executing(deferred: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         util.spawnv_passfds = stock
-
-
-def _import_later(names: Sequence[str]) -> None:
-    """Imports modules in a signal handler, that is in the main thread: another thread could hold a lock in which a worker is forked."""
-
-    def import_now(number: int, _frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        import_modules(names)
-        gc.collect()
-        gc.freeze()
-
-    if names:
-        signal.signal(signal.SIGALRM, import_now)
-        signal.setitimer(signal.ITIMER_REAL, DEFER_SECONDS)
 
 
 def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
