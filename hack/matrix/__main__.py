@@ -50,7 +50,7 @@ def run_tests(environment: Environment, name: str, processes: int) -> Row:
         report = Path(folder) / "report.xml"
         options = ["-m", "not e2e and not long", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}"]
         command = [str(environment.python), "-m", "pytest", f"--numprocesses={processes}", "--dist=worksteal", *options, *TESTS]
-        subprocess.run(["nice", "-n", "10", *command], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
+        subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
         if not report.exists():
             raise RuntimeError(f"the tests have not run; see {log}")
         outcome = count(report.read_text())

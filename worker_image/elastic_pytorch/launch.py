@@ -149,7 +149,7 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
     """Reads the options and gets ready to start workers; returns the options and what torchrun makes of them."""
     options = parse_options(argv)
     if options.warm:
-        warm_start.import_modules((*warm_start.MODULES, *settings.preload))
+        warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
         prompt_store.install()
         quiet_destroy.install()
         gloo_sockets.install()

@@ -10,6 +10,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from multiprocessing import forkserver, resource_tracker, util
@@ -32,20 +33,29 @@ MODULES = (
     "numpy",
     "numpy.random",
     "elastic_pytorch.script",
-    # The first optimizer or DistributedDataParallel imports it: a second of CPU time, here spent once and not by each worker.
-    "torch._dynamo",
 )
+# The first optimizer or DistributedDataParallel imports it: a second of CPU time, spent here once and not by each worker.
+FIRST_STEP_MODULES = ("torch._dynamo",)
 PROBE_SECONDS = 30.0
+CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
+CUDA_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 def import_modules(names: Sequence[str]) -> None:
     """Imports what workers will need. What cannot be imported is left out, with a line in the log if the user asked for it."""
+    given = os.environ.get(CUDA_CHECK)
+    os.environ[CUDA_CHECK] = (
+        "1"  # torch.cuda.is_available() then asks the driver's library, and not CUDA, which no fork survives
+    )
     for name in names:
         try:
             importlib.import_module(name)
         except Exception as error:  # the script will import it itself, or never
-            if name not in MODULES:
+            if name not in MODULES + FIRST_STEP_MODULES:
                 logger.warning("cannot preload %s: %s: %s", name, type(error).__name__, error)
+    del os.environ[CUDA_CHECK]
+    if given is not None:
+        os.environ[CUDA_CHECK] = given
 
 
 def start_forkserver() -> None:
@@ -62,7 +72,7 @@ def start_forkserver() -> None:
             forkserver.ensure_running()
         _probe()
     except Exception as error:  # whatever is unexpected about this Python, the stock way is left
-        logger.warning("cannot fork the forkserver (%s: %s), starting it anew", type(error).__name__, error)
+        logger.warning("cannot fork the forkserver, starting a new interpreter: %s: %s", type(error).__name__, error)
         _forget_forkserver()
         forkserver.ensure_running()
 
@@ -133,15 +143,26 @@ def _forget_forkserver() -> None:
 
 
 def _probe() -> None:
-    process = multiprocessing.get_context("forkserver").Process(target=_nothing, daemon=True)
+    """Starts a process.
+
+    Raises:
+        RuntimeError: it does not end well, or could not use GPUs.
+    """
+    process = multiprocessing.get_context("forkserver").Process(target=_look_for_cuda, daemon=True)
     process.start()
     process.join(PROBE_SECONDS)
+    if process.exitcode == CUDA_LOST:
+        raise RuntimeError("a module that was imported has asked CUDA for devices, which no forked process can use then")
     if process.exitcode != 0:
         raise RuntimeError(f"a process that does nothing ended with {process.exitcode}")
 
 
-def _nothing() -> None:
-    pass
+def _look_for_cuda() -> None:
+    import torch  # noqa: PLC0415 - it is there already
+
+    # Absent where torch is built without CUDA. What it says is what torch asks before it uses a GPU.
+    if getattr(torch._C, "_cuda_isInBadFork", bool)():
+        sys.exit(CUDA_LOST)
 
 
 def _open_descriptors() -> set[int]:
