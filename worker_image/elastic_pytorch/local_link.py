@@ -301,13 +301,14 @@ def connect_to_agent(path: str) -> socket.socket:
 
 def _start_side_process() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    packages = str(Path(__file__).absolute().parents[1])
     try:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-S", "-P", "-m", "elastic_pytorch.local_server", "--fd", str(theirs.fileno())],
+                [sys.executable, "-S", "-m", "elastic_pytorch.local_server", "--fd", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).absolute().parents[1])},
-                cwd="/",
+                env={**os.environ, "PYTHONPATH": packages},
+                cwd=packages,  # -m looks for modules there; Python 3.10 has no -P to tell it not to
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # it outlives the worker, until the flush in hand is done
