@@ -41,7 +41,7 @@ def test_good_heartbeat() -> None:
 def test_failure_gets_its_time_on_the_operators_clock() -> None:
     failure = parse_heartbeat({**GOOD, "state": "failed", "failure": FAILURE}).failure_at(100.0)
     assert failure is not None
-    assert (failure.failed_at, failure.exit_code, failure.signal) == (99.5, -9, "SIGKILL")
+    assert (failure.failed_at, failure.exit_code, failure.signal, failure.pid) == (99.5, -9, "SIGKILL", 57)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,7 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": {"step": 1.5}}, "step"),
         ({"progress": {"checkpoints": -1}}, "checkpoints"),
         ({"progress": {"checkpoints": "many"}}, "checkpoints"),
+        ({"failure": {**FAILURE, "pid": "57"}}, "pid"),
         ({"failure": {**FAILURE, "ageSeconds": -1}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "ageSeconds": 10**400}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "ageSeconds": math.nan}}, "failure.ageSeconds"),

@@ -48,7 +48,7 @@ class Training:
 
     @property
     def lane(self) -> GatedLane:
-        lane = self.state._copier._lane
+        lane = self.state._commits._copier._lane
         assert isinstance(lane, GatedLane)
         return lane
 
@@ -104,7 +104,7 @@ def test_what_is_kept_is_what_was_committed(training: Training) -> None:
         assert training.snapshot.copying, "forward and backward go on beside the copy"
         assert training.kept() == step - 1
         training.lane.let_go()
-        training.state._settle(wait=False)
+        training.state._commits.settle(wait=False)
         assert training.kept() == step
         with torch.no_grad():
             training.model.seen -= 1
@@ -149,7 +149,7 @@ def test_a_dropped_copy_leaves_the_commit_before(training: Training) -> None:
     training.step()
     with torch.no_grad():
         training.model.weight.add_(0)
-    training.state._settle(wait=True)
+    training.state._commits.settle(wait=True)
     assert training.kept() == 1
 
 
@@ -204,7 +204,7 @@ def test_flushes_wait_for_the_copy(tmp_path: Path) -> None:
         training.step()
         training.forward()
         training.lane.let_go()
-        training.state._settle(wait=False)
+        training.state._commits.settle(wait=False)
         training.state._flush(now=False)
         with torch.no_grad():
             training.model.seen -= 1

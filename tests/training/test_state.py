@@ -4,16 +4,18 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import elastic_pytorch as elastic
 import pytest
 import torch
 from elastic_pytorch.checkpoint_file import load_newest
 from elastic_pytorch.local_server import LOCAL_SOCKET
+from elastic_pytorch.pod_memory import writes_for_its_pod
 from elastic_pytorch.stamp import Stamp
-from elastic_pytorch.state import writes_for_its_pod
 
 
 @pytest.fixture(autouse=True)
@@ -27,10 +29,14 @@ def train(folder: Path) -> "tuple[weakref.ref[object], weakref.ref[object]]":
     state.restore()
     state.commit()
     assert state.flush()
+    state.close()
     return weakref.ref(state), weakref.ref(model)
 
 
 def descriptors() -> int:
+    for thread in threading.enumerate():
+        if thread.name == "snapshot memory":  # it has one of its own while it lasts
+            thread.join(60)
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
@@ -134,3 +140,40 @@ def test_one_process_of_a_pod_keeps_the_state(monkeypatch: pytest.MonkeyPatch, v
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert writes_for_its_pod() is writes
+
+
+class Watchful(torch.optim.AdamW):
+    """Tells what it held when a state was loaded; may lack the memory for that."""
+
+    held = -1
+    memory = True
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.held = len(self.state)
+        if not self.memory:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 MiB.")
+        super().load_state_dict(state_dict)
+
+
+def test_optimizer_gives_its_memory_back_before_it_takes_that_of_the_state(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = Watchful(model.parameters())
+    state = elastic.State(tmp_path, model=model, optimizer=optimizer)
+    state.restore()
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    state.commit()
+    kept = [{name: value.clone() for name, value in each.items()} for each in optimizer.state.values()]
+    optimizer.zero_grad()
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    state.restore()
+    assert optimizer.held == 0
+    restored = list(optimizer.state.values())
+    assert [len(each) for each in restored] == [3, 3]
+    assert all(
+        torch.equal(value, each[name]) for each, before in zip(restored, kept, strict=True) for name, value in before.items()
+    )
+    optimizer.memory = False
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        state.restore()

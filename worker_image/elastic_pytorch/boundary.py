@@ -31,6 +31,13 @@ class Pending(Protocol):
         """
 
 
+class Done:
+    """The agreement of a single process."""
+
+    def wait(self) -> None:
+        """Is over at once."""
+
+
 def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
     """Starts to replace a tensor of int64 by its maximum over the group's ranks."""
     work: Pending = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group, async_op=True)
@@ -85,6 +92,14 @@ class Boundary:
         if self._step >= self._next:
             self._begin(wanted())
         return False
+
+    def meet(self) -> None:
+        """Waits until all ranks have come here, after a boundary that all have reached.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        self._start(self._tensor).wait()
 
     def _begin(self, wanted: bool) -> None:
         now = self._clock()

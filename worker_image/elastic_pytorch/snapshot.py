@@ -60,23 +60,35 @@ class Snapshot:
             os.close(fd)
             raise
 
-    def write(self, stamp: Stamp, tree: Any) -> None:
+    def write(self, stamp: Stamp, tree: Any, check: Callable[[], None] = lambda: None) -> None:
         """Copies a state into a slot that is neither the newest nor being flushed. Takes as long as the memory needs, and never waits.
+
+        Args:
+            stamp: of the state.
+            tree: the state.
+            check: called when all is copied, and before that is the newest state; what it raises is raised here.
 
         Raises:
             UnsupportedValue: something in the state is no plain data; nothing has been changed.
             ValueError: it is larger than a tebibyte.
         """
-        self.start(stamp, tree)
+        self.start(stamp, tree, check=check)
         self.settle(wait=True)
 
-    def start(self, stamp: Stamp, tree: Any, copy: Callable[[Tensors, Tensors], Copy] = copy_at_once) -> None:
+    def start(
+        self,
+        stamp: Stamp,
+        tree: Any,
+        copy: Callable[[Tensors, Tensors], Copy] = copy_at_once,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """As `write`, but returns when the copy has begun: the state is the newest one once `settle` has found it complete.
 
         Args:
             stamp: of the state.
             tree: the state.
             copy: starts to copy tensors, from its second argument to its first.
+            check: called when the copy has begun; what it raises is raised here, and the state is dropped.
         """
         self.settle(wait=True)
         skeleton, tensors = flatten(tree)
@@ -95,7 +107,13 @@ class Snapshot:
             mapping.lock()
         length = mapping.put_skeleton(skeleton)
         slot = Slot(number, slots[0].sequence + 1 if slots else 1, Stamp(*stamp), length)
-        self._copying = slot, copy(mapping.tensors, tensors)
+        copying = copy(mapping.tensors, tensors)
+        try:
+            check()
+        except BaseException:
+            copying.finish()
+            raise
+        self._copying = slot, copying
 
     @property
     def copying(self) -> bool:

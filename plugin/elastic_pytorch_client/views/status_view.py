@@ -149,9 +149,8 @@ def _sign(condition: Condition) -> tuple[str, str]:
 def _root_cause(job: JobView) -> list[RenderableType]:
     cause = job.root_cause
     assert cause is not None
-    who = cause.worker + (f", rank {cause.rank}" if cause.rank is not None else "")
     how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}" if cause.exit_code is not None else ""
-    title = Text().append("\nLast failure", "bold").append(f"  {who}" + (f", {how}" if how else ""), MUTED)
+    title = Text().append("\nLast failure", "bold").append(f"  {cause.where}" + (f", {how}" if how else ""), MUTED)
     lines = [line for line in cause.message.rstrip().splitlines() if line.strip()][-6:]
     text = Text()
     for number, line in enumerate(lines):
