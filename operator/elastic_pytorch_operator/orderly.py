@@ -7,7 +7,7 @@ their round were alive as each later round was declared, and must be stopped at 
 from collections.abc import Sequence
 
 from elastic_pytorch_operator.round import Round
-from elastic_pytorch_operator.standing import SILENCE_SECONDS, Candidate, Standing
+from elastic_pytorch_operator.standing import SILENCE_SECONDS, Candidate, Standing, never_formed
 
 
 def orderly_since(before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool) -> int:
@@ -27,8 +27,17 @@ def orderly_since(before: Round | None, candidates: Sequence[Candidate], number:
         return number
     by_name = {candidate.worker: candidate for candidate in candidates}
     members = [by_name[worker] for worker in before.workers if worker in by_name]
+    # Whoever has begun with a group that never formed takes nothing away from the group before, which still trains.
+    outside = never_formed(before.number, members)
     whole = len(members) == before.size  # else some have been deleted, or a restarted operator has not heard of them
-    return before.orderly_since if whole and all(_is_at_work(member, now) for member in members) else number
+    harmless = (outside and _began_with(before.number, member) for member in members)
+    fine = (_is_at_work(member, now) or apart for member, apart in zip(members, harmless, strict=True))
+    return before.orderly_since if whole and all(fine) else number
+
+
+def _began_with(number: int, member: Candidate) -> bool:
+    """Whether a member has nothing to do with the rounds before this one: it is new in it, or has left them at their end."""
+    return member.round == number and (member.failed or member.restarts == 0)
 
 
 def _is_at_work(member: Candidate, now: float) -> bool:
