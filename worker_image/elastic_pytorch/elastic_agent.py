@@ -296,12 +296,17 @@ class ElasticAgent(LocalElasticAgent):
             if running:
                 logger.info("stopping the workers with %s", death_sig.name)
             asked = self._signals.at if self._signals.received else since
-            processes.stop(death_sig, asked + self._stop_seconds, self._wakeup)
+            failed = any(processes.exit_codes().values())
+            processes.stop(death_sig, asked + self._stop_seconds, self._wakeup, lambda: failed or self._has_lost_worker())
             processes.close()
             if running:
                 logger.info("workers stopped in %s", milliseconds(since))
         # What is left to torch are the tails of the log files; the processes are gone.
         super()._shutdown(death_sig, *args, **kwargs)
+
+    def _has_lost_worker(self) -> bool:
+        """Whether the round cannot go on in order: a worker has failed here, or a member is lost, as far as is known by now."""
+        return self._rendezvous_handler.broken or not self._rendezvous_handler.newer_round_is_orderly()
 
     def _exit_barrier(self) -> None:
         """The operator's verdict is the barrier, and it has been passed."""
