@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.job import largest_allowed
-from elastic_pytorch_operator.orderly import orderly_since
+from elastic_pytorch_operator.orderly import order_of
 from elastic_pytorch_operator.process_counts import differs, processes_each
 from elastic_pytorch_operator.round import Member, Round
 from elastic_pytorch_operator.standing import Candidate, Standing
@@ -97,8 +97,8 @@ def next_round(
         ranked = assign_ranks(members, group)
         port = (ranked[0].port if ranked else 0) or default_port
         listed = tuple(Member(c.worker, c.index, c.address) for c in ranked)
-        since = orderly_since(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
-        return Decision(Round(number, listed, port, reason, cause, now, orderly_since=since))
+        order = order_of(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
+        return Decision(Round(number, listed, port, reason, cause, now, orderly_since=order.since, unformed=order.unformed))
 
     recheck = min((c.recheck_at for c in candidates if c.recheck_at is not None), default=None)
     if suspended:

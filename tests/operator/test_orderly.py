@@ -106,11 +106,16 @@ def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
         simulation.settle(1)
     assert len(simulation.declared) == 1 + 1 + 5
     assert {declared.orderly_since for declared in simulation.declared} == {trains.number}
+    assert simulation.declared[-1].unformed == tuple(declared.number for declared in simulation.declared[1:-1])
     assert simulation.job.status["failures"] == 0
     simulation.saving.clear()
     simulation.settle(5)
     assert simulation.job.status["state"] == "Running"
     assert simulation.job.status["worldSize"] == 3
+    simulation.kill_pod(newcomer)
+    simulation.settle(0.25)
+    lost = simulation.declared[-1]
+    assert (lost.orderly_since, lost.unformed) == (lost.number, ())
 
 
 @pytest.mark.parametrize("before", [None, a_round(number=HERE, orderly_since=5)], ids=["first", "after-an-empty-one"])
