@@ -132,6 +132,7 @@ class Progress:
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
+    commit_every_steps: int | None = None  # from one commit of the training library to the next
     checkpoints: int | None = None  # that its agent has seen written to the folder that it watches; None: it watches none
 
 

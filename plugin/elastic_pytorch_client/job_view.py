@@ -47,6 +47,7 @@ class Progress:
     loss: float | None = None
     steps_per_second: float | None = None
     checkpoint_step: int | None = None
+    commit_every_steps: int | None = None
 
     @property
     def fraction(self) -> float | None:
@@ -212,6 +213,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             loss=parse_number(progress.get("loss")),
             steps_per_second=parse_number(progress.get("stepsPerSecond")),
             checkpoint_step=_whole(progress.get("checkpointStep")),
+            commit_every_steps=_whole(progress.get("commitEverySteps")),
         ),
         last_recovery=Recovery(
             cause=str(recovery.get("cause", "")),

@@ -213,6 +213,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "loss",
         "stepsPerSecond",
         "checkpointStep",
+        "commitEverySteps",
     }
     assert set(PROPERTIES["status.lastRecovery"]["properties"]) == {"cause", "seconds", "stepsLost"}
     assert set(PROPERTIES["status.rootCause"]["properties"]) == {

@@ -17,7 +17,15 @@ GOOD: dict[str, Any] = {
     "localWorldSize": 1,
     "port": 29501,
     "restarts": 2,
-    "progress": {"step": 120, "firstStep": 101, "total": 1000, "loss": 2.31, "checkpointStep": 100, "checkpoints": 4},
+    "progress": {
+        "step": 120,
+        "firstStep": 101,
+        "total": 1000,
+        "loss": 2.31,
+        "checkpointStep": 100,
+        "checkpoints": 4,
+        "commitEverySteps": 12,
+    },
     "failure": None,
 }
 FAILURE = {"localRank": 0, "rank": 1, "pid": 57, "exitCode": -9, "signal": "SIGKILL", "ageSeconds": 0.5, "message": "killed"}
@@ -27,6 +35,7 @@ def test_good_heartbeat() -> None:
     beat = parse_heartbeat(GOOD)
     assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
     assert beat.progress.checkpoints == 4
+    assert beat.progress.commit_every_steps == 12
 
 
 def test_failure_gets_its_time_on_the_operators_clock() -> None:

@@ -18,6 +18,17 @@ def test_a_job_that_trains() -> None:
     assert status("lost") == LOST.strip("\n")
 
 
+def test_says_how_far_commits_are_apart_if_not_every_step_is_one() -> None:
+    job = job_of("lost")
+
+    def shown(steps: int | None) -> str:
+        progress = replace(job.progress, commit_every_steps=steps)
+        return text_of(show_status(replace(job, progress=progress), turns_of("lost"), moment_of("lost")))
+
+    assert "checkpoint at step 340 · commits every 12 steps" in shown(12)
+    assert "commits" not in shown(1) + shown(None)
+
+
 LOST = """
 char-lm  team  ○ Resizing  for 1 min 7 s
   ━━━━━━━━━━━━━━━━━─────────────────────── 43%  step 341 of 800, about 1 min 14 s left

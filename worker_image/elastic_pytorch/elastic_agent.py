@@ -172,6 +172,13 @@ class ElasticAgent(LocalElasticAgent):
         pids = self._processes.pids
         self._rendezvous(worker_group)
         self._local_failures = LocalFailures()
+        if self._processes.exit_codes():  # while they waited for the round, which may have been for hours
+            logger.info("a worker that waited is gone: all are started again")
+            self._shutdown()
+            pids = self._start_workers(worker_group)
+            for worker in worker_group.workers:
+                worker.id = pids.get(worker.local_rank)
+            return
         for worker in worker_group.workers:
             worker.id = pids[worker.local_rank]
         taken = self._rendezvous_handler.taken
