@@ -97,6 +97,7 @@ class ElasticSampler(Sampler[list[int]]):
         self.epoch = 0
         self.cursor = 0  # samples of this epoch that the group has trained on
         self._look_at_group()
+        self._epochs: int | None = None  # that the training asks for
         self._micro = 0  # which micro-batch of the step is next
         self._weight_used = False  # in this step, by a script that needs no part
         self._loads = 0
@@ -164,6 +165,7 @@ class ElasticSampler(Sampler[list[int]]):
         Raises:
             RuntimeError: a whole epoch has gone by and nobody has called `advance`.
         """
+        self._epochs = count
         while self.epoch < count:
             place = self.epoch, self.cursor
             yield self.epoch
@@ -171,6 +173,11 @@ class ElasticSampler(Sampler[list[int]]):
                 raise RuntimeError(
                     "no step of this epoch was committed: call State.commit, or advance of the sampler, after each"
                 )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the step that `advance` has ended was the last one of all that `epochs` was asked for."""
+        return self._epochs is not None and self.epoch >= self._epochs
 
     @property
     def batches_per_epoch(self) -> int:
