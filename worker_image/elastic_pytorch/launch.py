@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
@@ -86,6 +87,8 @@ def launch(
         wakeup.ring()
 
     signals = Signals(options.signals_to_handle or HANDLED, leave)
+    # Torch installs its own handler each time that it starts workers, and starts them then: what it installs is ours.
+    multiprocessing_api._terminate_process_handler = signals.note
 
     def wait_for_round(seconds: float) -> None:
         if client.verdict is not None:
