@@ -23,8 +23,11 @@ parser.add_argument("--folder", default=None)
 parser.add_argument("--flush-seconds", type=float, default=0.3)
 parser.add_argument("--open-ended", action="store_true", help="the library is not told which step is the last one")
 parser.add_argument("--in-process", action="store_true")
+parser.add_argument("--backend", default="gloo")
 parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
 options = parser.parse_args()
+if options.backend == "nccl_like":
+    import nccl_like  # noqa: F401 - registers it
 
 torch.manual_seed(5)
 numbers = torch.arange(options.samples, dtype=torch.float32)
@@ -45,7 +48,7 @@ state = elastic.State(
 
 
 def train() -> None:
-    dist.init_process_group("gloo")
+    dist.init_process_group(options.backend)
     first = state.restore()
     ddp = DistributedDataParallel(model)
     event("restored", step=first, generation=state._stamp.generation)
