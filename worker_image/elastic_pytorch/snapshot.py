@@ -5,6 +5,7 @@ import fcntl
 import mmap
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,8 +64,13 @@ class Snapshot:
             os.close(fd)
             raise
 
-    def write(self, stamp: Stamp, tree: Any) -> None:
+    def write(self, stamp: Stamp, tree: Any, check: Callable[[], None] = lambda: None) -> None:
         """Copies a state into a slot that is neither the newest nor being flushed. Takes as long as the memory needs, and never waits.
+
+        Args:
+            stamp: of the state.
+            tree: the state.
+            check: called when all is copied, and before that is the newest state; what it raises is raised here.
 
         Raises:
             UnsupportedValue: something in the state is no plain data; nothing has been changed.
@@ -82,6 +88,7 @@ class Snapshot:
                 self._prepared = kinds
                 self._prepare_others(number, kinds, len(skeleton))
         length = mapping.fill(tensors, skeleton)
+        check()
         # A call of the system, as the bytes before it are to be seen before it by others, on any processor.
         entry = snapshot_slots.pack_entry(Slot(number, slots[0].sequence + 1 if slots else 1, Stamp(*stamp), length))
         os.pwrite(self.fd, entry, snapshot_slots.entry_offset(number))
