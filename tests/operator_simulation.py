@@ -187,10 +187,10 @@ class Simulation:
 
     # What can go wrong.
 
-    def fail_worker(self, name: str, message: str = "gloo: Connection closed by peer") -> None:
+    def fail_worker(self, name: str, message: str = "gloo: Connection closed by peer", **fields: Any) -> None:
         agent = self.agents.get(name)
         if agent is not None and agent.state is AgentState.RUNNING:
-            failure = a_failure(message, failed_at=self.now)
+            failure = a_failure(message, failed_at=self.now, **fields)
             self.agents[name] = replace(
                 agent, state=AgentState.FAILED, state_since=self.now, heard_at=self.now, failure=failure
             )

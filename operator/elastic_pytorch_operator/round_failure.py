@@ -2,8 +2,8 @@
 
 - A member that is lost explains whatever the others report: none of it is the job's own fault.
 - With every member there, the earliest failure that is not an echo of another is the cause.
-- With every member there and nothing but echoes, the one that spoke first is the cause, and it is the job's own fault: a wrong setting of
-  NCCL, a full /dev/shm, a rank that has never come. A loss may become known a moment after its echoes, so this waits for a
+- With every member there and nothing but echoes, the one that spoke first is the cause, and it is the job's own fault: a network that
+  drops connections, a rank that has never come. A loss may become known a moment after its echoes, so this waits for a
   heartbeat of every member that was sent later.
 """
 

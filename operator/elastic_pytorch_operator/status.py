@@ -197,6 +197,8 @@ def _progress(agents: Sequence[AgentView]) -> Status | None:
         progress["stepsPerSecond"] = f"{max(speeds):.2g}"
     if checkpoints:
         progress["checkpointStep"] = max(checkpoints)
+    if newest.commit_every_steps is not None:
+        progress["commitEverySteps"] = newest.commit_every_steps
     return progress
 
 

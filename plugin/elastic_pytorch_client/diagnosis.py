@@ -190,7 +190,7 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
     if job.failures and not job.ended:
         yield Finding(
             f"{job.failures} of {job.max_failures} allowed failures have counted since the last progress"
-            + (f", the last in {job.root_cause.worker}: {_last_line(job.root_cause.message)}." if job.root_cause else "."),
+            + (f", the last in {job.root_cause.where}: {_last_line(job.root_cause.message)}." if job.root_cause else "."),
             f"Read what happened:\n  kubectl epj status {job.name}",
         )
 

@@ -153,6 +153,27 @@ def test_lost_pod_costs_a_step_at_most(
     assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
 
 
+@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
+) -> None:
+    start(agents, operator, 2, "--every", 0, "--ballast-bytes", 8 << 20, *option)
+    until_step(events, 20, 2)
+    operator.declare("w1", orderly=True)
+    until_step(events, 35, 1)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 50, 2)
+    assert computed_twice(events) == 0, "a stop on purpose commits"
+    victim = events.all(what="step", worker="w1")[-1]
+    assert victim["interval"] > 1
+    os.kill(victim["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    assert finish(operator, events, "w0", "w1") == pytest.approx(undisturbed, abs=1e-4)
+    check_samples(events)
+    assert computed_twice(events) <= max(event["interval"] for event in events.all(what="step"))
+
+
 def test_whoever_is_rank_0_in_the_end_leaves_the_last_state_on_disk(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
 ) -> None:
@@ -225,6 +246,28 @@ def test_several_workers_in_each_pod(
     assert {event["digest"] for event in done} == {done[0]["digest"]}
     assert done[0]["parameters"] == pytest.approx(undisturbed, abs=1e-4)
     assert len({event["pid"] for event in events.all(what="step", worker="w0", LOCAL_RANK=0)}) == 1
+
+
+@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+def test_each_of_several_trainings_goes_on_from_its_own_state(
+    operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
+) -> None:
+    for worker in ("w0", "w1", "w2"):
+        agents(worker, SCRIPTS / "trainings.py", *option, **ENVIRONMENT)
+    operator.wait_for("ready", "w0", "w1", "w2")
+    operator.declare("w0", "w1", "w2")
+    events.wait(what="step", training=1, step=10)
+    assert {e["step"] for e in events.all(what="restored")} == {0}, "the second training begins fresh"
+    operator.declare("w1", "w2", orderly=True)  # without rank 0, which alone has set what is best
+    events.wait(what="restored", training=1, WORLD_SIZE=2, count=2)
+    restored = events.all(what="restored", WORLD_SIZE=2)
+    assert {(e["step"], e["best"]) for e in restored if e["training"] == 0} == {(100, 100)}, "what is done is not done again"
+    ((step, best),) = {(e["step"], e["best"]) for e in restored if e["training"] == 1}
+    assert 10 <= step == best
+    operator.wait_for("succeeded", "w1", "w2")
+    operator.end("complete")
+    steps = [(e["training"], e["step"]) for e in events.all(what="step", worker="w1")]
+    assert steps == [(number, step) for number in range(2) for step in range(1, 101)], "each step was computed once"
 
 
 def test_worker_that_hangs_in_leaving_its_group_is_started_again(

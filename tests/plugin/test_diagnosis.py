@@ -40,7 +40,16 @@ def said(diagnosis: Diagnosis) -> str:
         ("young", True, ["✔ char-lm runs at the wanted size: all 3 workers train."]),
         ("suspended", True, ["✔ sleeper is suspended.", "spec.suspend is true", "kubectl epj resume sleeper"]),
         ("lost", False, ["✗ char-lm trains with 2 of 3 workers.", "1 pod: starting", "should pass"]),
-        ("failed", False, ["fails has failed: TooManyFailures.", "told to fail at step 5", "Correct the script"]),
+        (
+            "failed",
+            False,
+            [
+                "fails has failed: TooManyFailures.",
+                "told to fail at step 5",
+                "Correct the script",
+                "It failed in fails-worker-1-vrp6p, rank 1.",
+            ],
+        ),
         (
             "too-large",
             False,

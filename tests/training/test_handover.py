@@ -171,6 +171,6 @@ def test_what_is_no_message_is_ignored() -> None:
 def test_lost_peer_is_told_with_its_local_rank() -> None:
     server = Server()
     handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1)
-    assert handover.lost_peer({0: 70, 1: 71}) is None
+    assert handover.lost_peers({0: 70, 1: 71}) == {}
     server.on_message(71, {"kind": "lostPeer", "message": "RuntimeError: reset"})
-    assert handover.lost_peer({0: 70, 1: 71}) == (1, "RuntimeError: reset")
+    assert handover.lost_peers({0: 70, 1: 71}) == {1: "RuntimeError: reset"}

@@ -28,6 +28,7 @@ def train(folder: Path) -> "tuple[weakref.ref[object], weakref.ref[object]]":
     state.restore()
     state.commit()
     assert state.flush()
+    state.close()
     return weakref.ref(state), weakref.ref(model)
 
 
@@ -62,6 +63,62 @@ def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
     loaded = load_newest(tmp_path, Stamp(0, 0))
     assert loaded is not None
     assert loaded.stamp.step == 3
+
+
+def committed_steps(state: elastic.State, steps: int) -> list[int]:
+    """The steps that are committed by a training that takes no time at all."""
+    found = []
+    for _ in range(steps):
+        state.commit()
+        if state._stamp.step == state.step:
+            found.append(state.step)
+    return found
+
+
+def test_a_state_that_costs_more_than_the_steps_is_committed_now_and_then(tmp_path: Path) -> None:
+    state = elastic.State(tmp_path, blob=torch.zeros(10**6), total_steps=600)
+    state.restore()
+    committed = committed_steps(state, 600)
+    assert len(committed) < 300
+    assert committed[-1] == 600, "the last step always is"
+
+
+def test_every_step_is_committed_if_asked_for(tmp_path: Path) -> None:
+    state = elastic.State(tmp_path, every=1, blob=torch.zeros(10**6))
+    state.restore()
+    assert committed_steps(state, 30) == list(range(1, 31))
+
+
+def test_last_step_of_the_last_epoch_is_committed(tmp_path: Path) -> None:
+    sampler = elastic.ElasticSampler(21, 3)
+    state = elastic.State(tmp_path, every=5, sampler=sampler)
+    state.restore()
+    committed = [step for _ in sampler.epochs(2) for step in committed_steps(state, 7)]
+    assert committed == [5, 10, 14]
+
+
+def test_flush_commits_the_last_step(tmp_path: Path) -> None:
+    state = elastic.State(tmp_path, every=100, model=torch.nn.Linear(2, 2))
+    state.restore()
+    assert committed_steps(state, 7) == []
+    assert state.flush()
+    loaded = load_newest(tmp_path, Stamp(0, 0))
+    assert loaded is not None
+    assert loaded.stamp.step == 7
+
+
+@pytest.mark.parametrize("ending", ["", "state.flush()"])
+def test_steps_that_are_not_committed_at_the_end_are_told(tmp_path: Path, ending: str) -> None:
+    code = f"""if True:
+        import elastic_pytorch as elastic, torch
+        state = elastic.State({str(tmp_path)!r}, every=5, model=torch.nn.Linear(2, 2))
+        state.restore()
+        for _ in range(7):
+            state.commit()
+        {ending}
+    """
+    result = subprocess.run([sys.executable, "-c", code], check=True, timeout=100, stderr=subprocess.PIPE, text=True)
+    assert ("steps 6 to 7 are not committed" in result.stderr) is not bool(ending)
 
 
 @pytest.mark.parametrize(

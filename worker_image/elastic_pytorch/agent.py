@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elastic_pytorch.failure import write_termination_message
-from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
@@ -50,10 +49,9 @@ def main(argv: Sequence[str]) -> int:
         os.environ[LOCAL_SOCKET] = path
     try:
         settings = read_settings()
-        first_look = FirstLook(settings)
         from elastic_pytorch.launch import launch  # noqa: PLC0415 - imports torch, which takes seconds
 
-        return launch(argv, settings, progress, local_server, first_look, began)
+        return launch(argv, settings, progress, local_server, began)
     except SettingsError as error:  # the options' errors are of this class too
         logger.error("%s", error)
         write_termination_message(termination_log, str(error))
@@ -70,7 +68,8 @@ def main(argv: Sequence[str]) -> int:
 def _forget_working_directory() -> None:
     """Undoes that `python -m` finds modules in the working directory, where a script's queue.py would pass for Python's own."""
     here = str(Path.cwd())
-    if not sys.flags.safe_path and sys.path[:1] == [here] and not __file__.startswith(here + os.sep):
+    # Python 3.10 has no -P, which says that it never was there.
+    if not getattr(sys.flags, "safe_path", False) and sys.path[:1] == [here] and not __file__.startswith(here + os.sep):
         del sys.path[0]
 
 

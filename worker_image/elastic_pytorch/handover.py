@@ -170,16 +170,14 @@ class Handover:
             rest_seconds=self._rest_seconds,
         )
 
-    def lost_peer(self, pids: Mapping[int, int]) -> tuple[int, str] | None:
-        """The first worker that has lost a peer, as its local rank and its words.
+    def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:
+        """The words of the workers that have lost a peer, by their local ranks.
 
         Args:
             pids: the workers' processes by their local ranks.
         """
-        for local_rank, said in zip(pids, self._of(pids.values()), strict=True):
-            if said.lost_peer:
-                return local_rank, said.lost_peer
-        return None
+        said = zip(pids, self._of(pids.values()), strict=True)
+        return {local_rank: words.lost_peer for local_rank, words in said if words.lost_peer}
 
     def take_along(self, environments: Mapping[int, Mapping[str, str]]) -> None:
         """Lets the workers go on in the next round, where they stop at boundaries once they say so again: then their group is formed.

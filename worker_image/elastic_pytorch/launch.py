@@ -15,7 +15,6 @@ from torch.distributed.run import config_from_args
 from elastic_pytorch import prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
-from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.handover import Handover
 from elastic_pytorch.last_checkpoint import wait_for_disk
 from elastic_pytorch.local_server import LocalServer
@@ -42,7 +41,6 @@ def launch(
     settings: Settings,
     progress: ProgressReceiver,
     local_server: LocalServer,
-    first_look: FirstLook,
     began: float,
 ) -> int:
     """Runs the agent to its end.
@@ -52,7 +50,6 @@ def launch(
         settings: the operator's.
         progress: what the workers will report to.
         local_server: what keeps their state; it is started here.
-        first_look: whether this is a job's first group.
         began: when this process began, by `time.monotonic()`.
 
     Returns:
@@ -61,7 +58,7 @@ def launch(
     Raises:
         OptionsError: the command line cannot be run.
     """
-    options, config, command, command_arguments = _prepare(argv, settings, first_look)
+    options, config, command, command_arguments = _prepare(argv, settings)
     local_server.start()  # after the fork of the forkserver, which shall have none of it
     logger.info("warm after %.2f s", time.monotonic() - began)
 
@@ -148,19 +145,16 @@ def launch(
     return 1
 
 
-def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> tuple[Any, Any, Any, Any]:
+def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
     """Reads the options and gets ready to start workers; returns the options and what torchrun makes of them."""
     options = parse_options(argv)
     if options.warm:
-        warm_start.import_modules((*warm_start.MODULES, *settings.preload))
-        trains = first_look.group_trains()
-        if trains:
-            warm_start.import_modules(warm_start.DEFERRABLE)
+        warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
         prompt_store.install()
         quiet_destroy.install()
         sys.stdout.flush()
         sys.stderr.flush()
-        warm_start.start_forkserver(() if trains else warm_start.DEFERRABLE)
+        warm_start.start_forkserver()
     try:
         # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
         return options, *config_from_args(options)

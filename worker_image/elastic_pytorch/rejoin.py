@@ -22,6 +22,7 @@ from elastic_pytorch import gloo_sockets, group_change
 from elastic_pytorch.group_watch import GroupWatch
 from elastic_pytorch.log import logger
 from elastic_pytorch.peer_loss import is_peer_loss
+from elastic_pytorch.state_names import names
 
 Result = TypeVar("Result")
 
@@ -106,8 +107,10 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
             raise RuntimeError("call init_process_group inside of the function that in_process decorates: it makes each group")
         os.environ.update(_NCCL_VARIABLES)
         _depth += 1
+        mark = names.mark()
         try:
             while True:
+                names.go_back(mark)  # a State that the function makes is the same one each time
                 lost, step = "", 0
                 with _watching() as watch:
                     try:

@@ -9,6 +9,8 @@ from functools import partial
 
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, PContext, SubprocessContext
 
+from elastic_pytorch.log import logger
+from elastic_pytorch.stop_looks import LOOK_SECONDS, StopLooks
 from elastic_pytorch.wakeup import Wakeup
 
 KILLED_SECONDS = 10.0  # a process that outlives SIGKILL for so long hangs in the kernel
@@ -63,10 +65,28 @@ class WorkerProcesses:
             os.close(self._pidfds.pop(rank))
             self._exited_at = time.monotonic()
 
-    def stop(self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup) -> None:
-        """Ends all that still run: with the signal, and at the deadline (a monotonic time) with SIGKILL."""
+    def stop(self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup, lost: Callable[[], bool]) -> None:
+        """Ends all that still run: with the signal, and at the deadline (a monotonic time) with SIGKILL.
+
+        Args:
+            death_signal: what asks them to end.
+            deadline: see above.
+            wakeup: ends a wait early.
+            lost: whether a worker of the group is lost. Then those that can no longer run their handler get SIGKILL at once.
+        """
+        exited = self.exit_codes()
+        looks = StopLooks((pid for rank, pid in self.pids.items() if rank not in exited), death_signal)
         self._send(death_signal, groups=self._signal_groups)
-        self._wait_for_all(deadline, wakeup)
+        looks.told()
+        while not self.all_exited() and (left := deadline - time.monotonic()) > 0:
+            self.wait(wakeup, min(left, LOOK_SECONDS))
+            if lost():
+                for pid, stack in looks.stuck():
+                    where = stack.partition("\n")[0]
+                    logger.warning("pid %d cannot run its handler after the loss of a peer, killing it: %s", pid, where)
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+        looks.close()
         if not self.all_exited():
             self._send(signal.SIGKILL, groups=True)
             self._wait_for_all(time.monotonic() + KILLED_SECONDS, wakeup)

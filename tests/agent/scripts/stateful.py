@@ -23,6 +23,8 @@ parser.add_argument("--step-seconds", type=float, default=0.02)
 parser.add_argument("--folder", default=None)
 parser.add_argument("--flush-seconds", type=float, default=0.3)
 parser.add_argument("--open-ended", action="store_true", help="the library is not told which step is the last one")
+parser.add_argument("--every", type=int, default=1, help="steps from one commit to the next; 0: as the library chooses")
+parser.add_argument("--ballast-bytes", type=int, default=0, help="what each commit copies besides")
 parser.add_argument("--in-process", action="store_true")
 parser.add_argument("--backend", default="gloo")
 parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
@@ -45,12 +47,14 @@ sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=opti
 loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
 state = elastic.State(
     options.folder,
+    every=options.every or None,
     model=model,
     optimizer=optimizer,
     sampler=sampler,
     flush_seconds=options.flush_seconds,
     total_steps=None if options.open_ended else options.epochs * sampler.batches_per_epoch,
     failed=False,
+    ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8),
 )
 
 
@@ -66,7 +70,14 @@ def train() -> None:
                 loss = nn.functional.mse_loss(ddp(inputs).squeeze(1), targets)
                 taken += which.int().tolist() if part.samples else []
                 if part.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
-                    event("step", step=state.step + 1, epoch=epoch, samples=taken, generation=state._stamp.generation)
+                    event(
+                        "step",
+                        step=state.step + 1,
+                        epoch=epoch,
+                        samples=taken,
+                        generation=state._stamp.generation,
+                        interval=state._interval.steps,
+                    )
                 (part.weight * loss).backward()
             if not part.last:
                 continue
