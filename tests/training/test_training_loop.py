@@ -184,3 +184,30 @@ def train_with_batch_norm() -> int:
 @pytest.mark.process
 def test_a_batch_norm_gets_through_the_short_batch_at_an_epochs_end() -> None:
     assert run_group(3, train_with_batch_norm) == [6] * 3
+
+
+def train_compiled() -> list[list[Tensor]]:
+    """Plain, compiled around the wrapper, and compiled inside of it; with a sync in each step's last micro-batch only."""
+    outcomes = []
+    for wrapped in (
+        DistributedDataParallel,
+        lambda model: torch.compile(DistributedDataParallel(model), backend="eager"),
+        lambda model: DistributedDataParallel(torch.compile(model, backend="eager")),
+    ):
+        model, data = new_model(), texts()
+        sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=2)
+        optimizer = SGD(model.parameters(), lr=0.1)
+        state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
+        state.restore()
+        in_group = wrapped(model)
+        for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), in_group, optimizer, epochs=1):
+            step.backward(loss_of(in_group, *step.batch, by_token=False))
+        outcomes.append([parameter.detach() for parameter in model.parameters()])
+    return outcomes
+
+
+@pytest.mark.process
+def test_a_model_may_be_compiled_inside_or_outside_of_its_wrapper() -> None:
+    for plain, outside, inside in run_group(2, train_compiled):
+        torch.testing.assert_close(outside, plain)
+        torch.testing.assert_close(inside, plain)

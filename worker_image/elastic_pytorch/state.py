@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch import checkpoint_folder, group_change, randomness, rejoin
+from elastic_pytorch import group_change, randomness, rejoin
 from elastic_pytorch.boundary import Boundary, Done, start_maximum
 from elastic_pytorch.commit_copies import Lane
 from elastic_pytorch.commit_interval import CommitInterval
@@ -162,7 +162,6 @@ class State:
             group.gather([0])  # all have read what they share
         self._stamp = Stamp(found.generation, self._step)
         if self._rank == 0:
-            self._claim()
             logger.info("going on from step %d, found in %s", self._step, found.where)
         self._write()
         self._commits.settle(wait=True)
@@ -328,14 +327,6 @@ class State:
 
     def _lane(self) -> Lane:
         return CudaLane()
-
-    def _claim(self) -> None:
-        if not self._folder:
-            return
-        try:
-            checkpoint_folder.claim(self._folder, self._stamp.generation)
-        except OSError as error:
-            logger.warning("cannot write to %s: %s; training goes on without checkpoints", self._folder, error)
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)
