@@ -32,9 +32,10 @@ class Signals:
     def install(self) -> None:
         """Makes these the process's handlers. From the main thread; again whenever torch has installed its own."""
         for number in self._numbers:
-            signal.signal(number, self._note)
+            signal.signal(number, self.note)
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def note(self, number: int, _frame: FrameType | None) -> None:
+        """The handler."""
         if self.received is None:
             self.at = time.monotonic()
             self.received = signal.Signals(number)

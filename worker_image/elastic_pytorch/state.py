@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch import checkpoint_folder, group_change, randomness, rejoin
+from elastic_pytorch import group_change, randomness, rejoin
 from elastic_pytorch.boundary import Boundary, start_maximum
 from elastic_pytorch.commit_interval import CommitInterval
 from elastic_pytorch.last_commits import LAST_FLUSH_SECONDS, LastCommit, last_commits, on_disk
@@ -154,7 +154,6 @@ class State:
             group.gather([0])  # all have read what they share
         self._stamp = Stamp(found.generation, self._step)
         if self._rank == 0:
-            self._claim()
             logger.info("going on from step %d, found in %s", self._step, found.where)
         self._write()
         self._shared_values = PlainValues(group, self._values) if self._world > 1 and self._values else None
@@ -312,14 +311,6 @@ class State:
             last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep, self._step)
         else:  # in a group formed anew in this process, another one may be rank 0
             last_commits.pop(self._name, None)
-
-    def _claim(self) -> None:
-        if not self._folder:
-            return
-        try:
-            checkpoint_folder.claim(self._folder, self._stamp.generation)
-        except OSError as error:
-            logger.warning("cannot write to %s: %s; training goes on without checkpoints", self._folder, error)
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)
