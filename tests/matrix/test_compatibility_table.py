@@ -16,7 +16,8 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite name="p
 <testcase classname="tests.storage.test_snapshot" name="test_slots"/>
 <testcase classname="tests.training.test_sharded" name="test_a"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
 <testcase classname="tests.training.test_sharded" name="test_b"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
-<testcase classname="" name="tests.training.test_c"><skipped type="pytest.skip" message="collection skipped">('/a/b.py', 7, 'Skipped: needs torch 2.5')</skipped></testcase>
+<testcase classname="" name="tests.training.test_c">
+<skipped type="pytest.skip" message="collection skipped">('/a/b.py', 7, 'Skipped: needs torch 2.5')</skipped></testcase>
 <testcase classname="" name="tests.agent.test_broken"><error message="collection failure">...</error></testcase>
 </testsuite></testsuites>"""
 
