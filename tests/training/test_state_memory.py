@@ -84,6 +84,7 @@ def train_two_at_once(folder: Path | None) -> list[tuple[int, float]]:
     begun = [(state.restore(), model.weight.item()) for state, model in zip(states, models, strict=True)]
     for state, model in zip(states, models, strict=True):
         take_steps(state, model, state.step + 2)
+        assert state.flush()
     return begun
 
 
