@@ -3,9 +3,9 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-scale
+LONG_TESTS := test-scale matrix
 .NOTPARALLEL:
-.PHONY: help demo bench docs test test-all test-fast test-e2e test-scale check venv helm etcd kwok cluster images install lock clean
+.PHONY: help demo bench docs test test-all test-fast test-e2e test-scale matrix check venv helm etcd kwok cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pyte
 
 test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the leader changes (ARGS: --turns N)
 	@$(PYTHON) -m pytest -m long --capture=no tests/scale $(ARGS)
+
+matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest (ARGS: "2.4 2.15", --python python3.10)
+	@$(PYTHON) hack/matrix $(ARGS)
 
 check: venv ## Format, lint, types and layers only
 	@hack/check.sh

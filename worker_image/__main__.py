@@ -4,6 +4,7 @@ This is how the agent runs in an image that has torch and nothing of ours: the o
 used to find it, because setting it in the pod would hide the one that the image may have.
 """
 
+import contextlib
 import importlib.util
 import os
 import runpy
@@ -12,15 +13,33 @@ import signal
 import sys
 from pathlib import Path
 
-from elastic_pytorch.signals import end_at_once
+OLDEST_PYTHON = (3, 10)
+CANNOT_RUN = 2
+
+
+def refuse_old_python() -> None:
+    """Ends this, with a sentence in the pod's termination message, if the package could not be imported by this Python."""
+    if sys.version_info[:2] >= OLDEST_PYTHON:
+        return
+    oldest, here = (".".join(map(str, numbers)) for numbers in (OLDEST_PYTHON, sys.version_info[:3]))
+    message = f"elastic-pytorch needs Python {oldest} or newer in the image: {sys.executable} is Python {here}"
+    print(message, file=sys.stderr)
+    path = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
+    with contextlib.suppress(OSError), open(path, "r+") as file:  # noqa: PTH123 - as elastic_pytorch.failure does
+        file.write(message)
+    sys.exit(CANNOT_RUN)
+
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, end_at_once)  # process 1 would ignore it, for the seconds that importing torch takes
     here = str(Path(__file__).absolute().parent)
     # Nearly every image has a python3. In a few, it is the system's, and torch belongs to one that is called python.
     other = shutil.which("python")
     if importlib.util.find_spec("torch") is None and other is not None and other != sys.executable:
         os.execv(other, [other, here, *sys.argv[1:]])
+    refuse_old_python()
+    from elastic_pytorch.signals import end_at_once
+
+    signal.signal(signal.SIGTERM, end_at_once)  # process 1 would ignore it, for the seconds that importing torch takes
     # For workers that are started anew, and for their children: this process has the folder on its path already.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     runpy.run_module("elastic_pytorch.agent", run_name="__main__", alter_sys=True)

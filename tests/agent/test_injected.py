@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import python_of_operator  # noqa: F401 - leaves this module out
 from agent.agents import Agent, Events
 from agent.scripted_operator import ScriptedOperator
 from elastic_pytorch_operator.agent_copy import copy_agent
+from torch_features import needs_torchrun_handlers
 
 pytestmark = pytest.mark.process
 
@@ -57,6 +59,7 @@ def test_agent_starts_from_its_folder_and_scripts_find_the_package(
     assert agent.wait() == 0
 
 
+@needs_torchrun_handlers
 def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
     operator: ScriptedOperator, agents: Start, events: Events, folder: Path, script: Path
 ) -> None:
@@ -86,3 +89,13 @@ def test_python_is_taken_where_python3_has_no_torch(
     operator.wait_for("ready", "w0")
     agent.signal()
     assert agent.wait() == 143
+
+
+def test_old_python_is_named_in_the_termination_message(agents: Start, folder: Path, script: Path, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "sitecustomize.py").write_text("import sys; sys.version_info = (3, 9, 18, 'final', 0)\n")
+    agent = agents("w0", script, command=[sys.executable, str(folder)], PYTHONPATH=tmp_path / "old")
+    assert agent.wait() == 2
+    assert agent.termination_log.read_text() == (
+        f"elastic-pytorch needs Python 3.10 or newer in the image: {sys.executable} is Python 3.9.18"
+    )

@@ -100,6 +100,15 @@ SAME = {
         threading.Thread(target=late).start()
         sys.stdout.write("no newline")
     """,
+    "exit handlers and threads where there is no stdout": """
+        import atexit, sys, threading, time
+        def late():
+            time.sleep(0.2)
+            print("thread", file=sys.stderr)
+        atexit.register(print, "handler", file=sys.stderr)
+        threading.Thread(target=late).start()
+        sys.stdout = None
+    """,
     "an exit handler that raises": "import atexit\n@atexit.register\ndef f():\n    1 / 0\nprint('end')",
     "a file left open": """
         f = open("left", "w")
@@ -156,6 +165,13 @@ def test_a_script_runs_as_under_python(tmp_path: Path, source: str) -> None:
         assert left.read_text() == "written"
         with gzip.open(tmp_path / "left.gz", "rt") as zipped:
             assert zipped.read() == "zipped"
+
+
+def test_stdout_that_cannot_be_flushed_is_no_reason_to_skip_the_end(tmp_path: Path) -> None:
+    source = "import atexit, sys; atexit.register(print, 'handler', file=sys.stderr); sys.stdout = object()"
+    there, here = both(tmp_path, source)
+    assert "handler" in there.err and "handler" in here.err
+    assert here.code == there.code == 120, "Python's own for output that may be lost"
 
 
 def test_a_missing_script_is_named(tmp_path: Path) -> None:

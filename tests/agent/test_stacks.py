@@ -9,6 +9,7 @@ import pytest
 from agent.agents import SCRIPTS, Agent, Events
 from agent.scripted_operator import ScriptedOperator
 from elastic_pytorch.stacks import children
+from torch_features import needs_torchrun_handlers
 
 pytestmark = pytest.mark.process
 
@@ -69,6 +70,7 @@ def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
     assert set(states.values()) == {"running"}, states
 
 
+@needs_torchrun_handlers
 def test_plain_torchrun_has_its_workers_answer(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}

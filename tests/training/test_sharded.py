@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from cpu_fsdp2 import DTensor, fully_shard
 from elastic_pytorch import checkpoint_folder, sharded
 from elastic_pytorch.sharded import load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.state import State
 from torch import nn
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import StepLR
 from torch_group import run_group

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 import torch
+from cpu_fsdp2 import fully_shard
 from elastic_pytorch.sampler import ElasticSampler
 from elastic_pytorch.sharded_folder import sharded_checkpoints
 from elastic_pytorch.sharded_state import ShardedState
 from torch import nn
-from torch.distributed.fsdp import fully_shard
 from torch.optim import AdamW
 from torch_group import run_group
 

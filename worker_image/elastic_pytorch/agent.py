@@ -1,6 +1,7 @@
 """`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
 
-Exit codes: 0, the job is complete; 1, it has failed; 2, this cannot be run at all; 143, SIGTERM has ended it.
+Exit codes: 0, the job is complete; 1, it has failed; 2, this cannot be run at all; 137, a worker has outlived SIGKILL; 143, SIGTERM has
+ended it.
 """
 
 import signal
@@ -18,11 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elastic_pytorch.failure import write_termination_message
-from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
 from elastic_pytorch.settings import SettingsError, read_settings
+from elastic_pytorch.torch_names import check_torch
 
 CANNOT_RUN = 2
 
@@ -50,11 +51,11 @@ def main(argv: Sequence[str]) -> int:
         os.environ[LOCAL_SOCKET] = path
     try:
         settings = read_settings()
-        first_look = FirstLook(settings)
+        check_torch()
         from elastic_pytorch.launch import launch  # noqa: PLC0415 - imports torch, which takes seconds
 
-        return launch(argv, settings, progress, local_server, first_look, began)
-    except SettingsError as error:  # the options' errors are of this class too
+        return launch(argv, settings, progress, local_server, began)
+    except SettingsError as error:  # the options' errors, and torch's, are of this class too
         logger.error("%s", error)
         write_termination_message(termination_log, str(error))
         return CANNOT_RUN
@@ -70,7 +71,8 @@ def main(argv: Sequence[str]) -> int:
 def _forget_working_directory() -> None:
     """Undoes that `python -m` finds modules in the working directory, where a script's queue.py would pass for Python's own."""
     here = str(Path.cwd())
-    if not sys.flags.safe_path and sys.path[:1] == [here] and not __file__.startswith(here + os.sep):
+    # Python 3.10 has no -P, which says that it never was there.
+    if not getattr(sys.flags, "safe_path", False) and sys.path[:1] == [here] and not __file__.startswith(here + os.sep):
         del sys.path[0]
 
 

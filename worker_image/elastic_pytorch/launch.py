@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -9,13 +10,13 @@ from typing import Any
 
 from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
-from elastic_pytorch import gloo_sockets, prompt_store, quiet_destroy, warm_start
+from elastic_pytorch import prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
-from elastic_pytorch.first_look import FirstLook
 from elastic_pytorch.handover import Handover
 from elastic_pytorch.last_checkpoint import wait_for_disk
 from elastic_pytorch.local_server import LocalServer
@@ -32,9 +33,11 @@ from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_logs import WorkerLogs
+from elastic_pytorch.worker_processes import UnkillableError
 
 BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
+UNKILLABLE = 128 + signal.SIGKILL  # the exit code beside a worker that outlives SIGKILL: one that is never the job's failure
 
 
 def launch(
@@ -42,7 +45,6 @@ def launch(
     settings: Settings,
     progress: ProgressReceiver,
     local_server: LocalServer,
-    first_look: FirstLook,
     began: float,
 ) -> int:
     """Runs the agent to its end.
@@ -52,7 +54,6 @@ def launch(
         settings: the operator's.
         progress: what the workers will report to.
         local_server: what keeps their state; it is started here.
-        first_look: whether this is a job's first group.
         began: when this process began, by `time.monotonic()`.
 
     Returns:
@@ -61,7 +62,7 @@ def launch(
     Raises:
         OptionsError: the command line cannot be run.
     """
-    options, config, command, command_arguments = _prepare(argv, settings, first_look)
+    options, config, command, command_arguments = _prepare(argv, settings)
     local_server.start()  # after the fork of the forkserver, which shall have none of it
     logger.info("warm after %.2f s", time.monotonic() - began)
 
@@ -86,6 +87,8 @@ def launch(
         wakeup.ring()
 
     signals = Signals(options.signals_to_handle or HANDLED, leave)
+    # Torch installs its own handler each time that it starts workers, and starts them then: what it installs is ours.
+    vars(multiprocessing_api)["_terminate_process_handler"] = signals.note
 
     def wait_for_round(seconds: float) -> None:
         if client.verdict is not None:
@@ -135,6 +138,12 @@ def launch(
         client.flush(FLUSH_SECONDS)
         logger.info("end: left because of %s", error.sigval.name)
         return 128 + error.sigval
+    except UnkillableError as error:
+        # At once, as if the node had died: the operator replaces a silent pod, and elsewhere. An end in order would wait for the process.
+        reason = f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use"
+        logger.error("end: %s", reason)
+        write_termination_message(settings.termination_log, reason)
+        os._exit(UNKILLABLE)
     finally:
         wait_for_disk(local_server, signals, settings.grace_seconds)
         client.stop()
@@ -148,20 +157,16 @@ def launch(
     return 1
 
 
-def _prepare(argv: Sequence[str], settings: Settings, first_look: FirstLook) -> tuple[Any, Any, Any, Any]:
+def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
     """Reads the options and gets ready to start workers; returns the options and what torchrun makes of them."""
     options = parse_options(argv)
     if options.warm:
-        warm_start.import_modules((*warm_start.MODULES, *settings.preload))
-        trains = first_look.group_trains()
-        if trains:
-            warm_start.import_modules(warm_start.DEFERRABLE)
+        warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
         prompt_store.install()
         quiet_destroy.install()
-        gloo_sockets.install()
         sys.stdout.flush()
         sys.stderr.flush()
-        warm_start.start_forkserver(() if trains else warm_start.DEFERRABLE)
+        warm_start.start_forkserver()
     try:
         # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
         return options, *config_from_args(options)

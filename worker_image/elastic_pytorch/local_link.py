@@ -103,7 +103,7 @@ class LocalLink:
                 raise ConnectionError("the local server is gone, and with it what it may hold of this training's state")
         raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
 
-    def flush(self, name: str, stamp: Stamp, folder: str, keep: int) -> None:
+    def flush(self, name: str, stamp: Stamp, folder: str, keep: int, *, now: bool = True) -> None:
         """Has the newest state of a held snapshot written to a checkpoint folder, and returns at once.
 
         A request that comes while another is being carried out replaces those that wait: what is written then is the newest state.
@@ -113,12 +113,13 @@ class LocalLink:
             stamp: of the newest state.
             folder: the checkpoint folder.
             keep: how many checkpoints to keep there.
+            now: at once; otherwise, the server first rests from what it has written last, see `flusher`.
         """
         with self._lock:
             self._revive()
             number = self._asked[name] = self._asked.get(name, 0) + 1
             request = {"storage": "flush", "name": name, "number": number, "stamp": stamp}
-            self._send({**request, "folder": os.path.abspath(folder), "keep": keep})  # noqa: PTH100 - the server has another cwd
+            self._send({**request, "folder": os.path.abspath(folder), "keep": keep, "now": now})  # noqa: PTH100 - the server has another cwd
 
     def flushed(self, name: str) -> Stamp | None:
         """The newest stamp of what is held under a name that is known to be on the disk through this link."""
@@ -155,6 +156,10 @@ class LocalLink:
             return None
         with self._lock:
             return self._messages.popleft() if self._messages else None
+
+    def connected(self) -> bool:
+        """Whether the server is there, as far as is known."""
+        return self._socket is not None
 
     def send(self, message: dict[str, Any]) -> None:
         """Says something to the agent."""
@@ -269,12 +274,18 @@ def _open_link() -> socket.socket:
     if not path:
         return _start_side_process()
     try:
-        return _connect_to_agent(path)
+        return connect_to_agent(path)
     except (OSError, ValueError) as error:
         raise ConnectionError(f"this pod's agent does not answer at {path}: {error or type(error).__name__}") from error
 
 
-def _connect_to_agent(path: str) -> socket.socket:
+def connect_to_agent(path: str) -> socket.socket:
+    """A connection to the agent's server, which does not block.
+
+    Raises:
+        OSError: nothing listens there, or something else does.
+        ValueError: likewise.
+    """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         link.settimeout(ANSWER_SECONDS)
@@ -290,13 +301,14 @@ def _connect_to_agent(path: str) -> socket.socket:
 
 def _start_side_process() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    packages = str(Path(__file__).absolute().parents[1])
     try:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-S", "-P", "-m", "elastic_pytorch.local_server", "--fd", str(theirs.fileno())],
+                [sys.executable, "-S", "-m", "elastic_pytorch.local_server", "--fd", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).absolute().parents[1])},
-                cwd="/",
+                env={**os.environ, "PYTHONPATH": packages},
+                cwd=packages,  # -m looks for modules there; Python 3.10 has no -P to tell it not to
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # it outlives the worker, until the flush in hand is done

@@ -300,13 +300,13 @@ class LocalServer:
         self._held[name] = descriptors.pop()
 
     def _flush(self, connection: _Connection, name: str, message: Message) -> None:
-        number, folder, keep = message["number"], message["folder"], message["keep"]
-        if type(number) is not int or type(keep) is not int or keep < 1 or not isinstance(folder, str):
+        number, folder, keep, now = message["number"], message["folder"], message["keep"], message["now"]
+        if type(number) is not int or type(keep) is not int or keep < 1 or not isinstance(folder, str) or type(now) is not bool:
             raise ValueError("not a request to flush")
         if name not in self._held:
             raise ValueError(f"nothing is held as {name!r}")
         answer = partial(self._answer_flush, connection, name, number)
-        self._flusher.ask(Flush(name, os.dup(self._held[name]), folder, keep, answer))
+        self._flusher.ask(Flush(name, os.dup(self._held[name]), folder, keep, answer, now))
 
     def _answer_flush(self, connection: _Connection, name: str, number: int, stamp: Stamp | None, trouble: str) -> None:
         with self._lock:

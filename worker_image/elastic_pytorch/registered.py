@@ -33,6 +33,13 @@ def unwrap(each: Any) -> Any:
     return each.module if isinstance(each, DistributedDataParallel) else each
 
 
+def innermost(each: Any) -> Any:
+    """The model in whatever wraps it: DistributedDataParallel, torch.compile, or both."""
+    while (inner := getattr(unwrap(each), "_orig_mod", unwrap(each))) is not each:
+        each = inner
+    return each
+
+
 def refuse_sharded(objects: dict[str, Any]) -> None:
     """Refuses a model or an optimizer of which no rank has all.
 
@@ -94,8 +101,12 @@ def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped
         state = states[name]
         if mapped is not None and not optimizer and not isinstance(each, torch.nn.Module):  # which copy by themselves
             state = own_copy(state)
+        if optimizer:
+            each.state.clear()  # a GPU may not have the room for both the old one and the new one
         try:
             each.load_state_dict(state)
+        except torch.cuda.OutOfMemoryError:
+            raise
         except Exception as error:
             raise RuntimeError(f"{where} does not fit the {name} of this script: {error}") from error
         if mapped is not None and optimizer:

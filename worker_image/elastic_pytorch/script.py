@@ -31,10 +31,12 @@ from typing import Any, NoReturn
 from elastic_pytorch.parent_death import die_with_parent
 from elastic_pytorch.stacks import answer_dumps
 from elastic_pytorch.stderr_tail import attach
+from elastic_pytorch.stop_answers import answer_stops
 
 SCRIPT = "script"
 MODULE = "module"
 INTERRUPTED = 128 + signal.SIGINT
+OUTPUT_LOST = 120  # Python's own
 
 _BUFFERS = (io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair)
 _IMPORTED_WITH_THREADS = os.environ.get("OMP_NUM_THREADS")
@@ -91,10 +93,11 @@ def _reset_process() -> None:
     die_with_parent(os.getppid())
     attach()
     answer_dumps()
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+        answer_stops()
     with contextlib.suppress(OSError):
         os.setsid()  # as torchrun does: a group of its own, to be killed with all its children
-    for number in (signal.SIGTERM, signal.SIGALRM):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     multiprocessing.set_start_method(None, force=True)
     multiprocessing.process.current_process().name = "MainProcess"
@@ -118,7 +121,7 @@ def _reset_process() -> None:
 
 
 def _set_first_path(path: str) -> None:
-    if not sys.flags.safe_path:
+    if not getattr(sys.flags, "safe_path", False):  # Python 3.10 has none
         sys.path.insert(0, path)
 
 
@@ -167,14 +170,20 @@ def _finish(code: int) -> int:
         threading._shutdown,  # type: ignore[attr-defined]
         atexit._run_exitfuncs,
         _close_files,
-        sys.stdout.flush,
-        sys.stderr.flush,
-        lambda: ctypes.CDLL(None).fflush(None),
     )
     for step in steps:
         ended = _outcome(step)
         if ended == INTERRUPTED:
             code = ended
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+        except Exception:  # whatever a script has put in its place
+            with contextlib.suppress(Exception):
+                traceback.print_exc()
+            code = OUTPUT_LOST
+    _outcome(lambda: ctypes.CDLL(None).fflush(None))
     return code
 
 

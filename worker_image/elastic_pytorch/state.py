@@ -11,14 +11,27 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch import group_change, randomness, rejoin
-from elastic_pytorch.boundary import Boundary, start_maximum
+from elastic_pytorch.boundary import Boundary, Done, start_maximum
+from elastic_pytorch.commit_copies import Lane
+from elastic_pytorch.commit_interval import CommitInterval
+from elastic_pytorch.commits import Commits
+from elastic_pytorch.cuda_lane import CudaLane
 from elastic_pytorch.last_commits import LAST_FLUSH_SECONDS, LastCommit, last_commits, on_disk
 from elastic_pytorch.log import logger
 from elastic_pytorch.newest_state import Alone, Found, Group, TorchGroup, find_newest
 from elastic_pytorch.plain_values import PlainValues
-from elastic_pytorch.pod_memory import PodMemory
+from elastic_pytorch.pod_memory import PodMemory, pod_number, writes_for_its_pod
 from elastic_pytorch.progress import report
-from elastic_pytorch.registered import describe, is_stateful, own_copy, put_back, refuse_sharded, refuse_unlike, unwrap
+from elastic_pytorch.registered import (
+    describe,
+    innermost,
+    is_stateful,
+    own_copy,
+    put_back,
+    refuse_sharded,
+    refuse_unlike,
+    unwrap,
+)
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.state_names import names
@@ -45,9 +58,12 @@ class State:
         folder: of the checkpoints, best on a volume that all pods share; None: there are none.
         name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
-        every: commit each so many steps. A stop at a boundary always commits.
-        flush_seconds: the least time between two checkpoints on disk; 0: as often as they can be written.
+        every: commit each so many steps. None: as often as a hundredth of the steps' time pays for, as measured. A stop at a
+            boundary always commits, and so does the last step.
+        flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
         total_steps: at which step training is done, for the progress that is reported.
+        overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
+            but its optimizer may then write to a weight between a commit and the next step of the optimizer.
         registered: what to commit, by names of your choice.
 
     Raises:
@@ -61,12 +77,13 @@ class State:
         *,
         name: str = "",
         keep: int = 2,
-        every: int = 1,
+        every: int | None = None,
         flush_seconds: float = 5.0,
         total_steps: int | None = None,
+        overlap: bool = False,
         **registered: Any,
     ) -> None:
-        if keep < 1 or every < 1 or flush_seconds < 0:
+        if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
             raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
         taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
         if taken:
@@ -75,7 +92,10 @@ class State:
         self._values = {key: each for key, each in registered.items() if key not in self._objects}
         self._identity = names.give(folder, name)
         self._folder, self._name = self._identity.folder, self._identity.memory
-        self._keep, self._every, self._flush_seconds, self._total = keep, every, flush_seconds, total_steps
+        self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
+        self._interval = CommitInterval(every)
+        self._told_interval = self._interval.steps
+        self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
         self._step = 0
         self._stamp = Stamp(0, 0)  # of the last commit
         self._rank, self._world = 0, 1
@@ -93,6 +113,10 @@ class State:
     def step(self) -> int:
         """How many steps are done."""
         return self._step
+
+    def holds(self, each: object) -> bool:
+        """Whether an object is registered; a model may be wrapped for its group, or compiled, since."""
+        return any(innermost(known) is innermost(each) for known in self._objects.values())
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})
@@ -130,6 +154,7 @@ class State:
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         refuse_unlike(group, {"State": self._identity.told, **describe(self._objects)})
         self._find_memory()
+        self._commits.settle(wait=True)
         _give_back(group)
         found = find_newest(group, self._memory, self._folder, self._tree() if group.rank == 0 else None)
         self._load(found)
@@ -139,6 +164,7 @@ class State:
         if self._rank == 0:
             logger.info("going on from step %d, found in %s", self._step, found.where)
         self._write()
+        self._commits.settle(wait=True)
         self._shared_values = PlainValues(group, self._values) if self._world > 1 and self._values else None
         self._begin_steps(gloo)
         return self._step
@@ -157,24 +183,31 @@ class State:
         """
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
+        self._commits.settle(wait=False)
+        self._interval.end_step()
         self._step += 1
         for each in self._objects.values():
             if (advance := getattr(each, "advance", None)) is not None:
                 advance()
-        last = self._step == self._total
-        if due := last or self._step % self._every == 0:
+        last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
+        if due := last or self._interval.due(self._step, self._stamp.step):
             self._write()
             self._share_values()
+        self._commits.end_step()
         agent = self._agent
         stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
             self._share_values()
+        if stop or last:
+            self._commits.settle(wait=True)
+        if (kept := last_commits.get(self._name)) is not None:
+            kept.steps_done = self._step
         self._flush(now=stop or last)
         self._report(loss)
         if stop and agent is not None:
             if rejoin.active():
-                raise rejoin.GroupChanged(self._step)
+                raise rejoin.GroupChanged(self._step, self._boundary.meet)
             agent.park(self._step)
             with contextlib.suppress(ValueError):  # not the main thread
                 # All is kept: a handler that would save something has nothing to do.
@@ -196,6 +229,7 @@ class State:
             return
         self.flush()
         self._closed, self._boundary = True, None
+        self._commits.close()
         if self._leave is not None:
             self._leave()
             self._snapshot = self._memory = None
@@ -206,13 +240,19 @@ class State:
         names.free(self._identity)
 
     def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
-        """Waits until the last commit is on disk. At its end, a script does so by itself.
+        """Commits the last step, if that is still to be done, and waits until it is on disk. To be called after `commit`.
+
+        At its end a script does so by itself, if `total_steps` or the sampler's `epochs` say which step is the last one; otherwise it
+        brings to the disk what has been committed.
 
         Returns:
             Whether it is; False: the time is over, or it cannot be written, which the log tells.
         """
         if self._rank != 0 or not self._folder or self._snapshot is None:
             return True
+        if self._stamp.step != self._step:
+            self._write()
+        self._commits.settle(wait=True)
         self._flush(now=True)
         done = group_change.link().drain(timeout_seconds)
         self._complain()
@@ -235,7 +275,7 @@ class State:
         values = {name: value for name, value in tree["values"].items() if name in self._values}
         self._values.update(values if found.mapped is None else own_copy(values))
         self._step = tree["step"]
-        randomness.put_back(tree["random"], self._rank, self._world)
+        randomness.put_back(tree["random"], self._rank, self._world, self._step)
         del tree
         if found.mapped is not None:
             found.mapped.release()
@@ -248,10 +288,11 @@ class State:
 
     def _begin_steps(self, gloo: Any) -> None:
         rejoin.hold(self)
+        self._interval.restart()
         if dist.is_initialized():
-            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo))
+            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
         else:
-            self._boundary = Boundary(lambda _: _Done())
+            self._boundary = Boundary(lambda _: Done(), self._interval)
         self._agent = group_change.agent()
         if (agent := self._agent) is not None:
             agent.cooperate(in_process=rejoin.active())
@@ -267,7 +308,7 @@ class State:
         self._memory.pod, self._memory.keeps = pod_number() if has_agent else None, writes_for_its_pod()
         self._memory.open()
         if self._snapshot is None and self._memory.snapshot is not None:
-            self._snapshot = self._memory.snapshot
+            self._snapshot = self._commits.snapshot = self._memory.snapshot
             self._leave = weakref.finalize(self, _leave, self._name, self._snapshot)
             self._leave.atexit = False
 
@@ -277,21 +318,24 @@ class State:
 
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
-        if self._snapshot is not None and writes_for_its_pod():
-            self._snapshot.write(self._stamp, self._tree())
+        if writes_for_its_pod():
+            self._commits.write(self._stamp, self._tree)
         if self._rank == 0 and self._folder and self._snapshot is not None:
-            last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep)
+            last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep, self._step)
         else:  # in a group formed anew in this process, another one may be rank 0
             last_commits.pop(self._name, None)
 
+    def _lane(self) -> Lane:
+        return CudaLane()
+
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)
-        if commit is None or commit.asked:
+        if commit is None or (commit.asked and not now) or self._commits.copying:
             return
         moment = time.monotonic()
         if now or moment - self._asked_at >= self._flush_seconds:
             self._asked_at = moment
-            commit.flush(self._name)
+            commit.flush(self._name, now=now)
 
     def _report(self, loss: Any) -> None:
         moment = time.monotonic()
@@ -310,7 +354,11 @@ class State:
             total=self._total,
             loss=loss,
             checkpoint_step=flushed.step if flushed else None,
+            commit_every_steps=self._interval.steps,
         )
+        if self._rank == 0 and self._interval.steps != self._told_interval:
+            self._told_interval = self._interval.steps
+            logger.info("%s", self._interval)
 
     def _complain(self) -> None:
         trouble = group_change.link().trouble()
@@ -332,24 +380,6 @@ def _give_back(group: Group) -> None:
             names.forget(name)
             last_commits.pop(name, None)
             group_change.link().drop(name)
-
-
-def writes_for_its_pod() -> bool:
-    """Whether this process keeps the state for its pod. Not by LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all."""
-    variables = os.environ
-    return int(variables.get("RANK", "0")) % int(variables.get("LOCAL_WORLD_SIZE", "1")) == 0
-
-
-def pod_number() -> int:
-    """Which of the group's pods this process is in: all have the same number of workers."""
-    return int(os.environ.get("RANK", "0")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
-class _Done:
-    """An agreement of a single process."""
-
-    def wait(self) -> None:
-        """Is over at once."""
 
 
 def cpu_group() -> Any:

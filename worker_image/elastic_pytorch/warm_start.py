@@ -10,10 +10,10 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from multiprocessing import forkserver, resource_tracker, util
-from types import FrameType
 from typing import NoReturn
 
 from elastic_pytorch.log import logger
@@ -34,47 +34,51 @@ MODULES = (
     "numpy.random",
     "elastic_pytorch.script",
 )
-# What a script's first steps import behind its back: two thirds of the time that the first DistributedDataParallel takes to construct,
-# and a third of the time that this process takes to be ready.
-DEFERRABLE = ("torch._dynamo",)
-DEFER_SECONDS = 5.0  # long enough for a first group to have started
+# The first optimizer or DistributedDataParallel imports it: a second of CPU time, spent here once and not by each worker.
+FIRST_STEP_MODULES = ("torch._dynamo",)
 PROBE_SECONDS = 30.0
+CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
+CUDA_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 def import_modules(names: Sequence[str]) -> None:
     """Imports what workers will need. What cannot be imported is left out, with a line in the log if the user asked for it."""
+    given = os.environ.get(CUDA_CHECK)
+    os.environ[CUDA_CHECK] = (
+        "1"  # torch.cuda.is_available() then asks the driver's library, and not CUDA, which no fork survives
+    )
     for name in names:
         try:
             importlib.import_module(name)
         except Exception as error:  # the script will import it itself, or never
-            if name not in MODULES + DEFERRABLE:
+            if name not in MODULES + FIRST_STEP_MODULES:
                 logger.warning("cannot preload %s: %s: %s", name, type(error).__name__, error)
+    del os.environ[CUDA_CHECK]
+    if given is not None:
+        os.environ[CUDA_CHECK] = given
 
 
-def start_forkserver(deferred: Sequence[str] = ()) -> None:
+def start_forkserver() -> None:
     """Starts multiprocessing's forkserver from this process, and makes sure that it can start a process.
 
     If that fails, multiprocessing's own way is taken: slower, as it imports torch again.
-
-    Args:
-        deferred: modules that the forkserver imports some seconds later.
     """
     multiprocessing.set_forkserver_preload(list(MODULES))
     resource_tracker.ensure_running()
     gc.collect()
     gc.freeze()  # what is there now stays shared between all workers, and no collection of theirs looks at it
     try:
-        with _forking_instead_of_executing(deferred):
+        with _forking_instead_of_executing():
             forkserver.ensure_running()
         _probe()
     except Exception as error:  # whatever is unexpected about this Python, the stock way is left
-        logger.warning("cannot fork the forkserver (%s: %s), starting it anew", type(error).__name__, error)
+        logger.warning("cannot fork the forkserver, starting a new interpreter: %s: %s", type(error).__name__, error)
         _forget_forkserver()
         forkserver.ensure_running()
 
 
 @contextlib.contextmanager
-def _forking_instead_of_executing(deferred: Sequence[str]) -> Iterator[None]:
+def _forking_instead_of_executing() -> Iterator[None]:
     """For the moment in which multiprocessing starts its forkserver, has it forked from here."""
     stock = util.spawnv_passfds
     before = _open_descriptors()
@@ -91,7 +95,6 @@ def _forking_instead_of_executing(deferred: Sequence[str]) -> Iterator[None]:
             pid = os.fork()
         if pid == 0:
             util.spawnv_passfds = stock  # workers start processes too
-            _import_later(deferred)
             _be_forkserver(command, parent, _open_descriptors() - before - set(passfds))
         return pid
 
@@ -100,20 +103,6 @@ def _forking_instead_of_executing(deferred: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         util.spawnv_passfds = stock
-
-
-def _import_later(names: Sequence[str]) -> None:
-    """Imports modules in a signal handler, that is in the main thread: another thread could hold a lock in which a worker is forked."""
-
-    def import_now(number: int, _frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        import_modules(names)
-        gc.collect()
-        gc.freeze()
-
-    if names:
-        signal.signal(signal.SIGALRM, import_now)
-        signal.setitimer(signal.ITIMER_REAL, DEFER_SECONDS)
 
 
 def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
@@ -154,15 +143,26 @@ def _forget_forkserver() -> None:
 
 
 def _probe() -> None:
-    process = multiprocessing.get_context("forkserver").Process(target=_nothing, daemon=True)
+    """Starts a process.
+
+    Raises:
+        RuntimeError: it does not end well, or could not use GPUs.
+    """
+    process = multiprocessing.get_context("forkserver").Process(target=_look_for_cuda, daemon=True)
     process.start()
     process.join(PROBE_SECONDS)
+    if process.exitcode == CUDA_LOST:
+        raise RuntimeError("a module that was imported has asked CUDA for devices, which no forked process can use then")
     if process.exitcode != 0:
         raise RuntimeError(f"a process that does nothing ended with {process.exitcode}")
 
 
-def _nothing() -> None:
-    pass
+def _look_for_cuda() -> None:
+    import torch  # noqa: PLC0415 - it is there already
+
+    # Absent where torch is built without CUDA. What it says is what torch asks before it uses a GPU.
+    if getattr(torch._C, "_cuda_isInBadFork", bool)():
+        sys.exit(CUDA_LOST)
 
 
 def _open_descriptors() -> set[int]:

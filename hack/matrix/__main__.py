@@ -1,0 +1,91 @@
+"""Runs the tests of the agent and of the training library on several releases of torch, and writes what works into a page.
+
+Each release gets an environment of its own, which is removed after its run: PyPI's torch takes 5 GB with its CUDA libraries. The page keeps
+the rows of the releases that are not run this time.
+"""
+
+import argparse
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from environment import CPU_INDEX, Environment, index_answers, pinned
+from table import Row, count, with_rows
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "compatibility.md"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elastic-pytorch-operator" / "matrix"
+LOGS = ROOT / ".cluster" / "logs"
+TESTS = ("tests/agent", "tests/training", "tests/storage")
+# The last patch of each; the newest is the lock file's.
+RELEASES = ("2.4.1", "2.5.1", "2.6.0", "2.8.0", "2.10.0", "2.13.0")
+
+
+def parse_options(newest: str, arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="hack/matrix", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    known = {release.rpartition(".")[0]: release for release in (*RELEASES, newest)}
+    parser.add_argument(
+        "releases",
+        metavar="X.Y",
+        nargs="*",
+        type=lambda text: known.get(text, text),
+        default=list(known.values()),
+        help=f"of torch: {', '.join(known)}, or any X.Y.Z (default: those named)",
+    )
+    parser.add_argument("--python", default=sys.executable, help="the interpreter (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="of pytest (default: %(default)s)")
+    parser.add_argument("--index", default=CPU_INDEX, help="where torch's CPU wheels are, else PyPI's (default: %(default)s)")
+    return parser.parse_args(arguments)
+
+
+def run_tests(environment: Environment, name: str, processes: int) -> Row:
+    """The outcome of the tests in an environment. Their output goes to a log file."""
+    log = LOGS / f"matrix-{name}.log"
+    with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
+        report = Path(folder) / "report.xml"
+        options = ["-m", "not e2e and not long", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}"]
+        command = [str(environment.python), "-m", "pytest", f"--numprocesses={processes}", "--dist=worksteal", *options, *TESTS]
+        subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
+        if not report.exists():
+            raise RuntimeError(f"the tests have not run; see {log}")
+        outcome = count(report.read_text())
+    return Row(environment.torch(), environment.python_release(), *outcome, run=f"{datetime.date.today()}, {commit()}")
+
+
+def commit() -> str:
+    """The commit that is checked out, with a plus if files differ from it."""
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty=+", "--abbrev=7"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main() -> int:
+    lock = (ROOT / "requirements-dev.lock").read_text()
+    options = parse_options(pinned(lock, ["torch"])[0].removeprefix("torch=="))
+    index = options.index if index_answers(options.index) else None
+    LOGS.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for release in options.releases:
+        name = f"torch-{release}-{Path(options.python).name}"
+        print(f"{name}: installing", flush=True)
+        try:
+            with Environment(CACHE / name, options.python) as environment:
+                environment.install(ROOT, release, index, LOGS / f"matrix-{name}-install.log")
+                print(f"{name}: testing", flush=True)
+                row = run_tests(environment, name, options.processes)
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        PAGE.write_text(with_rows(PAGE.read_text(), [row]))
+        print(f"{name}: {row.text()}", flush=True)
+        failed = failed or bool(row.failed)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
