@@ -11,7 +11,8 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
+from elastic_pytorch.local_link import LocalLink
+from elastic_pytorch.local_server import LOCAL_SOCKET, MAX_HELD, LocalServer
 from elastic_pytorch.mapped_state import MappedState
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
@@ -214,6 +215,23 @@ def test_rank_0_may_flush_alone_and_all_go_on_committing_the_same_steps(tmp_path
     with pods(2) as servers:
         first, other = run_pods(servers, 1, flush_on_rank_0_alone, tmp_path)
     assert first == other
+
+
+def restore_in_a_full_agent() -> str:
+    link, fd = LocalLink.connect(), os.memfd_create("x")
+    for number in range(MAX_HELD):
+        link.hold(f"other {number}", fd)
+    try:
+        elastic.State(None, model=nn.Linear(1, 1)).restore()
+    except OSError as error:
+        return str(error)
+    return "restored"
+
+
+def test_memory_that_the_agent_does_not_take_is_an_error() -> None:
+    with pods(1) as servers:
+        (words,) = run_pods(servers, 1, restore_in_a_full_agent)
+    assert words == "the agent does not keep this training's state: the local server refuses: ValueError: too many names"
 
 
 def sweep(folder: Path) -> None:
