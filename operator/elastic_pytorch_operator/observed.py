@@ -47,6 +47,7 @@ class PodView:
     seen_dead_at_start: bool = False  # was dead already when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
+    grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     plain_http: bool = False  # its agent is of a release that knew no TLS
 
     @property

@@ -1,7 +1,6 @@
 """Modules that ELASTIC_PYTORCH_PRELOAD names: the GPUs of workers stay usable whatever they do when they are imported."""
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,8 @@ FOUND = f"""
 import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})
 from events import event
 import torch
-event("found", bad_fork=torch.cuda._is_in_bad_fork(), nvml=os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK"), preloaded="preloaded" in sys.modules)
+nvml = os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK")
+event("found", bad_fork=torch.cuda._is_in_bad_fork(), nvml=nvml, preloaded="preloaded" in sys.modules)
 """
 
 
@@ -51,3 +51,25 @@ def test_question_for_gpus_is_answered_without_cuda_while_modules_are_imported(
     agent, found = found_by_a_worker(operator, agents, events, tmp_path, question)
     assert "ASKED 1" in agent.text()
     assert (found["bad_fork"], found["preloaded"], found["nvml"]) == (False, True, None), "the script's is the pod's own"
+
+
+def test_sigterm_amid_the_start_of_workers_is_told_and_stops_them(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+) -> None:
+    """A preloaded module sends it between the moment in which torch installs its handlers and the start."""
+    (tmp_path / "preloaded.py").write_text(
+        "import os, signal\n"
+        "from torch.distributed.elastic.multiprocessing import api\n"
+        "stock = api.MultiprocessContext._start\n"
+        "def start(context):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    stock(context)\n"
+        "api.MultiprocessContext._start = start\n"
+    )
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    agent = agents("w0", SCRIPTS / "train.py", "--save", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait(lambda: any(heard.state == "leaving" for heard in operator.heard))
+    assert agent.wait() == 143
+    assert "workers started" in agent.text(), "the start was not broken off"

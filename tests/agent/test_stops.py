@@ -1,10 +1,12 @@
 """Workers with a handler of SIGTERM, stopped after a loss and in order. Grace periods are far longer than the tests wait."""
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,35 @@ def test_a_pod_that_is_drained_while_a_peer_is_lost_ends_soon(
     operator.wait_for("leaving", "w0")
     operator.declare("w0", after=operator.round["round"])
     assert agent.wait() == 143
+
+
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_a_worker_that_outlives_sigkill_ends_its_agent(
+    operator: ScriptedOperator, agents: Start, events: Events, start: str
+) -> None:
+    how = ["--start-method=spawn"] if start == "cold" else []
+    agent = agents("w0", *how, HANGS, "--in", "python", ELASTIC_PYTORCH_GRACE_SECONDS=1)
+    _begin(operator, events)
+    (worker,) = events.all(what="start")
+    with kept_from_its_parent(worker["pid"]):
+        operator.declare("w0")
+        assert agent.wait() == 128 + signal.SIGKILL
+    said = agent.termination_log.read_text()
+    assert said.startswith(f"worker process {worker['pid']} has not ended 20 s after SIGKILL") and said.strip() in agent.text()
+    assert "failed" not in operator.states("w0")
+    assert len(events.all(what="start")) == 1
+
+
+@contextlib.contextmanager
+def kept_from_its_parent(pid: int) -> Iterator[None]:
+    """Another process traces this one. Its parent does not see it end before the tracer has, as if it hung in the kernel."""
+    code = "import ctypes, time; print(ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0), flush=True); time.sleep(600)"  # PTRACE_SEIZE
+    with subprocess.Popen([sys.executable, "-c", code % pid], stdout=subprocess.PIPE, text=True) as tracer:
+        try:
+            assert tracer.stdout is not None and tracer.stdout.readline() == "0\n"
+            yield
+        finally:
+            tracer.kill()
 
 
 def _begin(operator: ScriptedOperator, events: Events) -> None:

@@ -3,7 +3,7 @@
 from functools import reduce
 
 import pytest
-from elastic_pytorch.stuck import COMPUTING_SECONDS, GAP_SECONDS, WAITING_SECONDS, Look, MainThread
+from elastic_pytorch.stuck import COMPUTING_SECONDS, GAP_SECONDS, SILENT_SECONDS, WAITING_SECONDS, Look, MainThread
 
 LOOP = '  File "train.py", line 9 in step\n  File "train.py", line 20 in <module>'
 OTHER = '  File "train.py", line 12 in loss\n  File "train.py", line 20 in <module>'
@@ -42,6 +42,8 @@ CASES = {
     "it has just begun to sleep": ([*looks(LOOP, 0.5, sleeps=False), *looks(LOOP, SHORT, since=0.6)], False),
     "it writes a file": (looks(LOOP, LONG, copies=True), False),
     "it does not write its stack": (looks("", LONG), False),
+    "it has never written its stack, for very long": (looks("", SILENT_SECONDS), True),
+    "it no longer writes its stack": ([*looks(LOOP, 0), *looks("", SILENT_SECONDS + 1, since=0.1)], False),
     "it did not write its stack for a time": (
         [*looks(LOOP, 0.2), Look(0.3, ""), *looks(LOOP, WAITING_SECONDS - STEP, since=0.4)],
         False,

@@ -193,3 +193,17 @@ def test_empty_round_is_not_forgotten_by_a_new_leader() -> None:
     simulation.settle(10)
     assert simulation.round.number == before + 2  # type: ignore[union-attr]
     assert simulation.round.size == 3  # type: ignore[union-attr]
+
+
+def test_worker_whose_process_outlives_sigkill_is_replaced() -> None:
+    simulation = running(replicas=2)
+    wedged = simulation.round.workers[0]  # type: ignore[union-attr]
+    simulation.wedged.add(wedged)
+    simulation.fail_worker(simulation.round.workers[1], "ValueError: boom")  # type: ignore[union-attr]
+    simulation.settle(50)
+    assert wedged in simulation.round.workers, "its grace period and a margin"  # type: ignore[union-attr]
+    simulation.settle(30)
+    assert wedged not in simulation.pods
+    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 2)
+    lost = next(declared for declared in simulation.declared if wedged in declared.cause)
+    assert "has not stopped its workers for 60 s: a process outlives SIGKILL" in lost.cause

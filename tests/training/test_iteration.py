@@ -15,7 +15,7 @@ Wrapper = Callable[[Iterable[list[int]]], Iterable[list[int]]]
 
 
 class EverySecond:
-    """Deals the batches out to two ranks, as Accelerate's BatchSamplerShard does with even_batches=False."""
+    """Deals the batches out to two ranks, as Accelerate's BatchSamplerShard does where a batch sampler has no batch_size."""
 
     def __init__(self, batches: Iterable[list[int]], rank: int = 0) -> None:
         self.batches, self.rank = batches, rank
@@ -153,7 +153,7 @@ def test_an_epoch_may_be_left_and_gone_on_with() -> None:
 
 
 def test_what_is_cut_up_again_by_its_attributes_has_none() -> None:
-    """Accelerate then refuses it (even_batches), and Lightning does, with the name of the option that mends it."""
+    """Lightning then refuses it, and names use_distributed_sampler=False; Accelerate refuses it, or passes batches over, as above."""
     sampler = ElasticSampler(DATA, 4)
     assert not hasattr(sampler, "batch_size")
     assert not hasattr(sampler, "drop_last")

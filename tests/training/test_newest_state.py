@@ -1,4 +1,5 @@
 import itertools
+import logging
 import os
 import queue
 import threading
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 import torch
 from elastic_pytorch import checkpoint_folder
+from elastic_pytorch.checkpoint_file import load_newest
 from elastic_pytorch.flusher import Flush, Flusher
+from elastic_pytorch.log import logger
 from elastic_pytorch.mapped_state import MappedState
 from elastic_pytorch.newest_state import NO_POD, Alone, Source, Told, choose_memory, find_newest
+from elastic_pytorch.payload import payload_chunks
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 
@@ -249,3 +253,37 @@ def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(
     unreadable.symlink_to(unreadable)  # opening it fails, as where a network's disk is in trouble
     with pytest.raises(OSError, match=r"Too many levels of symbolic links|rank 0 cannot read"):
         find([None, None], tmp_path)
+    assert checkpoint_folder.claimed(tmp_path) == 2, "the folder is claimed before anything in it is read"
+
+
+class Replaces(logging.Handler):
+    """An older group, which puts a newer checkpoint in the place of its only one just when that is to be read."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "is skipped" in record.getMessage():
+            checkpoint_folder.write(self.folder, Stamp(1, 9), payload_chunks(tree(9)), keep=1)
+
+
+def test_checkpoint_that_an_older_group_replaces_meanwhile_is_not_missed(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, Stamp(1, 7))
+    write_checkpoint(tmp_path, Stamp(1, 8)).write_bytes(b"torn")
+    handler = Replaces(tmp_path)
+    logger.addHandler(handler)
+    try:
+        loaded = load_newest(tmp_path, NOTHING)
+    finally:
+        logger.removeHandler(handler)
+    assert loaded is not None
+    assert loaded.stamp == Stamp(1, 9)
+
+
+def test_checkpoint_that_is_listed_and_not_there_is_skipped(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, Stamp(1, 7))
+    (tmp_path / "checkpoint-g000001-s000000008.elastic").symlink_to(tmp_path / "nothing")
+    loaded = load_newest(tmp_path, NOTHING)
+    assert loaded is not None
+    assert loaded.stamp == Stamp(1, 7)

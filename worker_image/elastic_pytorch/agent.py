@@ -1,6 +1,7 @@
 """`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
 
-Exit codes: 0, the job is complete; 1, it has failed; 2, this cannot be run at all; 143, SIGTERM has ended it.
+Exit codes: 0, the job is complete; 1, it has failed; 2, this cannot be run at all; 137, a worker has outlived SIGKILL; 143, SIGTERM has
+ended it.
 """
 
 import signal
@@ -22,6 +23,7 @@ from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.progress import REPORT_SOCKET, ProgressReceiver
 from elastic_pytorch.settings import SettingsError, read_settings
+from elastic_pytorch.torch_names import check_torch
 
 CANNOT_RUN = 2
 
@@ -49,10 +51,11 @@ def main(argv: Sequence[str]) -> int:
         os.environ[LOCAL_SOCKET] = path
     try:
         settings = read_settings()
+        check_torch()
         from elastic_pytorch.launch import launch  # noqa: PLC0415 - imports torch, which takes seconds
 
         return launch(argv, settings, progress, local_server, began)
-    except SettingsError as error:  # the options' errors are of this class too
+    except SettingsError as error:  # the options' errors, and torch's, are of this class too
         logger.error("%s", error)
         write_termination_message(termination_log, str(error))
         return CANNOT_RUN

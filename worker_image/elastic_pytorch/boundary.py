@@ -31,6 +31,13 @@ class Pending(Protocol):
         """
 
 
+class Done:
+    """The agreement of a single process."""
+
+    def wait(self) -> None:
+        """Is over at once."""
+
+
 def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
     """Starts to replace a tensor of int64 by its maximum over the group's ranks."""
     work: Pending = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group, async_op=True)

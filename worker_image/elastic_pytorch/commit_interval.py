@@ -78,8 +78,14 @@ class CommitInterval:
         self._held_up += seconds
         self._commit += seconds
 
-    def end_commit(self) -> None:
-        """Takes note that the commit in hand is done."""
+    def end_commit(self, beside_seconds: float = 0.0) -> None:
+        """Takes note that the commit in hand is done.
+
+        Args:
+            beside_seconds: for which it has held up the training elsewhere than in `holding_up`.
+        """
+        self._held_up += beside_seconds
+        self._commit += beside_seconds
         self._commits.append(self._commit)
         self._commit = 0.0
 

@@ -26,7 +26,7 @@ from elastic_pytorch.signals import Signals
 from elastic_pytorch.stacks import dump_stacks
 from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.wakeup import Wakeup
-from elastic_pytorch.worker_processes import WorkerProcesses
+from elastic_pytorch.worker_processes import UnkillableError, WorkerProcesses
 
 # An event of torch's carries the host's fully qualified name, looked up anew each time, workers waiting: with a slow DNS for seconds.
 api._get_fq_hostname = socket.gethostname
@@ -304,8 +304,13 @@ class ElasticAgent(LocalElasticAgent):
                 logger.info("stopping the workers with %s", death_sig.name)
             asked = self._signals.at if self._signals.received else since
             failed = any(processes.exit_codes().values())
-            processes.stop(death_sig, asked + self._stop_seconds, self._wakeup, lambda: failed or self._has_lost_worker())
-            processes.close()
+            try:
+                processes.stop(death_sig, asked + self._stop_seconds, self._wakeup, lambda: failed or self._has_lost_worker())
+            except UnkillableError:
+                self._pcontext = None  # torch would wait for it once more, in older releases for ever
+                raise
+            finally:
+                processes.close()
             if running:
                 logger.info("workers stopped in %s", milliseconds(since))
         # What is left to torch are the tails of the log files; the processes are gone.

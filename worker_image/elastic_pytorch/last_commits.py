@@ -1,8 +1,11 @@
 """The last commits of a process's States, to be on the disk when it ends: a script lets go of a State when its function returns."""
 
 import atexit
+import contextlib
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from elastic_pytorch import group_change
 from elastic_pytorch.log import logger
@@ -38,6 +41,18 @@ class LastCommit:
             group_change.link().flush(name, self.stamp, self.folder, self.keep, now=now)
 
 
+class Settles(Protocol):
+    """Commits whose copies may be under way."""
+
+    def settle(self, *, wait: bool) -> None:
+        """Completes the last one.
+
+        Raises:
+            RuntimeError: the GPU has failed.
+        """
+
+
+under_way: "weakref.WeakSet[Settles]" = weakref.WeakSet()
 last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
 
 
@@ -56,6 +71,9 @@ def on_disk(names: Iterable[str]) -> list[str]:
 @atexit.register
 def flush_last_commits() -> None:
     """Has them brought to the disk. An agent sees to it, so that how this process has ended is known at once."""
+    for commits in list(under_way):
+        with contextlib.suppress(RuntimeError):
+            commits.settle(wait=True)
     for name, commit in last_commits.items():
         if commit.steps_done > commit.stamp.step:
             logger.warning(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from elastic_pytorch.payload import view_payload
-from elastic_pytorch.snapshot import MADV_POPULATE_WRITE
+from elastic_pytorch.snapshot_memory import MADV_POPULATE_WRITE
 from elastic_pytorch.snapshot_slots import read_header, valid_slots
 
 

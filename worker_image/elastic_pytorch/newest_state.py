@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from elastic_pytorch import checkpoint_folder
 from elastic_pytorch.checkpoint_file import Loaded, load_newest
+from elastic_pytorch.log import logger
 from elastic_pytorch.mapped_state import MappedState
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.tree_broadcast import broadcast_tree, pass_on
@@ -185,12 +186,20 @@ def choose_memory(told: Sequence[Told]) -> Source | None:
     return Source(newest, root, _lacking(told, has))
 
 
+def claim(folder: str, generation: int) -> None:
+    """Keeps older groups from writing to the checkpoint folder, and from deleting there."""
+    try:
+        checkpoint_folder.claim(folder, generation)
+    except OSError as error:
+        logger.warning("cannot write to %s: %s; training goes on without checkpoints", folder, error)
+
+
 def _lacking(told: Sequence[Told], has: set[int]) -> tuple[int, ...]:
     return tuple(rank for rank, each in enumerate(told) if rank not in has and not each.shares)
 
 
 def find_newest(group: Group, memory: Memory | None, folder: str, fresh: Any) -> Found:
-    """Finds what the group goes on from, and brings it to all ranks. Collective.
+    """Finds what the group goes on from, and brings it to all ranks. Collective. Rank 0 claims the folder for the group.
 
     Args:
         group: all that train.
@@ -217,6 +226,8 @@ def find_newest(group: Group, memory: Memory | None, folder: str, fresh: Any) ->
         raise problem or OSError(f"rank 0 cannot read the checkpoints in {folder}")
     told = [Told(Stamp(*each[:2]), each[2], each[3], each[4], bool(each[5])) for each in numbers]
     generation = 1 + max(claimed, on_disk.generation, *(each.stamp.generation for each in told))
+    if group.rank == 0 and folder:
+        claim(folder, generation)  # before anything is read: an older group that still lives deletes nothing from now on
     source = choose_memory(told)
     loaded, stamp = None, NONE
     if source is None or source.stamp < on_disk:

@@ -99,3 +99,14 @@ class PodMemory:
             return MappedState(descriptor)
         finally:
             os.close(descriptor)
+
+
+def writes_for_its_pod() -> bool:
+    """Whether this process keeps the state for its pod. Not by LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all."""
+    variables = os.environ
+    return int(variables.get("RANK", "0")) % int(variables.get("LOCAL_WORLD_SIZE", "1")) == 0
+
+
+def pod_number() -> int:
+    """Which of the group's pods this process is in: all have the same number of workers."""
+    return int(os.environ.get("RANK", "0")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

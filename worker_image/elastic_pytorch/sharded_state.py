@@ -10,7 +10,7 @@ import torch.distributed as dist
 from elastic_pytorch import checkpoint_folder
 from elastic_pytorch.checkpoint_folder import Superseded
 from elastic_pytorch.log import logger
-from elastic_pytorch.newest_state import Found, TorchGroup
+from elastic_pytorch.newest_state import Found, TorchGroup, claim
 from elastic_pytorch.progress import report
 from elastic_pytorch.registered import describe, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.sharded import load_sharded, newest_sharded, put_back, save_sharded, states_of
@@ -68,13 +68,14 @@ class ShardedState(State):
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
         refuse_unlike(TorchGroup(self._group), {"State": self._identity.told, **describe(self._objects)})
         generation = self._next_generation()
+        if self._rank == 0:
+            claim(self._folder, generation)
         found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group)
         if found is not None:
             self._load(Found(found[0], found[1], generation, f"the checkpoint of {found[0]}"))
         self._stamp = Stamp(generation, self._step)
         self._saved = found[0] if found else Stamp(0, 0)
         if self._rank == 0:
-            self._claim()
             where = f"checkpoint {tuple(found[0])}" if found else "the beginning"
             logger.info("going on from step %d, found in %s", self._step, where)
         self._begin_steps(self._group)

@@ -32,12 +32,14 @@ class Signals:
     def install(self) -> None:
         """Makes these the process's handlers. From the main thread; again whenever torch has installed its own."""
         for number in self._numbers:
-            signal.signal(number, self._note)
+            signal.signal(number, self.note)
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def note(self, signum: int, frame: FrameType | None) -> None:
+        """The handler."""
+        del frame
         if self.received is None:
             self.at = time.monotonic()
-            self.received = signal.Signals(number)
+            self.received = signal.Signals(signum)
             self._on_first()
 
 

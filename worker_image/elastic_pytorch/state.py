@@ -10,14 +10,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch import checkpoint_folder, group_change, randomness, rejoin
-from elastic_pytorch.boundary import Boundary, start_maximum
+from elastic_pytorch import group_change, randomness, rejoin
+from elastic_pytorch.boundary import Boundary, Done, start_maximum
+from elastic_pytorch.commit_copies import Lane
 from elastic_pytorch.commit_interval import CommitInterval
+from elastic_pytorch.commits import Commits
+from elastic_pytorch.cuda_lane import CudaLane
 from elastic_pytorch.last_commits import LAST_FLUSH_SECONDS, LastCommit, last_commits, on_disk
 from elastic_pytorch.log import logger
 from elastic_pytorch.newest_state import Alone, Found, Group, TorchGroup, find_newest
 from elastic_pytorch.plain_values import PlainValues
-from elastic_pytorch.pod_memory import PodMemory
+from elastic_pytorch.pod_memory import PodMemory, pod_number, writes_for_its_pod
 from elastic_pytorch.progress import report
 from elastic_pytorch.registered import (
     describe,
@@ -59,6 +62,8 @@ class State:
             boundary always commits, and so does the last step.
         flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
         total_steps: at which step training is done, for the progress that is reported.
+        overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
+            but its optimizer may then write to a weight between a commit and the next step of the optimizer.
         registered: what to commit, by names of your choice.
 
     Raises:
@@ -75,6 +80,7 @@ class State:
         every: int | None = None,
         flush_seconds: float = 5.0,
         total_steps: int | None = None,
+        overlap: bool = False,
         **registered: Any,
     ) -> None:
         if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
@@ -89,6 +95,7 @@ class State:
         self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
         self._interval = CommitInterval(every)
         self._told_interval = self._interval.steps
+        self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
         self._step = 0
         self._stamp = Stamp(0, 0)  # of the last commit
         self._rank, self._world = 0, 1
@@ -147,6 +154,7 @@ class State:
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         refuse_unlike(group, {"State": self._identity.told, **describe(self._objects)})
         self._find_memory()
+        self._commits.settle(wait=True)
         _give_back(group)
         found = find_newest(group, self._memory, self._folder, self._tree() if group.rank == 0 else None)
         self._load(found)
@@ -154,9 +162,9 @@ class State:
             group.gather([0])  # all have read what they share
         self._stamp = Stamp(found.generation, self._step)
         if self._rank == 0:
-            self._claim()
             logger.info("going on from step %d, found in %s", self._step, found.where)
         self._write()
+        self._commits.settle(wait=True)
         self._shared_values = PlainValues(group, self._values) if self._world > 1 and self._values else None
         self._begin_steps(gloo)
         return self._step
@@ -175,6 +183,7 @@ class State:
         """
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
+        self._commits.settle(wait=False)
         self._interval.end_step()
         self._step += 1
         for each in self._objects.values():
@@ -184,11 +193,14 @@ class State:
         if due := last or self._interval.due(self._step, self._stamp.step):
             self._write()
             self._share_values()
+        self._commits.end_step()
         agent = self._agent
         stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
             self._share_values()
+        if stop or last:
+            self._commits.settle(wait=True)
         if (kept := last_commits.get(self._name)) is not None:
             kept.steps_done = self._step
         self._flush(now=stop or last)
@@ -217,6 +229,7 @@ class State:
             return
         self.flush()
         self._closed, self._boundary = True, None
+        self._commits.close()
         if self._leave is not None:
             self._leave()
             self._snapshot = self._memory = None
@@ -239,6 +252,7 @@ class State:
             return True
         if self._stamp.step != self._step:
             self._write()
+        self._commits.settle(wait=True)
         self._flush(now=True)
         done = group_change.link().drain(timeout_seconds)
         self._complain()
@@ -278,7 +292,7 @@ class State:
         if dist.is_initialized():
             self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
         else:
-            self._boundary = Boundary(lambda _: _Done(), self._interval)
+            self._boundary = Boundary(lambda _: Done(), self._interval)
         self._agent = group_change.agent()
         if (agent := self._agent) is not None:
             agent.cooperate(in_process=rejoin.active())
@@ -294,7 +308,7 @@ class State:
         self._memory.pod, self._memory.keeps = pod_number() if has_agent else None, writes_for_its_pod()
         self._memory.open()
         if self._snapshot is None and self._memory.snapshot is not None:
-            self._snapshot = self._memory.snapshot
+            self._snapshot = self._commits.snapshot = self._memory.snapshot
             self._leave = weakref.finalize(self, _leave, self._name, self._snapshot)
             self._leave.atexit = False
 
@@ -304,26 +318,19 @@ class State:
 
     def _write(self) -> None:
         self._stamp = Stamp(self._stamp.generation, self._step)
-        if self._snapshot is not None and writes_for_its_pod():
-            with self._interval.holding_up():
-                self._snapshot.write(self._stamp, self._tree(), check=rejoin.check)
-            self._interval.end_commit()
+        if writes_for_its_pod():
+            self._commits.write(self._stamp, self._tree)
         if self._rank == 0 and self._folder and self._snapshot is not None:
             last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep, self._step)
         else:  # in a group formed anew in this process, another one may be rank 0
             last_commits.pop(self._name, None)
 
-    def _claim(self) -> None:
-        if not self._folder:
-            return
-        try:
-            checkpoint_folder.claim(self._folder, self._stamp.generation)
-        except OSError as error:
-            logger.warning("cannot write to %s: %s; training goes on without checkpoints", self._folder, error)
+    def _lane(self) -> Lane:
+        return CudaLane()
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)
-        if commit is None or (commit.asked and not now):
+        if commit is None or (commit.asked and not now) or self._commits.copying:
             return
         moment = time.monotonic()
         if now or moment - self._asked_at >= self._flush_seconds:
@@ -373,24 +380,6 @@ def _give_back(group: Group) -> None:
             names.forget(name)
             last_commits.pop(name, None)
             group_change.link().drop(name)
-
-
-def writes_for_its_pod() -> bool:
-    """Whether this process keeps the state for its pod. Not by LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all."""
-    variables = os.environ
-    return int(variables.get("RANK", "0")) % int(variables.get("LOCAL_WORLD_SIZE", "1")) == 0
-
-
-def pod_number() -> int:
-    """Which of the group's pods this process is in: all have the same number of workers."""
-    return int(os.environ.get("RANK", "0")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
-class _Done:
-    """An agreement of a single process."""
-
-    def wait(self) -> None:
-        """Is over at once."""
 
 
 def cpu_group() -> Any:

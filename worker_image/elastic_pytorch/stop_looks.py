@@ -108,7 +108,7 @@ class _Process:
         cpu_seconds, sleeps = _cpu_time(self.pid)
         self._thread = self._thread.after(
             Look(
-                at=self._asked_at,
+                at=self._asked_at if stack else time.monotonic(),
                 stack=stack,
                 answered=bool(answers),
                 handler=answers[-1].removeprefix(ANSWER_HEAD) if answers else "",
@@ -119,7 +119,8 @@ class _Process:
         )
         if answers:
             self.ask_answer()
-        self.ask_stack()
+        if stack:
+            self.ask_stack()
         return self._thread.stuck
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 WAITING_SECONDS = 0.25  # in one call of C, asleep: nothing that it waits for has come since the loss
 COMPUTING_SECONDS = 1.2  # in one call of C that may end: a computation, or a CUDA call, which spins while it waits
+SILENT_SECONDS = 20.0  # without a stack: it hangs in the kernel, or in a write to a disk that is very slow
 GAP_SECONDS = 1.0  # between two looks: longer ones say nothing of the time between
 WAITING_SHARE = 0.1  # of CPU time at most: what waits may poll, and writes its stack
 
@@ -19,7 +20,7 @@ class Look:
     """One look at a process's main thread.
 
     Attributes:
-        at: when its stack was asked for, in monotonic seconds.
+        at: when the stack was asked for, or now if there is none; monotonic seconds.
         stack: its Python stack, as faulthandler writes it, innermost call first; empty: it has not been written.
         answered: Python code has run in it since the last look.
         handler: how a call of the signal's handler shows in a stack, but for the line number; empty if it is unknown.
@@ -45,6 +46,7 @@ class MainThread:
         before: the stack in the moment in which it was told.
         first: the first of the latest looks that have all found it in the same call of C.
         last: the latest look.
+        silent: the first look, if none has ever found a stack.
         answered: Python code has run since the process was told, so the handler has run, too, or runs.
         handler: see `Look`.
         slept: all looks since `first` have found it asleep.
@@ -53,6 +55,7 @@ class MainThread:
     before: str = ""
     first: Look | None = None
     last: Look | None = None
+    silent: Look | None = None
     answered: bool = False
     handler: str = ""
     slept: bool = False
@@ -65,6 +68,7 @@ class MainThread:
             before=self.before or look.stack,
             first=first,
             last=look,
+            silent=None if look.stack or look.answered else self.silent or (look if self.last is None else None),
             answered=self.answered or look.answered,
             handler=look.handler if look.answered else self.handler,
             slept=look.sleeps and (self.slept or first is look),
@@ -73,8 +77,10 @@ class MainThread:
     @property
     def stuck(self) -> bool:
         """Whether it has been in one call of C for so long that it will not come back to Python, and is not at work in its handler."""
-        if self.first is None or self.last is None:
+        if self.last is None:
             return False
+        if self.first is None:
+            return self.silent is not None and self.last.at - self.silent.at >= SILENT_SECONDS
         seconds = self.last.at - self.first.at
         if not self.answered and self.last.stack == self.before:
             cpu_seconds = self.last.cpu_seconds - self.first.cpu_seconds

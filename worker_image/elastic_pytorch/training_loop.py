@@ -222,4 +222,7 @@ class _Loop:
 
 
 def _mean(losses: list[tuple[Any, Tensor]]) -> Any:
+    """None: this rank had no samples. Not a number: it had no tokens."""
+    if len(losses) == 1 and isinstance(losses[0][0], int):
+        return losses[0][1]  # spares a GPU three kernels
     return sum(count * loss for count, loss in losses) / sum(count for count, _ in losses) if losses else None

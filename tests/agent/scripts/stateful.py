@@ -28,6 +28,7 @@ parser.add_argument("--ballast-bytes", type=int, default=0, help="what each comm
 parser.add_argument("--in-process", action="store_true")
 parser.add_argument("--backend", default="gloo")
 parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
+parser.add_argument("--set-up-seconds", type=float, default=0, help="of what a process does once: compiling, filling caches")
 parser.add_argument("--hang-in-leaving", action="store_true", help="a process that began in a group of two never leaves it")
 parser.add_argument("--early-group", action="store_true", help="there is a group before the function is called")
 options = parser.parse_args()
@@ -36,6 +37,7 @@ if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
 if options.backend == "nccl_like":
     import nccl_like  # noqa: F401 - registers it
 
+time.sleep(options.set_up_seconds)
 torch.manual_seed(5)
 numbers = torch.arange(options.samples, dtype=torch.float32)
 data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
