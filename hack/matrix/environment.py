@@ -90,7 +90,9 @@ class Environment:
         return self._ask("import sys; print('%d.%d' % sys.version_info[:2])")
 
     def _pip(self, log: Path, arguments: Sequence[str]) -> None:
-        command = [str(self.python), "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", *arguments]
+        # Of torch's modules few are used: what is, Python compiles when it is imported.
+        options = ["--no-cache-dir", "--no-compile", "--disable-pip-version-check"]
+        command = [str(self.python), "-m", "pip", "install", *options, *arguments]
         with log.open("ab") as output:
             environ = {**os.environ, "PIP_NO_INPUT": "1"}
             subprocess.run(command, env=environ, stdout=output, stderr=subprocess.STDOUT, check=True)
