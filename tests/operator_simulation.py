@@ -31,6 +31,9 @@ class Simulation:
         rejecting_nodes: whose kubelets reject every pod.
         refusing: a policy refuses every pod.
         failing_writes: how many of the next actions the API server fails.
+        saving: workers that save at the step boundary of their round, and take up no newer one before they are done.
+        wedged: workers with a process that outlives SIGKILL: their agents stop them for ever.
+        processes: how many the pods on a node run, if not one.
         sidecars: each pod has another container, which runs on until its pod is deleted.
     """
 
@@ -44,6 +47,9 @@ class Simulation:
     hung_nodes: set[str] = field(default_factory=set)
     rejecting_nodes: set[str] = field(default_factory=set)
     refusing: bool = False
+    saving: set[str] = field(default_factory=set)
+    wedged: set[str] = field(default_factory=set)
+    processes: dict[str, int] = field(default_factory=dict)
     failing_writes: int = 0
     round: Round | None = None
     memory: Memory = field(default_factory=Memory)
@@ -165,13 +171,25 @@ class Simulation:
         if agent is None:
             if self.now - pod.created_at >= AGENT_START_SECONDS:
                 self.agents[pod.name] = AgentView(
-                    pod.name, f"i-{pod.name}", AgentState.READY, 0, 0, 0, 1, 29500, self.now, self.now
+                    pod.name,
+                    f"i-{pod.name}",
+                    AgentState.READY,
+                    0,
+                    0,
+                    0,
+                    self.processes.get(pod.node, 1),
+                    29500,
+                    self.now,
+                    self.now,
                 )
             return
         agent = replace(agent, heard_at=self.now)
-        if self.round is not None and self.round.number > agent.round:
+        if self.round is not None and self.round.number > agent.round and pod.name not in self.saving:
             rank = self.round.rank_of(pod.name)
-            if rank is not None:
+            if pod.name in self.wedged:
+                if agent.state is not AgentState.STOPPING:
+                    agent = replace(agent, state=AgentState.STOPPING, state_since=self.now)
+            elif rank is not None:
                 agent = replace(
                     agent,
                     state=AgentState.RUNNING,
@@ -179,6 +197,7 @@ class Simulation:
                     rank=rank,
                     world_size=self.round.size,
                     state_since=self.now,
+                    restarts=agent.restarts + (agent.round > 0),
                     failure=None,
                 )
             elif agent.state is not AgentState.READY:
@@ -187,10 +206,10 @@ class Simulation:
 
     # What can go wrong.
 
-    def fail_worker(self, name: str, message: str = "gloo: Connection closed by peer") -> None:
+    def fail_worker(self, name: str, message: str = "gloo: Connection closed by peer", **fields: Any) -> None:
         agent = self.agents.get(name)
         if agent is not None and agent.state is AgentState.RUNNING:
-            failure = a_failure(message, failed_at=self.now)
+            failure = a_failure(message, failed_at=self.now, **fields)
             self.agents[name] = replace(
                 agent, state=AgentState.FAILED, state_since=self.now, heard_at=self.now, failure=failure
             )

@@ -5,6 +5,7 @@ Plain torchrun code. Rank 0 prints `STEP n world=w time=seconds`, so that every 
 
 import argparse
 import os
+import signal
 import sys
 import time
 from datetime import timedelta
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--checkpoint-dir", type=Path, default=Path("/tmp"))
     parser.add_argument("--checkpoint-every", type=int, default=10)
     parser.add_argument("--fail-at", type=int, default=0, help="raise at this step, on the last rank (0: never)")
+    parser.add_argument("--save-on-sigterm", action="store_true", help="rank 0 saves, and all leave, when they are told to end")
     options = parser.parse_args()
 
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
@@ -49,8 +51,18 @@ def main() -> None:
     checkpoint = options.checkpoint_dir / f"{os.environ['TORCHELASTIC_RUN_ID']}.step"
     done = torch.tensor(load_step(checkpoint) if rank == 0 else 0)
     dist.broadcast(done, 0)
-    for step in range(int(done) + 1, options.steps + 1):
+    last = int(done)
+
+    def save_and_leave(*_: object) -> None:
+        if rank == 0 and last > load_step(checkpoint):
+            save_step(checkpoint, last)
+        sys.exit(0)
+
+    if options.save_on_sigterm:
+        signal.signal(signal.SIGTERM, save_and_leave)
+    for step in range(last + 1, options.steps + 1):
         dist.all_reduce(torch.ones(1))
+        last = step
         if step == options.fail_at and rank == world - 1:
             raise ValueError(f"told to fail at step {step}")
         if rank == 0:

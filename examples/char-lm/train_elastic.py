@@ -68,24 +68,14 @@ def train(
     loader = DataLoader(samples, batch_sampler=sampler)
     parallel_model = DistributedDataParallel(model)
 
-    while state.step < options.steps:
-        for inputs, targets in loader:
-            with sampler.part(parallel_model) as part:
-                loss = loss_of(parallel_model, inputs, targets)
-                (part.weight * loss).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            optimizer.zero_grad()
-            scheduler.step()
-            state.commit(loss=loss)
-
-            step, last = state.step, state.step == options.steps
-            if rank == 0 and (last or step % options.log_every == 0 or step == started_step + 1):
-                pace = 1000 * (time.perf_counter() - printed_at) / (step - printed_step)
-                line = f"step {step}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step"
-                print(line, flush=True)
-                printed_step, printed_at = step, time.perf_counter()
-            if last:
-                break
+    for step in elastic.steps(state, loader, parallel_model, optimizer, scheduler=scheduler, max_steps=options.steps):
+        loss = loss_of(parallel_model, *step.batch)
+        step.backward(loss)
+        done = state.step
+        if rank == 0 and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
+            pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
+            print(f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)
+            printed_step, printed_at = done, time.perf_counter()
 
 
 @torch.no_grad()

@@ -66,26 +66,14 @@ def train(
         print(f"start at step {state.step}/{options.steps}  workers {workers}", flush=True)
     loader = DataLoader(samples, batch_sampler=sampler)
 
-    while state.step < options.steps:
-        for inputs, targets in loader:
-            with sampler.part(model) as part:
-                loss = loss_of(model, inputs, targets)
-                (part.weight * loss).backward()  # type: ignore[no-untyped-call]
-            if not part.last:
-                continue
-            optimizer.step()
-            optimizer.zero_grad()
-            scheduler.step()
-            state.commit(loss=loss)
-
-            step, last = state.step, state.step == options.steps
-            if rank == 0 and (last or step % options.log_every == 0 or step == started_step + 1):
-                pace = 1000 * (time.perf_counter() - printed_at) / (step - printed_step)
-                line = f"step {step}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step"
-                print(line, flush=True)
-                printed_step, printed_at = step, time.perf_counter()
-            if last:
-                break
+    for step in elastic.steps(state, loader, model, optimizer, scheduler=scheduler, max_steps=options.steps):
+        loss = loss_of(model, *step.batch)
+        step.backward(loss)
+        done = state.step
+        if rank == 0 and step.last and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
+            pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
+            print(f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)
+            printed_step, printed_at = done, time.perf_counter()
 
 
 @torch.no_grad()

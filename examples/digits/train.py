@@ -39,7 +39,10 @@ class Training:
 
     def __init__(self, options: argparse.Namespace) -> None:
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        self.device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
+        self.device = torch.device("cpu")
+        if torch.cuda.is_available():
+            self.device = torch.device("cuda", local_rank)
+            torch.cuda.set_device(self.device)  # NCCL uses the current device, and without this all ranks would share one
         self.precision = torch.float16 if self.device.type == "cuda" else torch.bfloat16
         self.data = Digits(held_out=False)
         self.sampler = elastic.ElasticSampler(
@@ -66,34 +69,28 @@ class Training:
 @elastic.in_process
 def train(training: Training) -> float:
     """Train to the end; return the share of the held-out digits that are read right."""
-    optimizer, scaler, sampler, state = training.optimizer, training.scaler, training.sampler, training.state
+    state, scaler, scheduler = training.state, training.scaler, training.scheduler
     dist.init_process_group("nccl" if training.device.type == "cuda" else "gloo")
     state.restore()
     rank, workers = dist.get_rank(), dist.get_world_size()
     if rank == 0:
-        print(f"start at step {state.step}  epoch {sampler.epoch}  workers {workers}", flush=True)
+        print(f"start at step {state.step}  epoch {training.sampler.epoch}  workers {workers}", flush=True)
     model = DistributedDataParallel(training.model)
-    loader = DataLoader(training.data, batch_sampler=sampler)
+    loader = DataLoader(training.data, batch_sampler=training.sampler)
 
-    for epoch in sampler.epochs(training.epochs):
-        for images, labels in loader:
-            with sampler.part(model) as part:
-                images, labels = moved_a_little(images).to(training.device), labels.to(training.device)  # noqa: PLW2901
-                with torch.autocast(training.device.type, training.precision):
-                    loss = cross_entropy(model(images), labels)
-                scaler.scale(part.weight * loss).backward()
-            if part.last:
-                scaler.step(optimizer)
-                scaler.update()
-                optimizer.zero_grad()
-                training.scheduler.step()
-                state.commit(loss=loss)
-        accuracy = accuracy_of(training.model, training.device)
-        state.best_accuracy = max(accuracy, state.best_accuracy)
-        if rank == 0:
-            print(
-                f"epoch {epoch + 1}/{training.epochs}  step {state.step}  loss {loss:.3f}  accuracy {accuracy:.3f}", flush=True
-            )
+    for step in elastic.steps(
+        state, loader, model, training.optimizer, epochs=training.epochs, scheduler=scheduler, scaler=scaler
+    ):
+        images, labels = (each.to(training.device) for each in step.batch)
+        with torch.autocast(training.device.type, training.precision):
+            loss = cross_entropy(model(moved_a_little(images)), labels)
+        step.backward(loss)
+        if step.ends_epoch:
+            accuracy = accuracy_of(training.model, training.device)
+            state.best_accuracy = max(accuracy, state.best_accuracy)
+            if rank == 0:
+                epoch = f"epoch {step.epoch + 1}/{training.epochs}"
+                print(f"{epoch}  step {state.step}  loss {loss:.3f}  accuracy {accuracy:.3f}", flush=True)
     return accuracy_of(training.model, training.device)
 
 

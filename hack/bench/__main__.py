@@ -1,7 +1,8 @@
 """Measures on a running cluster how long the operator's promises take: faults are made to a job, again and again.
 
 It needs a cluster with the operator on it (`make bench` makes both). The job is examples/all-reduce, plain torchrun code with steps
-of 0.1 s, in a namespace of its own that is removed at the end; with --library a script that uses the training library.
+of 0.1 s, in a namespace of its own that is removed at the end; with --library a script that uses the training library. The kinds whose
+names end in -handler are made to the same script with a handler of SIGTERM, which the one of the training library has no need of.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from commands import Commands
 from report import complaints, main_table, phase_table
 from results import Result
 from rich.console import Console
-from scenarios import SCENARIOS, Scenario
+from scenarios import PLAIN, SCENARIOS, Scenario
 from stage import Stage, prepared
 from watcher import Watcher
 
@@ -42,7 +43,10 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         "--library", action="store_true", help="of a script that uses the training library, and keeps its processes"
     )
     parser.add_argument("--report", action="store_true", help="only show the earlier results again")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.library:
+        options.only = [name for name in options.only if name in PLAIN]
+    return options
 
 
 def _names(text: str) -> list[str]:
@@ -52,7 +56,8 @@ def _names(text: str) -> list[str]:
 
 
 def in_order(names: list[str], trials: int) -> list[tuple[Scenario, int]]:
-    """All trials: kind by kind, but scaling up and down in turns, as one undoes the other."""
+    """All trials: kind by kind, but scaling up and down in turns, as one undoes the other; those of the script with a handler last."""
+    names = sorted(names, key=lambda name: name not in PLAIN)
     ordered = []
     for kind, _ in groupby(names, key=lambda name: name.removesuffix("-up").removesuffix("-down")):
         together = [name for name in names if name.removesuffix("-up").removesuffix("-down") == kind]

@@ -34,23 +34,24 @@ async def run(
         keep: takes a result.
         say: tells people what is going on.
     """
-    made = False
+    made: bool | None = None  # with a handler or without; None: there is none to go on with
     for scenario, turn in scenarios:
+        handler = bool(scenario.like)
         try:
-            if not made:
-                await stage.make()
-                made = True
+            if made is not handler:
+                await stage.make(handler=handler)
+                made = handler
             await stage.prepare(scenario.replicas)
             await asyncio.sleep(PHASE_SECONDS * turn % 1.0)
         except TROUBLE as error:
             say(f"  cannot begin: {error}")
-            made = False
+            made = None
             keep(Result(scenario.name, _now(), "", None, error=f"cannot begin: {error}"))
             continue
         result = await _trial(stage, scenario, turn)
         keep(result)
         say(f"  {scenario.name} {turn + 1}: {describe(result)}")
-        made = not result.error
+        made = None if result.error else handler
 
 
 async def _trial(stage: Stage, scenario: Scenario, turn: int) -> Result:

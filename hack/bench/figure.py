@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from results import Result, of_scenario, typical
-from scenarios import SCENARIOS, Scenario
+from scenarios import PLAIN, Scenario
 
 INK, MUTED, GRID = "#1f2933", "#6b7785", "#e4e8ec"
 STEPS, WORLD, FAULT, LOST = "#1f2933", "#9cc3e6", "#c8322b", "#e08a2e"
@@ -23,8 +23,8 @@ Story = Sequence[tuple[float, int, int]]
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """Draw the typical run of each kind that has one."""
-    runs = [(s, run) for name, s in SCENARIOS.items() if (run := typical(of_scenario(results, name), s.target))]
+    """Draw the typical run of each kind of fault that has one."""
+    runs = [(s, run) for name, s in PLAIN.items() if (run := typical(of_scenario(results, name), s.target))]
     if not runs:
         return
     rows = -(-len(runs) // COLUMNS)

@@ -21,6 +21,7 @@ MEASURES = (
 )
 PARTS = ("fault to\nround declared", "to all workers\nstarted", "to rank 0\nin its group", "to its\nfirst step")
 NOTHING = "-"
+HANDLER_SECONDS = 0.5  # how much later a script with a handler of SIGTERM may train again than one without
 
 
 def main_table(results: Sequence[Result]) -> Table:
@@ -58,6 +59,9 @@ def complaints(results: Sequence[Result]) -> list[str]:
         measured = spread(found, scenario.target)
         if measured and measured.median > scenario.seconds:
             said.append(f"{name}: the median is {measured.median:.2f} s, the target {scenario.seconds:.1f} s")
+        plain = spread(of_scenario(results, scenario.like), scenario.target)
+        if measured and plain and measured.median > plain.median + HANDLER_SECONDS:
+            said.append(f"{name}: the median is {measured.median:.2f} s, without a handler {plain.median:.2f} s")
         replaced = spread(found, "replaced")
         if scenario.replaced_seconds and replaced and replaced.median > scenario.replaced_seconds:
             said.append(f"{name}: replaced after {replaced.median:.2f} s, the target is {scenario.replaced_seconds:.1f} s")

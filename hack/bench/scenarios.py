@@ -3,7 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stage import TEMPLATE_LABEL, Stage
 
@@ -45,6 +45,7 @@ class Scenario:
         seconds: the median's target.
         replaced_seconds: the target for the making of another pod.
         rounds: how many rounds it should take.
+        like: the same fault, to a script without a handler of SIGTERM; empty: this one's has none.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Scenario:
     rounds: int
     replicas: int = 3
     replaced_seconds: float | None = None
+    like: str = ""
 
 
 async def kill_process(stage: Stage, turn: int, undo: AsyncExitStack) -> Fault:
@@ -171,7 +173,7 @@ async def restart_operator(stage: Stage, turn: int, undo: AsyncExitStack) -> Fau
     return Fault(at, "delete the operator's pod, no grace", wanted)
 
 
-SCENARIOS = {
+PLAIN = {
     scenario.name: scenario
     for scenario in (
         Scenario("kill-process", kill_process, "a worker process is killed", "trains_again", 0.8, rounds=1),
@@ -195,3 +197,16 @@ SCENARIOS = {
         Scenario("operator-restart", restart_operator, "the operator is killed", "longest_gap", 0.3, rounds=0),
     )
 }
+
+LOSSES = ("kill-process", "kill-container", "lose-pod", "lose-rank-0", "lose-node", "lose-node-leader", "cut-node")
+
+
+def _rows(scenario: Scenario) -> list[Scenario]:
+    """A kind of fault, and after a loss the same to a script with a handler of SIGTERM."""
+    if scenario.name not in LOSSES:
+        return [scenario]
+    name, title = f"{scenario.name}-handler", f"{scenario.title}, handler"
+    return [scenario, replace(scenario, name=name, title=title, like=scenario.name)]
+
+
+SCENARIOS = {row.name: row for scenario in PLAIN.values() for row in _rows(scenario)}

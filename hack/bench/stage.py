@@ -1,6 +1,7 @@
 """The job that faults are made to, and how it is made whole again after each."""
 
 import asyncio
+import copy
 import time
 from typing import Any
 
@@ -26,8 +27,8 @@ class Stage:
         self._job = str(manifest["metadata"]["name"])
         self._moved: set[str] = set()
 
-    async def make(self) -> None:
-        """Make the job, in place of an older one."""
+    async def make(self, *, handler: bool) -> None:
+        """Make the job, with a script that handles SIGTERM or does not, in place of an older one."""
         jobs = f"{JOB_API}/namespaces/{self.namespace}/{JOBS}"
         try:
             await self.api.ask("DELETE", f"{jobs}/{self._job}")
@@ -36,7 +37,7 @@ class Stage:
                 raise
         what = "the pods of the job before to be gone"
         await self.watcher.until(lambda: not self.watcher.pods or None, seconds=START_SECONDS, what=what)
-        await self.api.ask("POST", jobs, self._manifest)
+        await self.api.ask("POST", jobs, with_handler(self._manifest) if handler else self._manifest)
 
     async def whole(self, world: int) -> None:
         """Wait until exactly so many workers train, and have done so for a quiet while."""
@@ -151,4 +152,12 @@ def prepared(manifest: dict[str, Any]) -> dict[str, Any]:
     label, _, value = TEMPLATE_LABEL.partition("=")
     template = manifest["spec"]["template"]
     template.setdefault("metadata", {}).setdefault("labels", {})[label] = value
+    return manifest
+
+
+def with_handler(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The job with a script that saves and leaves on SIGTERM."""
+    manifest = copy.deepcopy(manifest)
+    [container] = manifest["spec"]["template"]["spec"]["containers"]
+    container["args"].append("--save-on-sigterm")
     return manifest

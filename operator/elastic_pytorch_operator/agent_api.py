@@ -218,7 +218,10 @@ def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
     }
     if job.round is not None:
         members = [{"worker": m.worker, "index": m.index, "address": m.address} for m in job.round.members]
-        answer |= {"round": job.round.number, "orderlySince": job.round.orderly_since, "members": members}
+        agent = job.agents.get(worker)
+        unformed = agent is not None and agent.round in job.round.unformed
+        since = job.round.number if unformed else job.round.orderly_since
+        answer |= {"round": job.round.number, "orderlySince": since, "members": members}
         answer["cause"] = f"{job.round.reason}: {job.round.cause}"
         if members:
             answer["store"] = {"address": members[0]["address"], "port": job.round.store_port}

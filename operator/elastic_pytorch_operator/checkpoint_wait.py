@@ -7,10 +7,12 @@ not wait: their group has stopped already.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from elastic_pytorch_operator import names
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observed import AgentState, Observed
 from elastic_pytorch_operator.round import Round
 
+CANNOT_WAIT = (names.WORKER_FAILED, names.WORKER_LOST)
 LEAVE_SECONDS = 2.0  # how long a leaving worker trains on beyond any wait, for the round without it to be declared
 
 
@@ -90,8 +92,8 @@ def hold_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, know
 
 
 def can_wait(current: Round, wanted: Round) -> bool:
-    """Whether the members of a round can train on although the next one is known: there are some, and nobody has been lost."""
-    return current.size > 0 and wanted.orderly_since <= current.number
+    """Whether the members of a round can train on although the next one is known: there are some, and none is lost or has failed."""
+    return current.size > 0 and wanted.orderly_since <= current.number and wanted.reason not in CANNOT_WAIT
 
 
 def leaving_wait_seconds(job: Job) -> float:

@@ -4,13 +4,14 @@ One table for workers (`fault_of_worker`), one for pods (`fault_of_pod`). Only t
 round's failures explains the others, `round_failure.py` decides.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from elastic_pytorch_operator.observed import AgentState, AgentView, Failure, Observed, PodView
+from elastic_pytorch_operator.peer_errors import is_echo
+from elastic_pytorch_operator.timestamps import earlier
 
 OUT_OF_MEMORY = "OutOfMemory"  # as the agent reports a worker that the kernel has killed for lack of memory
 OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
@@ -18,27 +19,6 @@ OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
 START_ERROR_CODES = (126, 127, 128)
 RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the runtime could not start the container's command
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
-
-# What gloo, NCCL and the c10d store say when a peer has gone away.
-PEER_LOST = re.compile(
-    r"gloo.*(connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed)"
-    r"|connection (closed|reset) by (remote )?peer"
-    r"|nccl.*(remote error|unhandled system error|connection|aborted|timeout)"
-    r"|dist(network|store|backend)error"
-    r"|broken pipe"
-    r"|tcpstore|store.*(timeout|timed out)",
-    re.IGNORECASE | re.DOTALL,
-)
-# What torch prints before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and heartbeat monitor, and C++ exceptions
-# of NCCL, gloo and the c10d store that nothing has caught (torch 2.6 to 2.13). A CUDA error in the watchdog is not among them.
-ABORTED_FOR_PEER = re.compile(
-    r"watchdog caught collective operation timeout"
-    r"|some nccl operations have failed or timed out"
-    r"|ncclremoteerror|remote process exited or there was a network error"
-    r"|heartbeat monitor (will be|timed out)|heartbeatmonitor::"
-    r"|instance of '(c10::dist(backend|network|store)error|gloo::\w+)'",
-    re.IGNORECASE,
-)
 
 
 class Fault(StrEnum):
@@ -57,7 +37,11 @@ class FailureRecord:
     Attributes:
         worker: the pod's name.
         rank: global rank, None where there was none yet.
+        failed_at: monotonic seconds.
         pod_uid: of the pod that has failed as a whole; empty: a worker process in it.
+        pid: of the process, in its pod; None: not known.
+        node: of the pod, for people.
+        time: when it failed, RFC 3339, for people.
     """
 
     worker: str
@@ -68,6 +52,9 @@ class FailureRecord:
     failed_at: float
     fault: Fault = Fault.CODE
     pod_uid: str = ""
+    pid: int | None = None
+    node: str = ""
+    time: str = ""
 
     @property
     def kind(self) -> str:
@@ -86,7 +73,10 @@ class FailureRecord:
         """As `status.rootCause` has it."""
         found = {
             "worker": self.worker,
+            "node": self.node or None,
             "rank": self.rank,
+            "pid": self.pid,
+            "time": self.time or None,
             "exitCode": self.exit_code,
             "signal": self.signal or None,
             "message": self.message[:2048],
@@ -113,7 +103,16 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
         signal=str(cause.get("signal", "")),
         message=str(cause.get("message", "")),
         failed_at=0.0,
+        pid=cause.get("pid"),
+        node=str(cause.get("node", "")),
+        time=str(cause.get("time", "")),
     )
+
+
+def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
+    """A failure with what people want to know of it: the time of day, and the pod's node."""
+    node = next((pod.node for pod in observed.pods if pod.name == record.worker), "")
+    return replace(record, node=node, time=earlier(observed.time, observed.now - record.failed_at))
 
 
 def fault_of_worker(failure: Failure | None) -> Fault:
@@ -128,11 +127,14 @@ def fault_of_worker(failure: Failure | None) -> Fault:
         return Fault.CODE if failure.exception == OUT_OF_MEMORY else Fault.OUTSIDE
     if failure.signal == "SIGTERM":
         return Fault.OUTSIDE
-    if failure.signal == "SIGABRT":
-        return Fault.ECHO if ABORTED_FOR_PEER.search(f"{failure.message}\n{failure.traceback}") else Fault.CODE
-    if failure.signal or failure.exit_code < 0:
-        return Fault.CODE
-    return Fault.ECHO if PEER_LOST.search(f"{failure.exception}: {failure.message}") else Fault.CODE
+    echo = is_echo(
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        exception=failure.exception,
+        message=failure.message,
+        traceback=failure.traceback,
+    )
+    return Fault.ECHO if echo else Fault.CODE
 
 
 def fault_of_pod(pod: PodView, *, spoken: bool) -> Fault | None:
@@ -198,10 +200,17 @@ def record_of(agent: AgentView) -> FailureRecord:
         rank=failure.rank,
         exit_code=failure.exit_code,
         signal=failure.signal,
-        message=failure.traceback if failure.traceback.strip() else failure.message,
+        message=_words_of(failure),
         failed_at=failure.failed_at,
         fault=fault_of_worker(failure),
+        pid=failure.pid or None,
     )
+
+
+def _words_of(failure: Failure) -> str:
+    """The traceback; behind the message, if that says more than it, such as why a process was aborted."""
+    message, traceback = failure.message.strip(), failure.traceback.strip()
+    return traceback if message in traceback else f"{message}\n{traceback}".strip()
 
 
 def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:

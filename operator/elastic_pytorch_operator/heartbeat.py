@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elastic_pytorch_operator.observed import AgentState, Failure, Progress
@@ -38,16 +38,7 @@ class Heartbeat:
         failure = self.failure
         if failure is None:
             return None
-        return Failure(
-            rank=failure.rank,
-            local_rank=failure.local_rank,
-            exit_code=failure.exit_code,
-            signal=failure.signal,
-            exception=failure.exception,
-            message=failure.message,
-            traceback=failure.traceback,
-            failed_at=now - self.failure_age_seconds,
-        )
+        return replace(failure, failed_at=now - self.failure_age_seconds)
 
 
 def parse_heartbeat(body: object) -> Heartbeat:
@@ -90,6 +81,7 @@ def _progress(body: object) -> Progress:
         total=_optional(body, "total"),
         loss=None if body.get("loss") is None else _real(body["loss"], "progress.loss", least=-MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
+        commit_every_steps=_optional(body, "commitEverySteps"),
         checkpoints=_optional(body, "checkpoints"),
     )
 
@@ -108,6 +100,7 @@ def _failure(body: object) -> tuple[Failure | None, float]:
         message=_text(body, "message", ""),
         traceback=_text(body, "traceback", ""),
         failed_at=0.0,
+        pid=_number(body, "pid", 0),
     )
     return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MOST_NUMBER)
 

@@ -6,6 +6,7 @@ The rules (docs/rounds.md tells them at more length):
 - **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has spoken since or is
   known to be gone, so that one round is enough;
 - **newcomers**: when they are ready, several in one round, without disturbing anybody before;
+- **unequal**: a worker that runs another number of processes than the others is in no round;
 - **too few**: an empty round, which stops everybody, until the minimum is ready again.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.job import largest_allowed
-from elastic_pytorch_operator.orderly import orderly_since
+from elastic_pytorch_operator.orderly import order_of
+from elastic_pytorch_operator.process_counts import differs, processes_each
 from elastic_pytorch_operator.round import Member, Round
 from elastic_pytorch_operator.standing import Candidate, Standing
 
@@ -77,11 +79,14 @@ def next_round(
     """
     members = current.workers if current else ()
     by_name = {candidate.worker: candidate for candidate in candidates}
-    stay = [by_name[w] for w in members if w in by_name and by_name[w].standing is Standing.READY]
+    processes = processes_each(members, candidates)
+    present = [by_name[w] for w in members if w in by_name and by_name[w].standing is Standing.READY]
+    stay = [candidate for candidate in present if not differs(candidate, processes)]
     taken = {candidate.index for candidate in stay}
     joiners = []
     for candidate in sorted(candidates, key=lambda c: (c.index, c.ready_since, c.worker)):
-        if candidate.worker not in members and candidate.standing is Standing.READY and candidate.index not in taken:
+        ready = candidate.standing is Standing.READY and not differs(candidate, processes)
+        if candidate.worker not in members and ready and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)
     chosen = (stay + joiners)[:wanted]
@@ -92,8 +97,8 @@ def next_round(
         ranked = assign_ranks(members, group)
         port = (ranked[0].port if ranked else 0) or default_port
         listed = tuple(Member(c.worker, c.index, c.address) for c in ranked)
-        since = orderly_since(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
-        return Decision(Round(number, listed, port, reason, cause, now, orderly_since=since))
+        order = order_of(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
+        return Decision(Round(number, listed, port, reason, cause, now, orderly_since=order.since, unformed=order.unformed))
 
     recheck = min((c.recheck_at for c in candidates if c.recheck_at is not None), default=None)
     if suspended:
@@ -106,8 +111,8 @@ def next_round(
             return Decision(recheck_at=_earliest(wait_until, recheck))
         return declare(names.FIRST_ROUND, f"{len(chosen)} of {wanted} wanted workers are ready", chosen)
 
-    failed = [candidate for candidate in stay if candidate.failed]
-    missing = current.size - len(stay)
+    failed = [candidate for candidate in present if candidate.failed]
+    missing = current.size - len(present)
     surplus = len(stay) - wanted
     if missing or failed:
         if failed and failure_open:
@@ -123,6 +128,13 @@ def next_round(
         return declare(names.PROGRESS_STALLED, stalled, chosen)
     if finishing:
         return Decision(recheck_at=recheck)
+    if apart := [candidate for candidate in present if candidate not in stay]:
+        cause = (
+            f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes than the {len(chosen)} others"
+        )
+        if len(chosen) < minimum:
+            return declare(names.BELOW_MINIMUM, cause)
+        return declare(names.PROCESSES_DIFFER, cause, chosen)
     if surplus > 0:
         return declare(names.SCALED_DOWN, f"{len(stay)} workers are more than the {wanted} wanted", chosen)
     newcomers = chosen[len(stay) :]

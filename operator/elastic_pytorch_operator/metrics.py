@@ -29,6 +29,7 @@ ROUND_REASONS = (
     names.WORKER_LEAVING,
     names.WORKER_JOINED,
     names.SCALED_DOWN,
+    names.PROCESSES_DIFFER,
     names.BELOW_MINIMUM,
     names.PROGRESS_STALLED,
     names.JOB_SUSPENDED,

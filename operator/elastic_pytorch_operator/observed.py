@@ -47,6 +47,7 @@ class PodView:
     seen_dead_at_start: bool = False  # was dead already when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
+    grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     plain_http: bool = False  # its agent is of a release that knew no TLS
 
     @property
@@ -109,7 +110,7 @@ class AgentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What an agent knows of the first of its workers that failed."""
+    """What an agent knows of the worker of its that failed first, and of itself."""
 
     rank: int
     local_rank: int
@@ -119,6 +120,7 @@ class Failure:
     message: str
     traceback: str
     failed_at: float
+    pid: int = 0  # in the pod; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class Progress:
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
+    commit_every_steps: int | None = None  # from one commit of the training library to the next
     checkpoints: int | None = None  # that its agent has seen written to the folder that it watches; None: it watches none
 
 

@@ -5,13 +5,29 @@ their round were alive as each later round was declared, and must be stopped at 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from elastic_pytorch_operator.round import Round
-from elastic_pytorch_operator.standing import SILENCE_SECONDS, Candidate, Standing
+from elastic_pytorch_operator.standing import SILENCE_SECONDS, Candidate, Standing, never_formed
 
 
-def orderly_since(before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool) -> int:
-    """The oldest round since which every member of every round was alive when the next one was declared.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How far back a new round is an orderly change.
+
+    Attributes:
+        since: the oldest round since which every member of every round was alive when the next one was declared; the new round's own if
+            somebody was lost before it, or nobody trained.
+        unformed: rounds after that one whose groups never formed, and which have lost a member. It takes nothing away from a group before
+            them, which still trains; but theirs reaches no step boundary.
+    """
+
+    since: int
+    unformed: tuple[int, ...] = ()
+
+
+def order_of(before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool) -> Order:
+    """Tells since when nobody has been lost.
 
     Args:
         before: the round that the new one follows; None: there was none.
@@ -19,16 +35,24 @@ def orderly_since(before: Round | None, candidates: Sequence[Candidate], number:
         number: of the new round.
         now: monotonic seconds.
         stuck: the members of `before` are not all at work, though alive: their group hangs, or some have finished.
-
-    Returns:
-        The number of that round; the new round's own if somebody was lost before it, or nobody trained.
     """
     if before is None or before.size == 0 or stuck:
-        return number
+        return Order(number)
     by_name = {candidate.worker: candidate for candidate in candidates}
     members = [by_name[worker] for worker in before.workers if worker in by_name]
-    whole = len(members) == before.size  # else some have been deleted, or a restarted operator has not heard of them
-    return before.orderly_since if whole and all(_is_at_work(member, now) for member in members) else number
+    lost = [member for member in members if not _is_at_work(member, now)]
+    if len(members) < before.size:  # some have been deleted, or a restarted operator has not heard of them
+        return Order(number)
+    if not lost:
+        return Order(before.orderly_since, before.unformed)
+    if never_formed(before.number, members) and all(_began_with(before.number, member) for member in lost):
+        return Order(before.orderly_since, (*before.unformed, before.number))
+    return Order(number)
+
+
+def _began_with(number: int, member: Candidate) -> bool:
+    """Whether a member has nothing to do with the rounds before this one: it is new in it, or has left them at their end."""
+    return member.round == number and (member.failed or member.restarts == 0)
 
 
 def _is_at_work(member: Candidate, now: float) -> bool:

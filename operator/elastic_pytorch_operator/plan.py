@@ -13,7 +13,7 @@ from elastic_pytorch_operator.conditions import has_ended, is_true
 from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import decide_ending, has_succeeded
 from elastic_pytorch_operator.failed_writes import FailedWrites, describe, mark_told, untold
-from elastic_pytorch_operator.failures import failed_pods
+from elastic_pytorch_operator.failures import dated, failed_pods
 from elastic_pytorch_operator.job import FAIL_JOB, Job
 from elastic_pytorch_operator.membership import Decision, next_round
 from elastic_pytorch_operator.observed import AgentState, Observed
@@ -175,7 +175,7 @@ def _count_failures(observed: Observed, budget: Budget, failure: RoundFailure, s
     reports = [observed.agents[name].progress for name in members if name in observed.agents]
     step = max((r.step for r in reports if r.step is not None), default=None)
     checkpoint_step = max((r.checkpoint_step for r in reports if r.checkpoint_step is not None), default=None)
-    pods = failed_pods(observed)
+    pods = [dated(record, observed) for record in failed_pods(observed)]
     cause = stall.cause if stall is not None else failure.cause
     lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
     if step is not None:
@@ -185,7 +185,9 @@ def _count_failures(observed: Observed, budget: Budget, failure: RoundFailure, s
     crashed = lasted < CRASH_LOOP_SECONDS
     budget = budget.after_pods(pods, observed.now, hold=crashed)
     if observed.round is not None and cause is not None:
-        budget = budget.after_round(observed.round.number, cause, observed.now, hold=crashed or failure.echoes_only)
+        budget = budget.after_round(
+            observed.round.number, dated(cause, observed), observed.now, hold=crashed or failure.echoes_only
+        )
     return budget
 
 

@@ -27,6 +27,7 @@ class Round:
             put together from what agents said, when not all of them have spoken.
         orderly_since: the oldest round since which nobody has been lost, that is, every member of every round was alive when the
             next one was declared; the round's own number if somebody was lost before it.
+        unformed: rounds after that one whose groups never formed, and of which a member was lost.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Round:
     declared_at: float
     size: int = -1
     orderly_since: int = -1
+    unformed: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.size < 0:

@@ -2,8 +2,9 @@
 
 - A member that is lost explains whatever the others report: none of it is the job's own fault.
 - With every member there, the earliest failure that is not an echo of another is the cause.
-- With every member there and nothing but echoes, the one that spoke first is the cause, and it is the job's own fault: a wrong setting of
-  NCCL, a full /dev/shm, a rank that has never come. A loss may become known a moment after its echoes, so this waits for a
+- Echoes of a member that has not taken the round up, since it is on its way to a step boundary of the one before, count nothing.
+- With every member there and nothing but echoes, the one that spoke first is the cause, and it is the job's own fault: a network that
+  drops connections, a rank that has never come. A loss may become known a moment after its echoes, so this waits for a
   heartbeat of every member that was sent later.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from elastic_pytorch_operator.failures import FailureRecord, Fault, record_of, root_cause
 from elastic_pytorch_operator.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.round import Round
-from elastic_pytorch_operator.standing import Candidate, Standing
+from elastic_pytorch_operator.standing import Candidate, Standing, never_formed
 
 ECHO_SECONDS = 1.0  # after the first echo: by then the heartbeats of a lost member have stopped
 
@@ -56,6 +57,8 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFai
     cause = root_cause(records)
     if cause is not None:
         return RoundFailure(cause=cause)
+    if never_formed(round_.number, present):
+        return RoundFailure()
     if any(c.heard_at <= failed_since + ECHO_SECONDS for c in present):
         return RoundFailure(open=True)
     first = min(records, key=lambda record: (record.failed_at, record.worker))

@@ -6,7 +6,7 @@ and a node's verdict only if the agent on it is silent, too.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -22,6 +22,7 @@ BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was 
 DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
 NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready, or has been removed
 UNHEARD_SECONDS = 15.0  # of an agent that has spoken to an operator before this one
+STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
 START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
 
 
@@ -41,6 +42,9 @@ class Candidate:
     Attributes:
         why: what made it leave or be gone, for people: follows the worker's name in a sentence.
         ready_since: since when it has been waiting for a round; only for READY ones outside the current round.
+        processes: how many it runs; 0: not known.
+        round: the newest round that its agent has taken up.
+        restarts: how often its agent has started its workers again.
         failed: its workers have failed in the current round.
         failure: the last line of why, unless that is only the echo of another failure.
         recheck_at: when its standing may change without any further event; None: never.
@@ -54,6 +58,9 @@ class Candidate:
     port: int = 0
     heard_at: float = 0.0
     ready_since: float = 0.0
+    processes: int = 0
+    round: int = 0
+    restarts: int = 0
     failed: bool = False
     failure: str = ""
     failed_since: float = 0.0
@@ -117,6 +124,9 @@ def weigh(
                 port=agent.port if agent else 0,
                 heard_at=agent.heard_at if agent else 0.0,
                 ready_since=agent.state_since if agent else 0.0,
+                processes=agent.local_world_size if agent else 0,
+                round=agent.round if agent else 0,
+                restarts=agent.restarts if agent else 0,
                 failed=failed,
                 failure=_last_line(agent) if failed and agent else "",
                 failed_since=agent.state_since if failed and agent else 0.0,
@@ -215,8 +225,26 @@ def _judge(
             return Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed", None
         recheck = broken_since + BROKEN_SILENCE_SECONDS
         return Standing.READY, "", recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
+    stop_until = math.inf
+    if agent.state is AgentState.STOPPING:
+        stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
+        if now >= stop_until:
+            return (
+                Standing.GONE,
+                f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL",
+                None,
+            )
     vouched_until = last_progress + SILENCE_SECONDS * rarity if last_progress > agent.heard_at else 0.0
     lost_at = max(agent.heard_at + patience, vouched_until)
     if now > lost_at:
         return Standing.GONE, f"has been silent for {silent_for:.1f} s", None
-    return Standing.READY, "", None if math.isinf(lost_at) else lost_at
+    recheck = min(lost_at, stop_until)
+    return Standing.READY, "", None if math.isinf(recheck) else recheck
+
+
+def never_formed(number: int, members: Iterable[Candidate]) -> bool:
+    """Whether a round's group cannot have formed, as the others wait for a member that lives and has not taken it up.
+
+    Such a member may still be on its way to a step boundary in the round before.
+    """
+    return any(m.standing is Standing.READY and not m.failed and m.round < number for m in members)

@@ -11,6 +11,7 @@ from elastic_pytorch_operator.ending import Ending
 from elastic_pytorch_operator.history import extend_history
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observed import AgentState, AgentView, Observed
+from elastic_pytorch_operator.process_counts import explain_difference
 from elastic_pytorch_operator.recovery import Recovery
 from elastic_pytorch_operator.round import Round
 from elastic_pytorch_operator.shortage import explain_shortage
@@ -100,7 +101,7 @@ def describe_job(
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
     size = 0 if held or round_ is None else round_.size
-    conditions = _conditions(job, observed, live, size, budget, ending, refusal, waiting, starts)
+    conditions = _conditions(job, observed, live, round_, size, budget, ending, refusal, waiting, starts)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
         status["completionTime"] = observed.time
@@ -197,6 +198,8 @@ def _progress(agents: Sequence[AgentView]) -> Status | None:
         progress["stepsPerSecond"] = f"{max(speeds):.2g}"
     if checkpoints:
         progress["checkpointStep"] = max(checkpoints)
+    if newest.commit_every_steps is not None:
+        progress["commitEverySteps"] = newest.commit_every_steps
     return progress
 
 
@@ -204,6 +207,7 @@ def _conditions(
     job: Job,
     observed: Observed,
     live: Sequence[Candidate],
+    round_: Round | None,
     size: int,
     budget: Budget,
     ending: Ending | None,
@@ -216,8 +220,9 @@ def _conditions(
         return [Condition(names.RUNNING, False, names.JOB_ENDED, "the job has ended"), ended]
     if job.suspend:
         return _suspended(observed, waiting, refusal)
+    apart = explain_difference(round_.workers if round_ else (), live, observed.pods)
     speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
-    shortage = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, starts)
+    shortage = "; ".join(filter(None, (apart, explain_shortage((*observed.pods, *observed.stores), speaking, refusal, starts))))
     if size:
         text = f"{size} of {job.wanted} workers train"
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)

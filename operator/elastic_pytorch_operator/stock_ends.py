@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastic_pytorch_operator.failures import KILLED_CODES, PEER_LOST, RUNTIME_REASONS, FailureRecord, describe_end
+from elastic_pytorch_operator.failures import KILLED_CODES, RUNTIME_REASONS, FailureRecord, describe_end
 from elastic_pytorch_operator.observed import PodView
+from elastic_pytorch_operator.peer_errors import is_peer_error
 
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
 SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without a word to anybody
@@ -27,6 +28,7 @@ _CHILD_LOG = re.compile(r"^E\d{4} .*failed \(exitcode: ", re.MULTILINE)
 _RECORDED = re.compile(r"^ *traceback : (Traceback .*?)^=+$", re.MULTILINE | re.DOTALL)
 _RANK = re.compile(r"^ *rank +: (\d+)", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^ *exitcode +: (-?\d+)", re.MULTILINE)
+_PID = re.compile(r"^ *exitcode +: .*\(pid: (\d{1,10})\)", re.MULTILINE)
 _SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
 
 
@@ -72,7 +74,7 @@ def read_end(pod: PodView, now: float) -> End:
     """
     message = pod.exit_message
     signal = _SIGNAL.search(message)
-    rank, exit_code = _RANK.search(message), _EXIT_CODE.search(message)
+    rank, exit_code, pid = _RANK.search(message), _EXIT_CODE.search(message), _PID.search(message)
     record = FailureRecord(
         worker=pod.name,
         rank=int(rank[1]) if rank else None,
@@ -81,6 +83,7 @@ def read_end(pod: PodView, now: float) -> End:
         message=last_words(message) or f"the container {describe_end(pod)}",
         failed_at=now,
         pod_uid=pod.uid,
+        pid=int(pid[1]) if pid else None,
     )
     telling = bool(record.signal or EXCEPTION.search(record.message))
     return End(pod, _manner(pod, record), GAVE_UP in message, telling, record)
@@ -109,7 +112,7 @@ def _manner(pod: PodView, record: FailureRecord) -> Manner:
     if pod.exit_code in KILLED_CODES or TOLD_TO_STOP.search(message):
         return Manner.LOST
     if GAVE_UP in message:
-        broken_off = bool(PEER_LOST.search(record.message)) or PEER_GONE in record.message
+        broken_off = is_peer_error(record.message) or PEER_GONE in record.message
         symptom = record.signal == "SIGTERM" or (not record.signal and broken_off)
         return Manner.BEREFT if symptom else Manner.FAILED
     if TOO_LATE.search(message):

@@ -23,6 +23,7 @@ from elastic_pytorch_operator.conditions import has_ended
 from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import Ending, decide_ending
 from elastic_pytorch_operator.failed_writes import describe, mark_told, untold
+from elastic_pytorch_operator.failures import dated
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.node_outage import is_outage
 from elastic_pytorch_operator.observed import Observed, PodView
@@ -145,7 +146,7 @@ def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget
     """Counts what the job's own code has done wrong: a rendezvous once, and each pod that left its rendezvous standing."""
     now, rendezvous = view.observed.now, view.rendezvous
     ends = [read_end(pod, now) for pod in view.observed.pods if pod.ended and not pod.seen_dead_at_start]
-    broken = [end.record for end in ends if end.manner is Manner.BROKEN]
+    broken = [dated(end.record, view.observed) for end in ends if end.manner is Manner.BROKEN]
     if rendezvous.phase is not Phase.OVER and all(record.pod_uid in budget.counted_pods for record in broken):
         budget = budget.after_steady_round(now - stock.since)
     budget = budget.after_pods(broken, now, hold=now - stock.since < CRASH_LOOP_SECONDS)
@@ -158,7 +159,7 @@ def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget
         return budget, stock, []
     cause = rendezvous.cause
     if cause is not None and rendezvous.counts and not cause.pod.seen_dead_at_start:
-        budget = budget.after_round(rendezvous.number, cause.record, now, hold=True)
+        budget = budget.after_round(rendezvous.number, dated(cause.record, view.observed), now, hold=True)
         if cause.gave_up:  # torchrun itself has started the script again as often as the job allows
             budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
     note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"

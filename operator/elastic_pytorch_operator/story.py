@@ -11,7 +11,7 @@ from elastic_pytorch_operator.observed import Observed
 from elastic_pytorch_operator.recovery import Recovery
 from elastic_pytorch_operator.round import Round
 
-BAD_NEWS = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM, names.PROGRESS_STALLED)
+BAD_NEWS = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM, names.PROGRESS_STALLED, names.PROCESSES_DIFFER)
 
 
 def tell_story(

@@ -1,6 +1,6 @@
 """Times as the API writes them, RFC 3339."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 
 def seconds_between(earlier: str, later: str) -> float:
@@ -9,3 +9,12 @@ def seconds_between(earlier: str, later: str) -> float:
         return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())
     except (ValueError, TypeError):
         return 0.0
+
+
+def earlier(time: str, seconds: float) -> str:
+    """The time so many seconds before another, in whole seconds; the other itself if there is no such time."""
+    try:
+        found = datetime.fromisoformat(time) - timedelta(seconds=seconds)
+        return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):
+        return time

@@ -12,6 +12,7 @@ Manifest = Mapping[str, Any]
 
 # What the kubelet and the scheduler give as the reason of a pod that they have ended. Kubelets before 1.26 set no condition.
 DISRUPTIONS = ("Evicted", "NodeShutdown", "Terminated", "Preempting")
+DEFAULT_GRACE_SECONDS = 30  # what Kubernetes gives a pod that names nothing else
 EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -70,6 +71,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         stuck_since=seen_at,
         role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
         rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
+        grace_seconds=spec.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_SECONDS,
         plain_http=not rendezvous and _knows_no_tls(spec.get("containers") or ()),
     )
     if at_start and view.ended:

@@ -19,6 +19,8 @@ from elastic_pytorch_client.timeline import Turn
 UNSEEN_SECONDS = 10.0
 REFUSAL = re.compile(r"the API server (refuses|fails): .*", re.DOTALL)  # as the operator's conditions have it
 
+UNLIKE = re.compile(r"left out for the number of processes: ([^;]*)")  # the same
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -87,7 +89,14 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     if job.at_wanted_size:
         notes = (*_refused(job), *_notes(job, evidence))
         return Diagnosis(f"{name} runs at the wanted size: all {trains} workers train.", not notes, notes)
-    findings = [*_backing_off(job), *_from_pods(job, evidence), *_silent(job, evidence), *_refused(job), *_notes(job, evidence)]
+    findings = [
+        *_backing_off(job),
+        *_from_pods(job, evidence),
+        *_silent(job, evidence),
+        *_refused(job),
+        *_unlike(job),
+        *_notes(job, evidence),
+    ]
     if not findings:
         findings = _passing(job, evidence.now)
     if job.world:
@@ -172,6 +181,19 @@ def _refused(job: JobView) -> Iterable[Finding]:
     yield Finding(f"T{said.group()[1:].rstrip('.')}.", do)
 
 
+def _unlike(job: JobView) -> Iterable[Finding]:
+    """Workers that may be in no group, as their nodes make another number of processes of spec.nprocPerNode."""
+    running = job.condition("Running")
+    messages = [condition.message for condition in job.conditions if condition.true] + ([running.message] if running else [])
+    said = next((found for message in messages if (found := UNLIKE.search(message))), None)
+    if said is not None:
+        do = (
+            "All workers of a group run equally many processes. Create the job with a number in spec.nprocPerNode, or with a "
+            "nodeSelector for nodes that are alike:\n  kubectl get nodes -L node.kubernetes.io/instance-type"
+        )
+        yield Finding(f"Workers are left out for the number of processes: {said[1]}.", do)
+
+
 def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
     if job.allowed and job.wanted not in job.allowed:
         smaller = max((size for size in job.allowed if size < job.wanted), default=job.allowed[0])
@@ -190,7 +212,7 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
     if job.failures and not job.ended:
         yield Finding(
             f"{job.failures} of {job.max_failures} allowed failures have counted since the last progress"
-            + (f", the last in {job.root_cause.worker}: {_last_line(job.root_cause.message)}." if job.root_cause else "."),
+            + (f", the last in {job.root_cause.where}: {_last_line(job.root_cause.message)}." if job.root_cause else "."),
             f"Read what happened:\n  kubectl epj status {job.name}",
         )
 

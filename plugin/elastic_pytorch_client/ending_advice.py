@@ -18,6 +18,7 @@ _ADVICE = {
 def advise_on_end(job: JobView, reason: str) -> str:
     """A sentence, and a command to read more."""
     advice = _ADVICE.get(reason, f"Read the message, {AGAIN}.")
-    if job.root_cause is not None:
-        return f"{advice} What its worker said:\n  kubectl logs -n {job.namespace} {job.root_cause.worker} --tail=50"
+    if (cause := job.root_cause) is not None:
+        where = f"It failed in {cause.where}. What that worker said:"
+        return f"{advice} {where}\n  kubectl logs -n {job.namespace} {cause.worker} --tail=50"
     return advice

@@ -47,6 +47,7 @@ class Progress:
     loss: float | None = None
     steps_per_second: float | None = None
     checkpoint_step: int | None = None
+    commit_every_steps: int | None = None
 
     @property
     def fraction(self) -> float | None:
@@ -81,6 +82,23 @@ class RootCause:
     exit_code: int | None
     signal: str
     message: str
+    node: str = ""
+    pid: int | None = None
+    time: datetime | None = None
+
+    @property
+    def where(self) -> str:
+        """The worker, and what is known of the process, its node and the time."""
+        parts = [self.worker]
+        if self.rank is not None:
+            parts.append(f"rank {self.rank}")
+        if self.pid is not None:
+            parts.append(f"process {self.pid}")
+        if self.node:
+            parts.append(f"on {self.node}")
+        if self.time is not None:
+            parts.append(f"at {self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +213,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             loss=parse_number(progress.get("loss")),
             steps_per_second=parse_number(progress.get("stepsPerSecond")),
             checkpoint_step=_whole(progress.get("checkpointStep")),
+            commit_every_steps=_whole(progress.get("commitEverySteps")),
         ),
         last_recovery=Recovery(
             cause=str(recovery.get("cause", "")),
@@ -209,6 +228,9 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             exit_code=_whole(cause.get("exitCode")),
             signal=str(cause.get("signal", "")),
             message=str(cause.get("message", "")),
+            node=str(cause.get("node", "")),
+            pid=_whole(cause.get("pid")),
+            time=parse_time(cause.get("time")),
         )
         if cause
         else None,

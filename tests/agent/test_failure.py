@@ -1,4 +1,6 @@
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,7 @@ def test_redirected_stderr_serves_as_traceback(tmp_path: Path) -> None:
     stderr = tmp_path / "stderr.log"
     stderr.write_text("x" * 5000 + "\nterminate called\nExtension modules: " + "numpy" * 1000 + "\n")
     assert failed(-6, stderr_file=str(stderr)).traceback.endswith("\nterminate called\n")
+    assert failed(-6, stderr_file=str(stderr)).message == "killed by SIGABRT\nterminate called"
 
 
 def test_the_termination_message_begins_with_the_message(tmp_path: Path) -> None:
@@ -96,3 +99,80 @@ def test_last_words_say_what_the_exit_code_does_not() -> None:
     crashed = 'Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n  File "t.py", line 3 in step\n'
     assert failed(-11, stderr=crashed).message == "killed by SIGSEGV in step (t.py, line 3)"
     assert failed(-9, stderr="anything").message == "killed by SIGKILL"
+
+
+FRAMES = "".join(
+    f"frame #{i}: c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 (0x7f5a4441d7d0 in libtorch_cuda.so)\n" for i in range(40)
+)
+WATCHDOG = "[PG ID 0 PG GUID 0(default_pg) Rank 1] Process group watchdog thread terminated with exception: "
+# What torch writes before faulthandler does, and what comes then: stacks of all threads, and the names of all modules.
+LOGGED = "[rank1]:[E713 23:11:33.123 ProcessGroupNCCL.cpp:629] "
+CRASH = (
+    "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n  <no Python frame>\n\n"
+    'Thread 0x00007e (most recent call first):\n  File "train.py", line 40 in train\n'
+    + "".join(f'\nThread 0x{i:05} (most recent call first):\n  File "threading.py", line 331 in wait\n' for i in range(100))
+    + "\nExtension modules: "
+    + ", ".join(f"numpy.module{i}" for i in range(500))
+    + " (total: 500)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        [
+            f"{WATCHDOG}NCCL error: remote process exited or there was a network error, NCCL version 2.21.5",
+            "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+            "Last error:",
+            "socketProgress: Connection closed by remote peer 10.244.1.5<41231>",
+        ],
+        [
+            f"{WATCHDOG}[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=1, "
+            "NumelOut=1, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.",
+        ],
+        [f"{WATCHDOG}CUDA error: an illegal memory access was encountered"],
+    ],
+)
+@pytest.mark.parametrize("crash", [CRASH, ""], ids=["faulthandler", "without"])
+def test_reason_of_an_abort_survives_the_noise_after_it(why: list[str], crash: str) -> None:
+    before = f"loss 3.5\n{LOGGED}{why[0]}\n{LOGGED}To avoid data inconsistency, we are taking the entire process down.\n"
+    thrown = "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  " + "\n".join(why) + "\n"
+    raised = "Exception raised from checkTimeout at ProcessGroupNCCL.cpp:632 (most recent call first):\n"
+    failure = failed(-6, stderr=before + thrown + raised + FRAMES + "\n" + crash)
+    first, *lines = failure.message.splitlines()
+    assert first == "killed by SIGABRT" + (" in train (train.py, line 40)" if crash else "")
+    told = "\n".join(lines)
+    for line in (*why, "terminate called after throwing an instance of 'c10::DistBackendError'"):
+        assert line in told or line[:200] in told, told
+    assert "frame #" not in told
+    assert "Exception raised" not in told
+    assert len(failure.message) <= 1024
+    if crash:
+        assert failure.traceback.startswith("Fatal Python error: Aborted")
+
+
+def test_torch_repeats_itself_and_the_message_does_not() -> None:
+    logged = f"{LOGGED}{WATCHDOG}NCCL error: unhandled cuda error, NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA failed.\n"
+    assert failed(-6, stderr=logged * 50).message.count("ncclUnhandledCudaError") == 1
+
+
+def test_exception_is_told_with_what_nccl_says_of_it() -> None:
+    raised = (
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    dist.barrier()\n'
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid usage (run with NCCL_DEBUG=WARN for "
+        "details), NCCL version 2.27.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+        "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000\n"
+        "[W1122 06:11:13 ProcessGroupNCCL.cpp:1496] Warning: WARNING: destroy_process_group() was not called\n"
+    )
+    failure = failed(1, stderr="".join(f"[rank0]: {line}" for line in raised.splitlines(keepends=True)))
+    assert failure.exception == "torch.distributed.DistBackendError"
+    assert failure.message.endswith("\nLast error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000")
+
+
+def test_failure_is_as_old_as_its_error_file(tmp_path: Path) -> None:
+    error = tmp_path / "error.json"
+    error.write_text('{"message": {"message": "ValueError: boom"}}')
+    os.utime(error, (time.time() - 5000, time.time() - 5000))
+    assert 5000 <= failed(1, error_file=str(error)).to_json()["ageSeconds"] < 6000
+    os.utime(error, (time.time() + 5000, time.time() + 5000))  # somebody has set the clock
+    assert failed(1, error_file=str(error)).to_json()["ageSeconds"] < 1000

@@ -1,3 +1,4 @@
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,6 +116,17 @@ def test_what_the_operator_decides_is_refused_by_name(name: str) -> None:
     argv = [option] if name == "standalone" else [option, "1"]
     with pytest.raises(OptionsError, match=f"{option} .* decided by"):
         parse_options([*argv, "train.py"])
+
+
+@pytest.mark.parametrize(("argv", "warned"), [(["--max-restarts=5"], True), (["--max-restarts=3"], False), ([], False)])
+def test_number_of_restarts_that_the_command_line_names_is_said_to_be_no_budget(
+    argv: list[str], warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PET_MAX_RESTARTS", "3")
+    with caplog.at_level(logging.WARNING):
+        options = parse_options([*argv, "train.py"])
+    assert options.max_restarts == (5 if warned else 3)
+    assert ("decided by spec.failurePolicy.maxFailures" in caplog.text) is warned
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import _thread
 import hashlib
 import threading
 import time
@@ -5,6 +6,7 @@ import time
 import pytest
 import torch
 from elastic_pytorch import quiet_destroy
+from elastic_pytorch.settings import REST_SECONDS
 
 
 def test_waits_for_a_thread_that_runs() -> None:
@@ -15,18 +17,15 @@ def test_waits_for_a_thread_that_runs() -> None:
         while time.monotonic() < until:
             hashlib.sha256(data)  # without the interpreter's lock
 
-    thread = threading.Thread(target=work)
-    thread.start()
+    _thread.start_new_thread(work, ())  # not through threading, as gloo's
     assert quiet_destroy.wait_for_rest(20)
     assert time.monotonic() >= until
-    thread.join()
 
 
-def test_does_not_wait_for_those_that_sleep_nor_for_ever() -> None:
+def test_does_not_wait_for_those_that_sleep_nor_for_ever_nor_for_those_of_the_script() -> None:
     stop = threading.Event()
     sleeper = threading.Thread(target=stop.wait)
     sleeper.start()
-    assert quiet_destroy.wait_for_rest(20)
 
     def spin() -> None:
         while not stop.is_set():
@@ -34,10 +33,16 @@ def test_does_not_wait_for_those_that_sleep_nor_for_ever() -> None:
 
     spinner = threading.Thread(target=spin)
     spinner.start()
+    assert quiet_destroy.wait_for_rest(60)
+    _thread.start_new_thread(spin, ())
     assert not quiet_destroy.wait_for_rest(0.2)
     stop.set()
     spinner.join()
     sleeper.join()
+
+
+def test_leaves_most_of_the_time_that_a_worker_has_to_leave_its_group() -> None:
+    assert quiet_destroy.MOST_SECONDS <= REST_SECONDS / 2
 
 
 @pytest.mark.skipif(torch.torch_version.TorchVersion(torch.__version__) >= quiet_destroy.FIXED_IN, reason="torch has mended it")

@@ -31,6 +31,18 @@ def test_scaling_up_and_down_take_turns(program: Any) -> None:
     ]
 
 
+def test_trials_with_a_handler_come_last_and_not_with_the_library(program: Any) -> None:
+    ordered = program.in_order(["kill-process", "kill-process-handler", "cut-node", "cut-node-handler"], 1)
+    assert [scenario.name for scenario, _ in ordered] == [
+        "kill-process",
+        "cut-node",
+        "kill-process-handler",
+        "cut-node-handler",
+    ]
+    assert "cut-node-handler" in program.parse_options([]).only
+    assert "cut-node-handler" not in program.parse_options(["--library"]).only
+
+
 def test_only_kinds_that_there_are(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
     options: argparse.Namespace = program.parse_options(["--only", "lose-node,drain", "--trials", "2"])
     assert (options.only, options.trials) == (["drain", "lose-node"], 2)

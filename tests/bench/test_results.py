@@ -52,11 +52,14 @@ def test_median_and_worst_of_those_that_were_measured() -> None:
         (result(measured=figures(restarts=1)), "lose-pod: restarts 1 instead of 0 in 1 of 1 trials"),
         (result(measured=figures(failures=1)), "lose-pod: failures 1 instead of 0 in 1 of 1 trials"),
         (result(error="waited in vain"), "lose-pod: waited in vain"),
+        (result("lose-pod-handler", figures(1.0)), "lose-pod-handler: the median is 1.00 s, without a handler 0.40 s"),
+        (result("lose-pod-handler", figures(0.8)), None),
         (result("lose-node", figures(replaced=7.0)), "lose-node: replaced after 7.00 s, the target is 6.0 s"),
     ],
 )
 def test_says_what_is_not_as_promised(made: Result, complaint: str | None) -> None:
-    assert report.complaints([made]) == ([complaint] if complaint else [])
+    before = [result(measured=figures())] if made.scenario == "lose-pod-handler" else []
+    assert report.complaints([*before, made]) == ([complaint] if complaint else [])
 
 
 def every_kind() -> list[Result]:

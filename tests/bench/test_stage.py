@@ -62,6 +62,30 @@ def test_members_are_in_rank_order(watcher: Watcher) -> None:
     assert watcher.members() == ["a", "b"]
 
 
+class Making:
+    """An API server that takes note of what is made."""
+
+    def __init__(self) -> None:
+        self.arguments: list[list[str]] = []
+
+    async def ask(self, method: str, _path: str, body: Any = None) -> None:
+        if method == "POST":
+            self.arguments.append(body["spec"]["template"]["spec"]["containers"][0]["args"])
+
+
+async def test_jobs_are_made_with_and_without_a_handler() -> None:
+    api: Any = Making()
+    commands: Any = None
+    manifest = {
+        "metadata": {"name": "all-reduce"},
+        "spec": {"template": {"spec": {"containers": [{"args": ["train.py"]}]}}},
+    }
+    stage = Stage(api, commands, Watcher(api, "ns", "all-reduce"), "ns", manifest)
+    await stage.make(handler=True)
+    await stage.make(handler=False)
+    assert api.arguments == [["train.py", "--save-on-sigterm"], ["train.py"]]
+
+
 class HandingOver:
     """An API server that has another operator lead when the leader's pod is deleted."""
 

@@ -213,9 +213,12 @@ def test_status_holds_what_the_operator_writes() -> None:
         "loss",
         "stepsPerSecond",
         "checkpointStep",
+        "commitEverySteps",
     }
     assert set(PROPERTIES["status.lastRecovery"]["properties"]) == {"cause", "seconds", "stepsLost"}
-    assert set(PROPERTIES["status.rootCause"]["properties"]) == {"worker", "rank", "exitCode", "signal", "message"}
+    assert set(PROPERTIES["status.rootCause"]["properties"]) == {
+        *("worker", "node", "rank", "pid", "time", "exitCode", "signal", "message"),
+    }
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {"name", "index", "rank", "node", "state"}
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
     assert PROPERTIES["status.conditions"]["x-kubernetes-list-map-keys"] == ["type"]

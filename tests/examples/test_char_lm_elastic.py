@@ -29,10 +29,10 @@ class Output:
     validation_loss: float
 
 
-def train(script: str, folder: Path, *, workers: int, steps: int) -> Output:
+def train(script: str, folder: Path, *, workers: int, steps: int, options: tuple[str, ...] = ()) -> Output:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
     command += [str(EXAMPLE / script), "--checkpoint-dir", str(folder), "--run-id", "test", "--log-every", "1"]
-    command += ["--context", "16", "--batch-size", "13", "--steps", str(steps)]
+    command += ["--context", "16", "--batch-size", "13", "--steps", str(steps), *options]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "worker_image")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -61,7 +61,23 @@ def test_a_sharded_model_learns_and_is_saved(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "test").glob("*.sharded")] == ["checkpoint-g000001-s000000012.sharded"]
 
 
-@pytest.mark.parametrize("name", ["elastic", "fsdp2"])
+@pytest.mark.process
+def test_the_script_for_gpus_runs_without_one_and_goes_on_with_another_group(tmp_path: Path) -> None:
+    small = ("--width", "32", "--layers", "2", "--micro-batch-size", "4", "--loader-workers", "1")
+    first = train("train_gpu.py", tmp_path, workers=2, steps=12, options=small)
+    assert (first.started_at, first.workers, first.done_at) == (0, 2, 12)
+    assert list(first.losses) == list(range(1, 13))
+    second = train("train_gpu.py", tmp_path, workers=1, steps=18, options=small)
+    assert (second.started_at, second.workers, second.done_at) == (12, 1, 18)
+    assert second.validation_loss < first.validation_loss < first.losses[1]
+
+
+def test_the_script_for_gpus_says_that_it_was_not_run_on_one() -> None:
+    for name in ("train_gpu.py", "job-gpu.yaml"):
+        assert "has not been run on a" in (EXAMPLE / name).read_text()
+
+
+@pytest.mark.parametrize("name", ["elastic", "fsdp2", "gpu"])
 def test_the_job_runs_the_script_with_options_it_has(name: str) -> None:
     job = yaml.safe_load((EXAMPLE / f"job-{name}.yaml").read_text())
     jsonschema.validate(job, CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"])

@@ -143,6 +143,16 @@ async def test_answer_says_since_when_nobody_has_been_lost(served: Served) -> No
     assert (await served.poll())["orderlySince"] == 7
 
 
+@pytest.mark.parametrize(("own", "since"), [(7, 7), (8, 9)])
+async def test_round_that_never_formed_is_lost_to_those_only_that_have_taken_it_up(
+    served: Served, own: int, since: int
+) -> None:
+    await served.post({**BEAT, "round": own})
+    members = (Member(POD, 0, "10.0.0.1"),)
+    served.roster.declare("uid-lm", Round(9, members, 29501, "WorkerFailed", "why", 0.0, orderly_since=7, unformed=(8,)))
+    assert (await served.poll())["orderlySince"] == since
+
+
 async def test_long_poll_is_answered_by_a_nudge_and_by_a_verdict(served: Served) -> None:
     polling = asyncio.create_task(served.poll())
     await asyncio.sleep(0.05)

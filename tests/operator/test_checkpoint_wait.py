@@ -17,6 +17,7 @@ from operator_simulation import Simulation
 POLICY = {"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}
 HERE = a_round(0, 1, number=7)
 ORDERLY = replace(a_round(0, 1, 2, number=8, orderly_since=7), cause="w2 is ready")
+NEWCOMER_FAILED = replace(ORDERLY, reason="WorkerFailed")
 LOSS = replace(a_round(0, number=8), cause="w1 was deleted")
 
 
@@ -63,6 +64,7 @@ def since(seconds_ago: float, leaving: float | None = None, **counts: int) -> Ch
         ("another round has come", job(), seen(w0=3), ORDERLY, CheckpointWait(6, NOW - 90, {"w0": 0}), NOW + 30),
         ("somebody is lost", job(), seen(w0=3), LOSS, None, None),
         ("somebody is lost while it waits", job(), seen(w0=3), LOSS, since(10, w0=3), None),
+        ("a newcomer has failed before its group has formed", job(), seen(w0=3), NEWCOMER_FAILED, None, None),
         ("nobody watches", job(), seen(), ORDERLY, None, None),
         ("the folder has become unreadable", job(), seen(), ORDERLY, since(10, w0=3), None),
         ("waiting is off", job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, None, None),

@@ -8,6 +8,7 @@ from elastic_pytorch_operator.failures import Fault, failed_pods, fault_of_pod, 
 from elastic_pytorch_operator.observed import PodView
 from operator_builders import NOW, a_dead_pod, a_failure, a_pod, an_agent, observed
 
+NCCL_FAILED = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
 ABORTED = {"exit_code": -6, "signal": "SIGABRT", "exception": ""}
 
 
@@ -19,8 +20,17 @@ ABORTED = {"exit_code": -6, "signal": "SIGABRT", "exception": ""}
         ("echo", "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error: Connection reset by peer", {}),
         ("echo", "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection refused", {}),
         ("echo", "torch.distributed.DistBackendError: NCCL error in: ncclRemoteError: remote error", {}),
+        ("echo", NCCL_FAILED + "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast "
+         "error:\nCall to recv from 10.244.1.5<45763> failed : Connection reset by peer", {}),
         ("echo", "torch.distributed.DistNetworkError: The client socket has timed out", {}),
         ("echo", "BrokenPipeError: Broken pipe", {}),
+        # A wrong set-up, which all ranks find at once.
+        ("code", NCCL_FAILED + "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate "
+         "GPU detected : rank 0 and rank 1 both on CUDA device 4000", {}),
+        ("code", NCCL_FAILED + "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found", {}),
+        ("code", NCCL_FAILED + "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast "
+         "error:\nError while creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)", {}),
+        ("code", NCCL_FAILED + "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 'out of memory'", {}),
         # The script's own.
         ("code", "ValueError: boom", {}),
         ("code", "ConnectionError: no database", {}),
@@ -52,6 +62,19 @@ ABORTED = {"exit_code": -6, "signal": "SIGABRT", "exception": ""}
             },
         ),
         ("echo", "killed by SIGABRT", {**ABORTED, "traceback": "terminate called after throwing an instance of 'gloo::IoException'"}),
+        (
+            "echo",
+            "killed by SIGABRT in train (train.py, line 40)\nterminate called after throwing an instance of 'c10::DistBackendError'\n"
+            "ncclRemoteError: A call failed",
+            {**ABORTED, "traceback": "Fatal Python error: Aborted"},
+        ),
+        ("echo", "RuntimeError: gloo: Connection closed by peer", ABORTED),
+        (
+            "code",
+            "killed by SIGABRT\nterminate called after throwing an instance of 'c10::DistBackendError'\nwhat():  [PG ID 0 Rank 1] "
+            "Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered",
+            ABORTED,
+        ),
         (
             "code",
             "killed by SIGABRT",
@@ -112,6 +135,20 @@ def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count()
 def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent() -> None:
     seen = observed([a_dead_pod(0, exit_code=127)], heard_before=frozenset({"w0"}))
     assert [record.worker for record in failed_pods(seen)] == ["w0"]
+
+
+@pytest.mark.parametrize(
+    ("message", "traceback", "told"),
+    [
+        ("ValueError: boom", "Traceback:\n  step()\nValueError: boom\n", "Traceback:\n  step()\nValueError: boom"),
+        ("ValueError: boom", "", "ValueError: boom"),
+        ("killed by SIGABRT\nncclRemoteError", "Fatal Python error", "killed by SIGABRT\nncclRemoteError\nFatal Python error"),
+        ("exited with code 3; its last line: bye", "hello\nbye\n", "exited with code 3; its last line: bye\nhello\nbye"),
+    ],
+)
+def test_cause_is_told_with_all_that_the_agent_knows(message: str, traceback: str, told: str) -> None:
+    failure = a_failure(message, traceback=traceback)
+    assert record_of(an_agent("w0", "failed", failure=failure)).message == told
 
 
 def test_root_cause_is_the_earliest_that_is_not_an_echo() -> None:

@@ -17,7 +17,15 @@ GOOD: dict[str, Any] = {
     "localWorldSize": 1,
     "port": 29501,
     "restarts": 2,
-    "progress": {"step": 120, "firstStep": 101, "total": 1000, "loss": 2.31, "checkpointStep": 100, "checkpoints": 4},
+    "progress": {
+        "step": 120,
+        "firstStep": 101,
+        "total": 1000,
+        "loss": 2.31,
+        "checkpointStep": 100,
+        "checkpoints": 4,
+        "commitEverySteps": 12,
+    },
     "failure": None,
 }
 FAILURE = {"localRank": 0, "rank": 1, "pid": 57, "exitCode": -9, "signal": "SIGKILL", "ageSeconds": 0.5, "message": "killed"}
@@ -27,12 +35,13 @@ def test_good_heartbeat() -> None:
     beat = parse_heartbeat(GOOD)
     assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
     assert beat.progress.checkpoints == 4
+    assert beat.progress.commit_every_steps == 12
 
 
 def test_failure_gets_its_time_on_the_operators_clock() -> None:
     failure = parse_heartbeat({**GOOD, "state": "failed", "failure": FAILURE}).failure_at(100.0)
     assert failure is not None
-    assert (failure.failed_at, failure.exit_code, failure.signal) == (99.5, -9, "SIGKILL")
+    assert (failure.failed_at, failure.exit_code, failure.signal, failure.pid) == (99.5, -9, "SIGKILL", 57)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +63,7 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": {"step": 1.5}}, "step"),
         ({"progress": {"checkpoints": -1}}, "checkpoints"),
         ({"progress": {"checkpoints": "many"}}, "checkpoints"),
+        ({"failure": {**FAILURE, "pid": "57"}}, "pid"),
         ({"failure": {**FAILURE, "ageSeconds": -1}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "ageSeconds": 10**400}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "ageSeconds": math.nan}}, "failure.ageSeconds"),

@@ -14,7 +14,7 @@ HERE, NEW = 7, 8  # the group's round and the next; nobody has been lost since r
 
 
 def candidate(index: int, standing: str = "ready", **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {"heard_at": NOW, "ready_since": NOW - 100, "port": 29510}
+    defaults: dict[str, Any] = {"heard_at": NOW, "ready_since": NOW - 100, "port": 29510, "round": HERE, "restarts": 1}
     return Candidate(f"w{index}", index, f"10.0.0.{index}", Standing(standing), **{**defaults, **fields})
 
 
@@ -66,6 +66,56 @@ def test_change_of_a_group(change: str, candidates: list[Candidate], how: dict[s
     assert declared is not None, change
     assert (declared.number, declared.orderly_since) == (NEW, since), change
     assert reason in ("", declared.reason), change
+
+
+BEHIND = {"round": HERE - 1}  # on its way to a step boundary in the round before
+NEWCOMER = {"restarts": 0}
+
+
+@pytest.mark.parametrize(
+    ("situation", "candidates", "since"),
+    [
+        ("a newcomer has failed", [candidate(0, **BEHIND), candidate(1, **BEHIND), candidate(2, **NEWCOMER, **FAILED)], 5),
+        ("a newcomer is lost", [candidate(0, **BEHIND), candidate(1), candidate(2, "gone", **NEWCOMER)], 5),
+        ("one that has left the round before has failed", [candidate(0, **BEHIND), candidate(1, **FAILED), candidate(2)], 5),
+        ("one that has left the round before is lost", [candidate(0, **BEHIND), candidate(1, "gone"), candidate(2)], NEW),
+        ("one of the round before is lost", [candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2)], NEW),
+        ("both", [candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2, **FAILED)], NEW),
+        ("the group has formed, a newcomer has failed", [candidate(0), candidate(1), candidate(2, **NEWCOMER, **FAILED)], NEW),
+        ("the group has formed, a newcomer is lost", [candidate(0), candidate(1), candidate(2, "gone", **NEWCOMER)], NEW),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)  # fmt: skip
+def test_trouble_in_a_group_that_has_not_formed(situation: str, candidates: list[Candidate], since: int) -> None:
+    declared = decide(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates).round
+    assert declared is not None, situation
+    assert declared.orderly_since == since, situation
+
+
+def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
+    simulation = Simulation(a_job(replicas=2, maximum=4, failurePolicy={"maxFailures": 1}))
+    simulation.settle(10)
+    trains = simulation.declared[-1]
+    simulation.saving.update(trains.workers)  # a checkpoint at the boundary that takes five minutes
+    simulation.scale(3)
+    simulation.settle(5)
+    for _ in range(5):
+        newcomer = next(worker for worker in simulation.declared[-1].workers if worker not in trains.workers)
+        simulation.settle(60)
+        simulation.fail_worker(newcomer, "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients")
+        simulation.settle(1)
+    assert len(simulation.declared) == 1 + 1 + 5
+    assert {declared.orderly_since for declared in simulation.declared} == {trains.number}
+    assert simulation.declared[-1].unformed == tuple(declared.number for declared in simulation.declared[1:-1])
+    assert simulation.job.status["failures"] == 0
+    simulation.saving.clear()
+    simulation.settle(5)
+    assert simulation.job.status["state"] == "Running"
+    assert simulation.job.status["worldSize"] == 3
+    simulation.kill_pod(newcomer)
+    simulation.settle(0.25)
+    lost = simulation.declared[-1]
+    assert (lost.orderly_since, lost.unformed) == (lost.number, ())
 
 
 @pytest.mark.parametrize("before", [None, a_round(number=HERE, orderly_since=5)], ids=["first", "after-an-empty-one"])

@@ -8,7 +8,7 @@ from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.conditions import find_condition, is_true
 from elastic_pytorch_operator.failed_writes import FailedWrite
 from elastic_pytorch_operator.observe import heard_before
-from elastic_pytorch_operator.observed import NodeView, PodView
+from elastic_pytorch_operator.observed import NodeView, PodView, Progress
 from elastic_pytorch_operator.plan import Memory, Plan, plan
 from operator_builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation, running
@@ -26,6 +26,12 @@ def test_new_job_gets_its_service_and_pods() -> None:
     assert [a for a in todo.actions if not isinstance(a, PatchStatus)] == [CreateService(), CreatePod(0), CreatePod(1)]
     status = status_of(todo)
     assert (status["state"], status["ready"], status["selector"]) == ("Pending", "0/2", SELECTOR)
+
+
+def test_progress_tells_how_far_commits_are_apart() -> None:
+    agents = [an_agent("w0", progress=Progress(step=7, commit_every_steps=12)), an_agent("w1", progress=Progress(step=6))]
+    status = status_of(plan(a_job(), observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1)), Memory()))
+    assert status["progress"] == {"step": 7, "commitEverySteps": 12}
 
 
 def test_planning_again_changes_nothing() -> None:

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
 from elastic_pytorch_operator.conditions import find_condition
+from elastic_pytorch_operator.failures import recorded_cause
 from elastic_pytorch_operator.observed import AgentState, NodeView
 from operator_builders import a_job
 from operator_simulation import Simulation, running
@@ -20,19 +22,71 @@ def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
     assert simulation.job.status["failures"] == 0
 
 
-def test_peer_errors_that_nothing_explains_are_the_jobs_failure_and_back_off() -> None:
+NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
+DUPLICATE = (
+    NCCL
+    + "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 0"
+)
+NO_SPACE = (
+    NCCL
+    + "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast error:\nError while "
+    "creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)"
+)
+NO_INTERFACE = NCCL + "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found"
+REMOTE = NCCL + "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+NO_MESH = "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection refused"
+
+
+@pytest.mark.parametrize("message", [DUPLICATE, NO_SPACE, NO_INTERFACE, REMOTE, NO_MESH])
+def test_error_of_the_set_up_that_all_ranks_find_at_once_fails_the_job(message: str) -> None:
     simulation = running(replicas=3)
     began = simulation.now
     while simulation.job.status["state"] != "Failed" and simulation.now < began + 120:
         for worker in simulation.round.workers:  # type: ignore[union-attr]
-            simulation.fail_worker(worker, "torch.distributed.DistBackendError: NCCL error, unhandled system error")
+            simulation.fail_worker(worker, message)
         simulation.settle(0.25)
     condition = find_condition(simulation.job.status, "Failed")
     assert condition is not None
     assert condition["reason"] == "TooManyFailures"
-    assert "rank 0 (w0-1) failed, exit code 1: torch.distributed.DistBackendError" in condition["message"]
+    assert f"rank 0 (w0-1) failed, exit code 1: {message}" in condition["message"]
+    assert simulation.job.status["rootCause"]["message"] == message
     assert len(simulation.declared) == 4, "one round for each failure that maxFailures allows"
-    assert simulation.now - began >= 7, "1, 2 and 4 seconds between them"
+    assert simulation.now - began >= 3, "it waits 1 and 2 seconds between them"
+
+
+def test_cause_is_told_with_its_process_its_node_and_the_time_and_is_not_written_again() -> None:
+    simulation = running(replicas=2, failurePolicy={"maxFailures": 9})
+    worker = simulation.round.workers[1]  # type: ignore[union-attr]
+    node = simulation.pods[worker].node
+    simulation.fail_worker(worker, "ValueError: boom", pid=57)
+    simulation.now += 61
+    for name, agent in simulation.agents.items():
+        simulation.agents[name] = replace(agent, heard_at=simulation.now)
+    simulation.settle(0.25)
+    cause = simulation.job.status["rootCause"]
+    assert {name: cause[name] for name in ("worker", "node", "pid", "time")} == {
+        "worker": worker,
+        "node": node,
+        "pid": 57,
+        "time": "2025-12-31T23:58:58Z",
+    }
+    simulation.settle(30)
+    assert simulation.job.status["rootCause"] == cause
+    recorded = recorded_cause(simulation.job.status)
+    assert recorded is not None
+    assert recorded.as_status() == cause
+
+
+def test_wrong_set_up_of_one_rank_is_the_cause_of_the_others_echoes() -> None:
+    simulation = running(replicas=3, failurePolicy={"maxFailures": 0})
+    first, second, third = simulation.round.workers  # type: ignore[union-attr]
+    simulation.fail_worker(first, REMOTE)
+    simulation.now += 0.01
+    simulation.fail_worker(third, NO_SPACE)
+    simulation.fail_worker(second, REMOTE)
+    simulation.settle(5)
+    assert simulation.job.status["state"] == "Failed"
+    assert simulation.job.status["rootCause"]["worker"] == third
 
 
 def test_group_that_backs_off_is_not_said_to_train() -> None:
@@ -139,3 +193,17 @@ def test_empty_round_is_not_forgotten_by_a_new_leader() -> None:
     simulation.settle(10)
     assert simulation.round.number == before + 2  # type: ignore[union-attr]
     assert simulation.round.size == 3  # type: ignore[union-attr]
+
+
+def test_worker_whose_process_outlives_sigkill_is_replaced() -> None:
+    simulation = running(replicas=2)
+    wedged = simulation.round.workers[0]  # type: ignore[union-attr]
+    simulation.wedged.add(wedged)
+    simulation.fail_worker(simulation.round.workers[1], "ValueError: boom")  # type: ignore[union-attr]
+    simulation.settle(50)
+    assert wedged in simulation.round.workers, "its grace period and a margin"  # type: ignore[union-attr]
+    simulation.settle(30)
+    assert wedged not in simulation.pods
+    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 2)
+    lost = next(declared for declared in simulation.declared if wedged in declared.cause)
+    assert "has not stopped its workers for 60 s: a process outlives SIGKILL" in lost.cause

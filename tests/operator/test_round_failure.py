@@ -79,6 +79,14 @@ def test_lost_member_explains_what_the_others_report(
     assert judge(agents, pods) == RoundFailure(), situation
 
 
+def test_echo_of_a_member_that_is_still_in_the_round_before_counts_nothing() -> None:
+    behind = an_agent("w0", round_=0)
+    assert judge([behind, an_agent("w1"), failed("w2", ECHO)]) == RoundFailure()
+    found = judge([behind, an_agent("w1"), failed("w2", BOOM)]).cause
+    assert found is not None, "its own failure does"
+    assert found.worker == "w2"
+
+
 def test_members_that_a_new_leader_has_not_heard_are_lost() -> None:
     assert judge(ALL_ECHO, size=4) == RoundFailure()
 

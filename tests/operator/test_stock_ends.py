@@ -80,7 +80,7 @@ def test_pod_that_had_ended_before_its_deletion_is_judged_by_its_end() -> None:
 def test_failure_is_told_in_the_scripts_own_words() -> None:
     end = read_end(a_dead_pod(1, exit_message=gave_up(BOOM)), NOW)
     assert end.gave_up
-    assert (end.record.message, end.record.rank, end.record.exit_code) == (BOOM, 1, 1)
+    assert (end.record.message, end.record.rank, end.record.exit_code, end.record.pid) == (BOOM, 1, 1, 61)
 
 
 def test_recorded_traceback_is_preferred() -> None:

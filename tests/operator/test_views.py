@@ -226,6 +226,15 @@ def test_pod_that_the_cluster_has_ended_is_disrupted(status: dict[str, Any], dis
     assert view.exit_reason == status.get("reason", "Error")
 
 
+@pytest.mark.parametrize(("spec", "seconds"), [({}, 30), ({"terminationGracePeriodSeconds": 600}, 600)])
+def test_pod_has_its_grace_period(spec: dict[str, Any], seconds: int) -> None:
+    manifest = {
+        "metadata": {"name": "w0", "namespace": "default", "uid": "1"},
+        "spec": {**spec, "containers": [{"name": "pytorch"}]},
+    }
+    assert view_pod(manifest, seen_at=1.0).grace_seconds == seconds
+
+
 def test_node_tells_what_pods_it_takes() -> None:
     taints = [
         {"key": "gpu", "effect": "NoSchedule"},

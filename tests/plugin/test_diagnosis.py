@@ -40,7 +40,16 @@ def said(diagnosis: Diagnosis) -> str:
         ("young", True, ["✔ char-lm runs at the wanted size: all 3 workers train."]),
         ("suspended", True, ["✔ sleeper is suspended.", "spec.suspend is true", "kubectl epj resume sleeper"]),
         ("lost", False, ["✗ char-lm trains with 2 of 3 workers.", "1 pod: starting", "should pass"]),
-        ("failed", False, ["fails has failed: TooManyFailures.", "told to fail at step 5", "Correct the script"]),
+        (
+            "failed",
+            False,
+            [
+                "fails has failed: TooManyFailures.",
+                "told to fail at step 5",
+                "Correct the script",
+                "It failed in fails-worker-1-vrp6p, rank 1.",
+            ],
+        ),
         (
             "too-large",
             False,
@@ -83,6 +92,11 @@ def refused(job: JobView) -> JobView:
     return with_condition(job, "Degraded", "WorkersMissing", message)
 
 
+def unlike(job: JobView) -> JobView:
+    message = "trains with 2 of 3 workers; left out for the number of processes: w1 on node b runs 8, the others run 16 each; create it so"
+    return with_condition(job, "Degraded", "WorkersMissing", message)
+
+
 def fails_again_and_again(job: JobView) -> JobView:
     message = "restarting after failure 2 of 3 allowed; rank 0 failed: ValueError: no"
     return replace(with_condition(job, "Running", "BackingOff", message, true=False), world=0, failures=2)
@@ -93,6 +107,7 @@ def fails_again_and_again(job: JobView) -> JobView:
     [
         (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is looked after by kueue.x-k8s.io/multikueue"]),
         (lambda job: replace(job, seen=False), ["The operator has not looked at char-lm", "kubectl get deployments -A"]),
+        (unlike, ["number of processes: w1 on node b runs 8, the others run 16 each.", "a number in spec.nprocPerNode"]),
         (refused, ["The API server refuses: pods", "exceeded quota: small", "kubectl describe quota -n team"]),
         (
             fails_again_and_again,

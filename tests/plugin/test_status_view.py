@@ -1,6 +1,7 @@
 """One job on one screen, from what a real cluster said of it."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from elastic_pytorch_client.job_view import JobView, Worker, view_job
@@ -15,6 +16,17 @@ def status(name: str, **options: int) -> str:
 
 def test_a_job_that_trains() -> None:
     assert status("lost") == LOST.strip("\n")
+
+
+def test_says_how_far_commits_are_apart_if_not_every_step_is_one() -> None:
+    job = job_of("lost")
+
+    def shown(steps: int | None) -> str:
+        progress = replace(job.progress, commit_every_steps=steps)
+        return text_of(show_status(replace(job, progress=progress), turns_of("lost"), moment_of("lost")))
+
+    assert "checkpoint at step 340 · commits every 12 steps" in shown(12)
+    assert "commits" not in shown(1) + shown(None)
 
 
 LOST = """
@@ -54,6 +66,14 @@ def test_says_what_matters(name: str, lines: list[str]) -> None:
     shown = status(name)
     for line in lines:
         assert line in shown
+
+
+def test_failure_is_shown_with_its_process_its_node_and_its_time() -> None:
+    job = job_of("failed")
+    assert job.root_cause is not None
+    known = replace(job.root_cause, pid=57, node="node-a", time=datetime(2026, 11, 21, 18, 1, 9, tzinfo=UTC))
+    shown = text_of(show_status(replace(job, root_cause=known), [], moment_of("failed")), 200)
+    assert "fails-worker-1-vrp6p, rank 1, process 57, on node-a, at 2026-11-21 18:01:09 UTC, exit code 1" in shown
 
 
 def test_what_does_not_hold_is_one_line() -> None:

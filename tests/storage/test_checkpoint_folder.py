@@ -1,5 +1,6 @@
 """What is in a checkpoint folder, who may write there, and what is found of what is broken."""
 
+import errno
 import logging
 import os
 import sys
@@ -272,3 +273,19 @@ def test_a_whole_file_of_another_payload_is_no_state(payload: bytes, tmp_path: P
     with pytest.raises(ValueError, match="no state"):
         load(path)
     assert load_newest(tmp_path, Stamp(0, 0)) is None
+
+
+@pytest.mark.parametrize("code", ["EINVAL", "ENOTSUP", "EBADF", "EROFS", "ENOSYS", "EACCES", "EPERM", "EISDIR"])
+def test_a_file_system_that_cannot_sync_folders_is_put_up_with(code: str) -> None:
+    assert getattr(errno, code) in checkpoint_folder.CANNOT_SYNC
+
+
+@pytest.mark.parametrize("code", ["EIO", "ENOSPC", "EDQUOT", "ESTALE", "ENOENT", "ENOTDIR"])
+def test_a_disk_in_trouble_is_not(code: str) -> None:
+    assert getattr(errno, code) not in checkpoint_folder.CANNOT_SYNC
+
+
+def test_folders_of_proc_cannot_be_synced(tmp_path: Path) -> None:
+    checkpoint_folder.sync_folder(Path("/proc/self"))
+    with pytest.raises(FileNotFoundError):
+        checkpoint_folder.sync_folder(tmp_path / "missing")

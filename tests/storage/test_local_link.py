@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +30,7 @@ def link(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setenv(LOCAL_SOCKET, server.prepare())
         server.start()
     else:
-        monkeypatch.setenv(LOCAL_SOCKET, "/nobody/listens/here")
+        monkeypatch.delenv(LOCAL_SOCKET, raising=False)
     made = LocalLink.connect()
     yield made
     made.close()
@@ -51,7 +53,7 @@ def holding(link: LocalLink, name: str = "x") -> Snapshot:
 
 def test_states_are_whole_on_the_disk_while_training_goes_on(link: LocalLink, tmp_path: Path) -> None:
     snapshot = holding(link)
-    assert link.flushed() is None
+    assert link.flushed("x") is None
     step = 0
     written: set[Stamp | None] = set()
     deadline = time.monotonic() + WAIT_SECONDS
@@ -61,9 +63,9 @@ def test_states_are_whole_on_the_disk_while_training_goes_on(link: LocalLink, tm
         step += 1
         snapshot.write(Stamp(1, step), {"step": step, "w": torch.full((200_000,), float(step))})
         link.flush("x", Stamp(1, step), str(tmp_path), keep=5)
-        written.add(link.flushed())
+        written.add(link.flushed("x"))
     assert link.drain(WAIT_SECONDS)
-    assert link.flushed() == Stamp(1, step)
+    assert link.flushed("x") == Stamp(1, step)
     assert link.trouble() == ""
     found = list(newest(tmp_path))
     assert len(found) == 5
@@ -94,12 +96,12 @@ def test_a_disk_that_fails_is_told_and_tried_again(link: LocalLink, tmp_path: Pa
     link.flush("x", Stamp(1, 1), str(blocked), 1)
     assert not link.drain(WAIT_SECONDS)
     assert link.trouble() == f"File exists ({blocked})"
-    assert link.flushed() is None
+    assert link.flushed("x") is None
     blocked.unlink()
     link.flush("x", Stamp(1, 1), str(blocked), 1)
     assert link.drain(WAIT_SECONDS)
     assert link.trouble() == ""
-    assert link.flushed() == Stamp(1, 1)
+    assert link.flushed("x") == Stamp(1, 1)
 
 
 def test_a_cut_off_group_is_told(link: LocalLink, tmp_path: Path) -> None:
@@ -127,7 +129,9 @@ def test_a_forked_child_is_no_worker(link: LocalLink) -> None:
     pid = os.fork()
     if pid == 0:
         link.flush("x", Stamp(1, 1), "/tmp", 1)
-        os._exit(0 if link.messages() == [] and link.fetch("x") is None and not link.drain(5) else 1)
+        with pytest.raises(ConnectionError):
+            link.fetch("x")
+        os._exit(0 if link.messages() == [] and not link.drain(5) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     snapshot = holding(link)
     fd = link.fetch("x")
@@ -178,7 +182,8 @@ def test_a_side_process_that_dies_is_replaced(alone: LocalLink, tmp_path: Path, 
     wait(lambda: alone.trouble() == "the local server is gone: no checkpoints are written")
     alone.flush("x", Stamp(1, 1), str(tmp_path), 1)
     assert not alone.drain(WAIT_SECONDS)  # it is not replaced at once, lest it die again and again
-    assert alone.fetch("x") is None
+    with pytest.raises(ConnectionError, match="is gone"):
+        alone.fetch("x")
     before = time.monotonic()
     assert alone.wait_message(0.2) is None
     assert time.monotonic() - before >= 0.2
@@ -199,4 +204,95 @@ def test_a_module_of_the_scripts_is_not_taken_for_pythons(tmp_path: Path, monkey
     fd = link.fetch("x")
     assert fd is not None
     assert os.fstat(fd).st_ino == os.fstat(snapshot.fd).st_ino
+    link.close()
+
+
+def test_an_agent_that_answers_late_is_an_error_and_no_empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = LocalServer()
+    monkeypatch.setenv(LOCAL_SOCKET, server.prepare())
+    server.start()
+    link = LocalLink.connect()
+    snapshot = holding(link)
+    snapshot.write(Stamp(1, 10), {"step": 10})
+    assert link.deliver(WAIT_SECONDS)
+    with server._lock:  # answers need it
+        monkeypatch.setattr(local_link, "ANSWER_SECONDS", 0.3)
+        with pytest.raises(TimeoutError, match="has not said"):
+            link.fetch("x")
+    monkeypatch.setattr(local_link, "ANSWER_SECONDS", WAIT_SECONDS)
+    assert link.fetch("never held") is None, "the late answer is none to another question"
+    fd = link.fetch("x")
+    assert fd is not None
+    assert Snapshot(fd).newest() == Stamp(1, 10)
+    server.close()
+
+
+def test_without_its_agent_there_is_no_side_process_in_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(LOCAL_SOCKET, "/nothing/listens/here")
+    with pytest.raises(ConnectionError, match=r"this pod's agent does not answer at /nothing/listens/here: .*No such file"):
+        LocalLink.connect()
+    path = str(tmp_path / "mute")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        monkeypatch.setattr(local_link, "ANSWER_SECONDS", 0.3)
+        monkeypatch.setenv(LOCAL_SOCKET, path)
+        with pytest.raises(ConnectionError, match="timed out"):
+            LocalLink.connect()
+
+
+@pytest.mark.parametrize("stamp", [None, Stamp(1, 9)])
+def test_a_state_is_never_replaced_by_an_older_one(link: LocalLink, stamp: Stamp | None) -> None:
+    held = holding(link)
+    held.write(Stamp(1, 10), {"step": 10})
+    other = Snapshot.create("x")
+    if stamp is not None:
+        other.write(stamp, {"step": 9})
+    link.hold("x", other.fd)
+    fd = link.fetch("x")
+    assert fd is not None
+    assert os.path.sameopenfile(fd, held.fd)
+    assert "what is held has a newer state" in link.trouble()
+    other.write(Stamp(2, 1), {"step": 1})
+    link.hold("x", other.fd)
+    fd = link.fetch("x")
+    assert fd is not None
+    assert os.path.sameopenfile(fd, other.fd)
+
+
+def test_memory_is_given_back(link: LocalLink, tmp_path: Path) -> None:
+    snapshot = holding(link)
+    snapshot.write(Stamp(1, 1), 1)
+    link.flush("x", Stamp(1, 1), str(tmp_path), 1)
+    link.drop("x")
+    assert link.fetch("x") is None
+    assert link.drain(WAIT_SECONDS)
+    assert link.flushed("x") == Stamp(1, 1), "what was asked for before is still written"
+    link.drop("never held")
+    holding(link)
+    assert link.fetch("x") is not None
+
+
+def test_a_request_waits_for_a_server_that_is_busy() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    with theirs:
+        link = LocalLink(ours)
+        count = 0
+        while link.deliver(0):  # until the socket is full
+            count += 1
+            link.send({"number": count})
+        link.flush("x", Stamp(1, 1), "/tmp", 1)
+        assert not link.deliver(0.01)
+        received: list[bytes] = []
+
+        def read() -> None:
+            while not received or b"flush" not in received[-1]:
+                received.append(theirs.recv(10000))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert link.deliver(WAIT_SECONDS)
+        reader.join(WAIT_SECONDS)
+        assert len(received) == count + 1
     link.close()

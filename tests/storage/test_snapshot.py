@@ -5,14 +5,16 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from elastic_pytorch import snapshot_slots
+from elastic_pytorch.commit_copies import Tensors, copy_at_once
 from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.snapshot_slots import SLOTS, pin_newest, still_holds, unpin
+from elastic_pytorch.snapshot_slots import pin_newest, still_holds, unpin
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.tree_format import UnsupportedValue
 
@@ -154,14 +156,99 @@ def test_a_damaged_entry_is_no_state() -> None:
     assert step_of(snapshot) == 2
 
 
-def test_memory_is_taken_for_all_slots_at_once() -> None:
-    snapshot = Snapshot.create("test")
-    snapshot.write(Stamp(1, 1), {"w": torch.zeros(10**6)})
+MEMORY_STATE_BYTES = 4 * 10**6
+
+
+def states_in_memory(snapshot: Snapshot) -> int:
+    """For how many states of so many bytes memory is taken."""
     for thread in threading.enumerate():
         if thread.name == "snapshot memory":
-            thread.join(30)
-    assert os.fstat(snapshot.fd).st_blocks * 512 >= SLOTS * 4 * 10**6
+            thread.join(60)
+    return os.fstat(snapshot.fd).st_blocks * 512 // MEMORY_STATE_BYTES
+
+
+def test_memory_is_taken_for_two_states_and_for_a_third_one_only_during_a_flush() -> None:
+    def write(step: int) -> int:
+        snapshot.write(Stamp(1, step), {"w": torch.full((MEMORY_STATE_BYTES // 4,), float(step))})
+        assert set(snapshot.read()[1]["w"].tolist()) == {float(step)}
+        return states_in_memory(snapshot)
+
+    snapshot = Snapshot.create("test")
+    assert write(1) == 2, "so that the next commit does not wait for memory"
+    assert [write(step) for step in range(2, 6)] == [2] * 4
+    for step in range(10, 40, 10):
+        assert pin_newest(snapshot.fd) is not None
+        assert write(step) == 2
+        assert [write(step + more) for more in range(1, 4)] == [3] * 3
+        unpin(snapshot.fd)
+        assert [write(step + more) for more in range(4, 7)] == [2] * 3
     snapshot.close()
+
+
+def test_memory_that_a_process_before_has_left_is_given_back() -> None:
+    before = Snapshot.create("test")
+    tree = {"w": torch.zeros(MEMORY_STATE_BYTES // 4)}
+    before.write(Stamp(1, 1), tree)
+    assert pin_newest(before.fd) is not None
+    before.write(Stamp(1, 2), tree)
+    before.write(Stamp(1, 3), tree)
+    assert states_in_memory(before) == 3
+    unpin(before.fd)
+    after = Snapshot(os.dup(before.fd))
+    before.close()
+    after.write(Stamp(2, 3), tree)
+    assert states_in_memory(after) == 2
+    assert after.newest() == Stamp(2, 3)
+    after.close()
+
+
+class Held:
+    """A copy that goes on until it is let go, and may turn out to be of no worth."""
+
+    def __init__(self, targets: Tensors, sources: Tensors, *, whole: bool = True) -> None:
+        self.targets, self.sources, self.whole, self.let_go = targets, sources, whole, False
+
+    def done(self) -> bool:
+        return self.let_go
+
+    def finish(self) -> bool:
+        copy_at_once(self.targets, self.sources)
+        return self.whole
+
+
+def test_a_state_is_the_newest_when_its_copy_is_complete() -> None:
+    held: list[Held] = []
+
+    def copy(targets: Tensors, sources: Tensors) -> Held:
+        held.append(Held(targets, sources))
+        return held[-1]
+
+    snapshot = Snapshot.create("test")
+    snapshot.write(Stamp(1, 1), state(1))
+    snapshot.start(Stamp(1, 2), state(2), copy)
+    assert snapshot.copying
+    assert not snapshot.settle(wait=False)
+    assert step_of(snapshot) == 1
+    held[0].let_go = True
+    assert snapshot.settle(wait=False)
+    assert step_of(snapshot) == 2
+    snapshot.start(Stamp(1, 3), state(3), copy)
+    snapshot.start(Stamp(1, 4), state(4), copy)
+    assert step_of(snapshot) == 3, "one ends before the next begins"
+    again = Snapshot(os.dup(snapshot.fd))
+    snapshot.close()
+    assert step_of(again) == 4, "and all before it is closed"
+
+
+def test_a_copy_that_is_of_no_worth_is_never_read() -> None:
+    snapshot = Snapshot.create("test")
+    snapshot.write(Stamp(1, 1), state(1))
+    for step in range(2, 5):
+        snapshot.start(Stamp(1, step), state(step), partial(Held, whole=False))
+        assert snapshot.settle(wait=True)
+        assert step_of(snapshot) == 1
+    snapshot.write(Stamp(1, 5), state(5))
+    assert step_of(snapshot) == 5
 
 
 def test_death_at_any_point_leaves_a_whole_state() -> None:

@@ -3,6 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from elastic_pytorch.boundary import Boundary
+from elastic_pytorch.commit_interval import CommitInterval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +55,9 @@ def test_all_ranks_stop_at_the_same_step_soon_after_one_is_told(
     outcomes.clear()
     meeting = Meeting(ranks)
     clocks = [0.0] * ranks
-    boundaries = [Boundary(meeting.start(rank), clock=lambda rank=rank: clocks[rank]) for rank in range(ranks)]
+    boundaries = [
+        Boundary(meeting.start(rank), CommitInterval(1), clock=lambda rank=rank: clocks[rank]) for rank in range(ranks)
+    ]
     stopped: list[int] = []
     for step in range(1, 2000):
         answers = []
@@ -73,7 +76,7 @@ def test_all_ranks_stop_at_the_same_step_soon_after_one_is_told(
 
 def test_nobody_stops_untold() -> None:
     outcomes.clear()
-    boundary = Boundary(Meeting(1).start(0))
+    boundary = Boundary(Meeting(1).start(0), CommitInterval(1))
     assert not any(boundary.reached(lambda: False) for _ in range(100))
 
 
@@ -82,7 +85,7 @@ def test_loss_of_a_peer_is_raised_at_the_next_boundary() -> None:
         def wait(self) -> None:
             raise RuntimeError("Connection closed by peer")
 
-    boundary = Boundary(lambda _: Broken())
+    boundary = Boundary(lambda _: Broken(), CommitInterval(1))
     assert not boundary.reached(lambda: False)
     with pytest.raises(RuntimeError, match="closed by peer"):
         boundary.reached(lambda: False)

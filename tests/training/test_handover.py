@@ -8,6 +8,7 @@ COOPERATES = Said(cooperates=True)
 LIVELY = Said(cooperates=True, in_process=True)
 PARKED = Said(cooperates=True, parked=True)
 LIVELY_PARKED = Said(cooperates=True, in_process=True, parked=True)
+LEFT = Said(cooperates=True, in_process=True, parked=True, left=True)
 BEREFT = Said(cooperates=True, in_process=True, lost_peer="RuntimeError: Connection closed by peer")
 
 ORDERLY = {"newer": True, "orderly": True}
@@ -31,16 +32,29 @@ FAILURE = {"newer": False, "orderly": True}
         ([LIVELY], LOSS, 0.5, Way.WAIT),
         ([LIVELY], LOSS, 1, Way.RESTART),
         ([LIVELY], FAILURE, 0, Way.WAIT),
-        ([LIVELY_PARKED], ORDERLY, 0, Way.TAKE_ALONG),
-        ([LIVELY_PARKED, LIVELY], ORDERLY, 0, Way.WAIT),
-        ([LIVELY_PARKED, PARKED], ORDERLY, 0, Way.RESTART),
-        ([BEREFT, LIVELY_PARKED], LOSS, 0, Way.TAKE_ALONG),
+        ([LEFT], ORDERLY, 0, Way.TAKE_ALONG),
+        ([LEFT, LIVELY], ORDERLY, 0, Way.WAIT),
+        ([LEFT, LIVELY], ORDERLY, 5, Way.WAIT),
+        ([LEFT, PARKED], ORDERLY, 0, Way.RESTART),
+        ([LEFT, LIVELY_PARKED], ORDERLY, 9, Way.WAIT),
+        ([BEREFT, LEFT], LOSS, 0, Way.TAKE_ALONG),
+        ([BEREFT, LIVELY_PARKED], LOSS, 9, Way.WAIT),
         ([BEREFT], FAILURE, 100, Way.WAIT),
         ([BEREFT], LOSS, 100, Way.TAKE_ALONG),
     ],
 )
 def test_way_out_of_a_round(workers: list[Said], change: dict[str, bool], waited: float, way: Way) -> None:
-    assert choose_way(workers, **change, waited_seconds=waited, boundary_seconds=10, rest_seconds=1) is way
+    found = choose_way(workers, **change, waited_seconds=waited, rested_seconds=0, boundary_seconds=10, rest_seconds=1)
+    assert found is way
+
+
+@pytest.mark.parametrize("change", [ORDERLY, LOSS])
+@pytest.mark.parametrize(("rested", "way"), [(0.9, Way.WAIT), (1, Way.RESTART)])
+def test_worker_that_hangs_in_leaving_is_not_waited_for_as_for_a_boundary(
+    change: dict[str, bool], rested: float, way: Way
+) -> None:
+    workers = [LEFT, LIVELY_PARKED]
+    assert choose_way(workers, **change, waited_seconds=5, rested_seconds=rested, boundary_seconds=300, rest_seconds=1) is way
 
 
 class Server:
@@ -67,7 +81,9 @@ def test_a_change_is_announced_once_and_withdrawn() -> None:
         assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
     assert server.wished == [None, {"kind": "change", "round": 3, "orderly": True}]
     server.on_message(7, {"kind": "parked", "step": 12})
-    assert len(rung) == 2
+    assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
+    server.on_message(7, {"kind": "left"})
+    assert len(rung) == 3
     assert handover.way([7], newer_round=3, orderly=True) is Way.TAKE_ALONG
     handover.take_along({7: {"RANK": "1"}})
     assert server.wished[-1] is None
@@ -80,6 +96,44 @@ def test_a_change_is_announced_once_and_withdrawn() -> None:
     )
     server.on_message(7, {"kind": "cooperates", "inProcess": True})
     assert handover.way([7], newer_round=4, orderly=True) is Way.WAIT
+
+
+def test_time_to_leave_the_group_begins_at_the_boundary() -> None:
+    server, moment = Server(), [0.0]
+    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0])
+    handover.start_round()
+    for worker in (7, 8):
+        server.on_message(worker, {"kind": "cooperates", "inProcess": True})
+    ways = []
+    for moment[0], parked in ((0.0, None), (5.0, 7), (7.0, 8), (7.9, None), (8.1, None)):
+        if parked is not None:
+            server.on_message(parked, {"kind": "parked", "step": 12})
+        ways.append(handover.way([7, 8], newer_round=3, orderly=True))
+    assert ways == [Way.WAIT, Way.WAIT, Way.WAIT, Way.WAIT, Way.RESTART]
+
+
+def test_loss_while_a_boundary_is_waited_for_has_its_own_time() -> None:
+    server, moment = Server(), [0.0]
+    handover = Handover(server, lambda: None, boundary_seconds=60, rest_seconds=1, clock=lambda: moment[0])
+    handover.start_round()
+    server.on_message(7, {"kind": "cooperates", "inProcess": True})
+    ways = []
+    for moment[0], number, orderly in ((0.0, 3, True), (20.0, 3, True), (20.0, 4, False), (20.9, 4, False), (21.1, 4, False)):
+        ways.append(handover.way([7], newer_round=number, orderly=orderly))
+    assert ways == [Way.WAIT, Way.WAIT, Way.WAIT, Way.WAIT, Way.RESTART]
+    assert server.wished[-1] == {"kind": "change", "round": 4, "orderly": False}
+
+
+def test_workers_are_told_of_a_failure_before_there_is_a_newer_round() -> None:
+    """One of them has lost a peer. With NCCL, the others would not notice."""
+    server = Server()
+    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: 0.0)
+    handover.start_round()
+    for worker in (7, 8):
+        server.on_message(worker, {"kind": "cooperates", "inProcess": True})
+    server.on_message(7, {"kind": "lostPeer", "message": "RuntimeError: reset"})
+    assert handover.way([7, 8], newer_round=None, orderly=True) is Way.WAIT
+    assert server.wished[-1] == {"kind": "change", "round": 0, "orderly": False}
 
 
 def test_change_that_sends_nobody_away_may_take_its_time() -> None:
@@ -117,6 +171,6 @@ def test_what_is_no_message_is_ignored() -> None:
 def test_lost_peer_is_told_with_its_local_rank() -> None:
     server = Server()
     handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1)
-    assert handover.lost_peer({0: 70, 1: 71}) is None
+    assert handover.lost_peers({0: 70, 1: 71}) == {}
     server.on_message(71, {"kind": "lostPeer", "message": "RuntimeError: reset"})
-    assert handover.lost_peer({0: 70, 1: 71}) == (1, "RuntimeError: reset")
+    assert handover.lost_peers({0: 70, 1: 71}) == {1: "RuntimeError: reset"}

@@ -1,5 +1,9 @@
+import itertools
+import logging
 import os
+import queue
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,27 +12,47 @@ from typing import Any
 import pytest
 import torch
 from elastic_pytorch import checkpoint_folder
+from elastic_pytorch.checkpoint_file import load_newest
 from elastic_pytorch.flusher import Flush, Flusher
-from elastic_pytorch.newest_state import Alone, Source, choose_memory, find_newest
+from elastic_pytorch.log import logger
+from elastic_pytorch.mapped_state import MappedState
+from elastic_pytorch.newest_state import NO_POD, Alone, Source, Told, choose_memory, find_newest
+from elastic_pytorch.payload import payload_chunks
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
 
 NOTHING = Stamp(0, 0)
 
 
+def told(stamp: Stamp, *, pod: int = NO_POD, keeps: bool = True, layout: int = 1, writer: int = 0) -> Told:
+    return Told(stamp, layout, writer, pod, keeps)
+
+
 @pytest.mark.parametrize(
-    ("stamps", "source"),
+    ("ranks", "source"),
     [
-        ([NOTHING], None),
-        ([Stamp(1, 5)], Source(Stamp(1, 5), 0, everybody=True)),
-        ([Stamp(1, 5), Stamp(1, 5)], Source(Stamp(1, 5), 0, everybody=True)),
-        ([Stamp(1, 5), NOTHING], Source(Stamp(1, 5), 0, everybody=False)),
-        ([Stamp(1, 4), Stamp(1, 5), Stamp(1, 5)], Source(Stamp(1, 5), 1, everybody=False)),
-        ([Stamp(1, 99), Stamp(2, 90)], Source(Stamp(2, 90), 1, everybody=False)),
+        ([told(NOTHING)], None),
+        ([told(Stamp(1, 5))], Source(Stamp(1, 5), 0, ())),
+        ([told(Stamp(1, 5)), told(Stamp(1, 5))], Source(Stamp(1, 5), 0, ())),
+        ([told(Stamp(1, 5)), told(NOTHING)], Source(Stamp(1, 5), 0, (1,))),
+        ([told(Stamp(1, 4)), told(Stamp(1, 5)), told(Stamp(1, 5))], Source(Stamp(1, 5), 1, (0,))),
+        ([told(Stamp(1, 99)), told(Stamp(2, 90))], Source(Stamp(2, 90), 1, (0,))),
+        ([told(Stamp(1, 5), writer=2), told(Stamp(1, 5), writer=1)], Source(Stamp(1, 5), 1, ())),
+        ([told(Stamp(1, 5)), told(Stamp(1, 5), layout=2)], Source(Stamp(1, 5), 0, (1,))),
+        (
+            [
+                told(Stamp(1, 5), pod=0),
+                told(NOTHING, pod=0, keeps=False),
+                told(NOTHING, pod=1),
+                told(NOTHING, pod=1, keeps=False),
+                told(NOTHING, keeps=False),
+            ],
+            Source(Stamp(1, 5), 0, (2, 4)),
+        ),
     ],
 )
-def test_newest_memory(stamps: list[Stamp], source: Source | None) -> None:
-    assert choose_memory(stamps) == source
+def test_newest_memory(ranks: list[Told], source: Source | None) -> None:
+    assert choose_memory(ranks) == source
 
 
 class Ranks:
@@ -38,6 +62,7 @@ class Ranks:
         self.size = size
         self.barrier = threading.Barrier(size, timeout=20)
         self.board: dict[int, Any] = {}
+        self.boxes: defaultdict[tuple[int, int], queue.SimpleQueue[Any]] = defaultdict(queue.SimpleQueue)
 
     def exchange(self, rank: int, value: Any) -> dict[int, Any]:
         self.barrier.wait()
@@ -51,19 +76,51 @@ class Rank:
 
     def __init__(self, ranks: Ranks, rank: int) -> None:
         self.ranks, self.rank = ranks, rank
-        self.broadcasts = 0
+        self.received = 0
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
         found = self.ranks.exchange(self.rank, list(numbers))
         return [found[rank] for rank in range(self.ranks.size)]
 
+    def first(self, number: int) -> int:
+        return int(self.ranks.exchange(self.rank, number)[0])
+
     def broadcast(self, tree: Any, root: int) -> Any:
-        self.broadcasts += 1
         return self.ranks.exchange(self.rank, tree)[root]
 
+    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
+        for before, behind in itertools.pairwise(ranks):
+            if self.rank == before:
+                self.ranks.boxes[before, behind].put(tensors)
+            elif self.rank == behind:
+                self.received += 1
+                for mine, its in zip(tensors, self.ranks.boxes[before, behind].get(timeout=20), strict=True):
+                    mine.copy_(its)
 
-def tree(step: int) -> dict[str, Any]:
-    return {"step": step, "weights": torch.full((3,), float(step))}
+
+class Memory:
+    """A pod's memory, as one of its ranks sees it."""
+
+    def __init__(self, snapshot: Snapshot, *, pod: int, keeps: bool = True) -> None:
+        self.snapshot, self.pod, self.keeps = snapshot, pod, keeps
+
+    def newest(self) -> MappedState | None:
+        return MappedState(self.snapshot.fd) if self.keeps and self.snapshot.newest() else None
+
+    def write(self, stamp: Stamp, tree: Any) -> None:
+        self.snapshot.write(stamp, tree)
+
+    def of_keeper(self) -> MappedState:
+        return MappedState(self.snapshot.fd)
+
+
+def tree(step: int, writer: int = 0, best: float = 0.0) -> dict[str, Any]:
+    return {
+        "step": step,
+        "best": best,
+        "weights": torch.full((3,), float(step)),
+        "random": {"rank": writer, "torch": torch.full((2,), float(writer))},
+    }
 
 
 def memory(stamp: Stamp | None) -> Snapshot:
@@ -86,7 +143,9 @@ def find(stamps: Sequence[Stamp | None], folder: Path | str) -> tuple[list[Any],
     ranks = Ranks(len(stamps))
     groups = [Rank(ranks, rank) for rank in range(len(stamps))]
     with ThreadPoolExecutor(len(stamps)) as pool:
-        found = pool.map(lambda g: find_newest(g, memory(stamps[g.rank]), str(folder), tree(0)), groups)
+        found = pool.map(
+            lambda g: find_newest(g, Memory(memory(stamps[g.rank]), pod=g.rank), str(folder), tree(0, g.rank)), groups
+        )
         return list(found), groups
 
 
@@ -101,7 +160,48 @@ def test_memory_of_a_survivor_goes_to_who_lacks_it(tmp_path: Path) -> None:
 def test_nothing_is_sent_if_all_have_it(tmp_path: Path) -> None:
     found, groups = find([Stamp(1, 5), Stamp(1, 5)], tmp_path)
     assert [each.tree["step"] for each in found] == [5, 5]
-    assert [group.broadcasts for group in groups] == [0, 0]
+    assert [group.received for group in groups] == [0, 0]
+
+
+def test_only_who_lacks_it_gets_it() -> None:
+    _, groups = find([None, Stamp(3, 42), Stamp(3, 42), Stamp(3, 41)], "")
+    assert [group.received for group in groups] == [1, 0, 0, 1]
+
+
+def test_what_is_no_tensor_is_that_of_one_rank_and_random_numbers_are_each_ones_own() -> None:
+    ranks = Ranks(2)
+    memories = [Memory(memory(None), pod=pod) for pod in range(2)]
+    memories[0].write(Stamp(1, 5), tree(5, writer=1, best=0.0))  # the pod of rank 0 is gone, or has another rank now
+    memories[1].write(Stamp(1, 5), tree(5, writer=0, best=0.9))
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda rank: find_newest(Rank(ranks, rank), memories[rank], "", tree(0)), range(2)))
+    assert [each.tree["best"] for each in found] == [0.9, 0.9]
+    assert [each.tree["random"]["rank"] for each in found] == [1, 0]
+    assert [each.tree["random"]["torch"].tolist() for each in found] == [[1.0, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("where", ["memory", "disk", "the beginning"])
+def test_processes_of_a_pod_read_one_memory_and_get_nothing_sent(where: str, tmp_path: Path) -> None:
+    if where == "disk":
+        write_checkpoint(tmp_path, Stamp(1, 7))
+    ranks = Ranks(4)
+    pods = [memory(Stamp(1, 7) if where == "memory" else None), memory(None)]
+    groups = [Rank(ranks, rank) for rank in range(4)]
+
+    def restore(group: Rank) -> Any:
+        pod, local_rank = divmod(group.rank, 2)
+        mine = Memory(pods[pod], pod=pod, keeps=local_rank == 0)
+        return find_newest(group, mine, str(tmp_path), tree(0 if group.rank else 3))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(restore, groups))
+    expected = 3 if where == "the beginning" else 7
+    assert [each.tree["step"] for each in found] == [expected] * 4
+    assert [each.tree["weights"].tolist() for each in found] == [[float(expected)] * 3] * 4
+    assert [group.received for group in groups] == [0, 0, 1, 0]
+    assert all(each.shared for each in found)
+    assert [each.mapped is not None for each in found] == [where == "memory", True, False, True]
+    assert found[3].mapped.holds(found[3].tree["weights"])
 
 
 def test_disk_is_for_groups_without_memory(tmp_path: Path) -> None:
@@ -153,3 +253,37 @@ def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(
     unreadable.symlink_to(unreadable)  # opening it fails, as where a network's disk is in trouble
     with pytest.raises(OSError, match=r"Too many levels of symbolic links|rank 0 cannot read"):
         find([None, None], tmp_path)
+    assert checkpoint_folder.claimed(tmp_path) == 2, "the folder is claimed before anything in it is read"
+
+
+class Replaces(logging.Handler):
+    """An older group, which puts a newer checkpoint in the place of its only one just when that is to be read."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "is skipped" in record.getMessage():
+            checkpoint_folder.write(self.folder, Stamp(1, 9), payload_chunks(tree(9)), keep=1)
+
+
+def test_checkpoint_that_an_older_group_replaces_meanwhile_is_not_missed(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, Stamp(1, 7))
+    write_checkpoint(tmp_path, Stamp(1, 8)).write_bytes(b"torn")
+    handler = Replaces(tmp_path)
+    logger.addHandler(handler)
+    try:
+        loaded = load_newest(tmp_path, NOTHING)
+    finally:
+        logger.removeHandler(handler)
+    assert loaded is not None
+    assert loaded.stamp == Stamp(1, 9)
+
+
+def test_checkpoint_that_is_listed_and_not_there_is_skipped(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, Stamp(1, 7))
+    (tmp_path / "checkpoint-g000001-s000000008.elastic").symlink_to(tmp_path / "nothing")
+    loaded = load_newest(tmp_path, NOTHING)
+    assert loaded is not None
+    assert loaded.stamp == Stamp(1, 7)

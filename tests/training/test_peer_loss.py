@@ -1,3 +1,7 @@
+from pathlib import Path
+
+import elastic_pytorch.peer_errors
+import elastic_pytorch_operator.peer_errors
 import pytest
 from elastic_pytorch.peer_loss import is_peer_loss
 
@@ -8,20 +12,52 @@ class DistBackendError(RuntimeError):
     """As torch's."""
 
 
-@pytest.mark.parametrize(
-    ("error", "lost"),
-    [
-        (RuntimeError(GLOO), True),
-        (
-            RuntimeError("NCCL error: remote process exited or there was a network error, ncclRemoteError: connection reset"),
-            True,
-        ),
-        (DistBackendError("whatever it says"), True),
-        (RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"), False),
-        (ValueError(GLOO), False),
-        (KeyError("loss"), False),
-    ],
-)
+class DistStoreError(RuntimeError):
+    """As torch's."""
+
+
+def nccl(what: str, explained: str, last: str) -> DistBackendError:
+    """As torch 2.3 to 2.9 put it together."""
+    return DistBackendError(
+        f"NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, {what} (run with NCCL_DEBUG=INFO for details), "
+        f"NCCL version 2.27.5\n{explained}\nLast error:\n{last}"
+    )
+
+
+REMOTE = "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+SYSTEM = "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. "
+INTERNAL = "ncclInternalError: Internal check failed."
+USAGE = "ncclInvalidUsage: This usually reflects invalid usage of NCCL library."
+CUDA = "ncclUnhandledCudaError: Call to CUDA function failed."
+DUPLICATE = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4000"
+
+ERRORS = [
+    (RuntimeError(GLOO), True),
+    (nccl("remote process exited or there was a network error", REMOTE, "socketProgress: Connection closed by remote peer"), True),
+    (nccl("unhandled system error", SYSTEM, "socketStartConnect: Connect to 10.1.1.5<45763> failed : Connection refused"), True),
+    (nccl("unhandled system error", SYSTEM, "Call to recv from 10.244.1.5<45763> failed : Connection reset by peer"), True),
+    (nccl("internal error", INTERNAL, "Socket recv failed while polling for opId=0x7f6f18cb7f40"), True),
+    (DistBackendError("NCCL communicator was aborted on rank 1."), True),
+    (DistBackendError("[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
+                      "but store->get('0') got error: Connection reset by peer"), True),
+    (DistStoreError("Timed out after 61 seconds waiting for clients. 1/2 clients joined."), True),
+    (DistBackendError("whatever it says"), True),
+    # A wrong set-up: the next group would fail as this one has.
+    (nccl("invalid usage", USAGE, DUPLICATE), False),
+    (nccl("internal error", INTERNAL, DUPLICATE), False),
+    (nccl("internal error", INTERNAL, "Bootstrap : no socket interface found"), False),
+    (nccl("unhandled system error", SYSTEM, "Error while creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)"), False),
+    (nccl("unhandled cuda error", CUDA, "Cuda failure 'out of memory'"), False),
+    (nccl("invalid argument", "ncclInvalidArgument: Invalid value for an argument.", ""), False),
+    (DistBackendError("[Rank 0] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access"), False),
+    # The script's own.
+    (RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"), False),
+    (ValueError(GLOO), False),
+    (KeyError("loss"), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "lost"), ERRORS)
 def test_errors(error: Exception, lost: bool) -> None:
     assert is_peer_loss(error) is lost
 
@@ -30,3 +66,11 @@ def test_an_error_that_wraps_one() -> None:
     wrapped = ValueError("the step failed")
     wrapped.__cause__ = RuntimeError(GLOO)
     assert is_peer_loss(wrapped)
+    wrapped.__cause__ = nccl("invalid usage", USAGE, DUPLICATE)
+    assert not is_peer_loss(wrapped)
+
+
+def test_agent_and_operator_read_errors_alike() -> None:
+    copies = (elastic_pytorch.peer_errors, elastic_pytorch_operator.peer_errors)
+    agents, operators = (Path(copy.__file__ or "").read_text() for copy in copies)
+    assert agents == operators, "these two files are copies of each other"

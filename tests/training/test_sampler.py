@@ -14,7 +14,7 @@ from elastic_pytorch.sampler import ElasticSampler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
 
 @contextmanager
@@ -180,6 +180,7 @@ def test_epochs_go_on_where_the_state_is() -> None:
     for epoch in sampler.epochs(3):
         for _ in sampler:
             seen.append((epoch, sampler.cursor))
+            assert sampler.weight == 1
             sampler.advance()
     assert seen == [(1, 8), (2, 0), (2, 4), (2, 8)]
 
@@ -194,10 +195,11 @@ def test_an_epoch_that_nobody_commits_is_no_endless_loop() -> None:
 def test_a_step_is_committed_once_and_whole() -> None:
     sampler = ElasticSampler(10, 4, micro_batch_size=2)
     with sampler.part() as part:
-        assert part == (0.5, False, 2)
+        assert (part.weight, part.last, part.samples, part.parts) == (0.5, False, 2, 2)
     with pytest.raises(RuntimeError, match="only 1"):
         sampler.advance()
     with sampler.part() as part:
+        assert part.weight == 0.5
         assert part.last
     with pytest.raises(RuntimeError, match="not committed"), sampler.part():
         pass
@@ -210,7 +212,28 @@ def test_a_micro_batch_that_fails_is_not_done() -> None:
     with pytest.raises(ZeroDivisionError), sampler.part():
         raise ZeroDivisionError
     with sampler.part() as part:
+        assert part.weight == 1
         assert part.last
+
+
+def test_a_weight_that_is_not_used_is_an_error_wherever_it_would_have_been() -> None:
+    sampler = ElasticSampler(10, 4)
+    with pytest.raises(RuntimeError, match=r"part\.weight \* loss"), sampler.part() as part:
+        assert part.last
+        assert part.samples == 4
+    with sampler.part() as part:
+        assert part.weight == 1
+    sampler.advance()
+    for _ in sampler:
+        with pytest.raises(RuntimeError, match="weight of the step was not used"):
+            sampler.advance()
+        assert sampler.weight == 1
+        sampler.advance()
+    in_parts = ElasticSampler(10, 4, micro_batch_size=2)
+    next(iter(in_parts))
+    assert in_parts.weight == 0.5
+    with pytest.raises(RuntimeError, match="each with a weight of its own"):
+        in_parts.advance()
 
 
 def test_state_of_another_dataset_seed_or_batch_is_refused_by_name() -> None:
@@ -247,6 +270,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         ElasticSampler((n for n in range(3)), 4)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="integer"):
         ElasticSampler(9, 4.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not a SequentialSampler of it"):
+        ElasticSampler(SequentialSampler(range(9)), 4)
     for arguments, word in (
         ({"data": 0, "batch_size": 4}, "empty"),
         ({"data": 9, "batch_size": 0}, "batch_size"),
@@ -269,6 +294,7 @@ def test_numbers_drawn_in_a_micro_batch_depend_on_its_samples_alone() -> None:
             for batch in batches:
                 with sampler.part() as part:
                     numbers = torch.rand(2).tolist()
+                    assert part.weight >= 0
                 if part.samples:
                     found[batch[0]] = numbers
                 if part.last:
@@ -283,8 +309,9 @@ def test_numbers_drawn_in_a_micro_batch_depend_on_its_samples_alone() -> None:
 def test_seeding_can_be_left_alone() -> None:
     sampler = ElasticSampler(24, 12, seed_random=False)
     torch.manual_seed(1)
-    with sampler.part():
+    with sampler.part() as part:
         drawn = torch.rand(2)
+        assert part.weight == 1
     assert torch.equal(drawn, torch.manual_seed(1) and torch.rand(2))
 
 

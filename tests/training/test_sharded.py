@@ -1,6 +1,7 @@
 """Checkpoints of FSDP2's sharded state, by real groups of processes: written by one, read by one of another size."""
 
 import resource
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from cpu_fsdp2 import DTensor, fully_shard
-from elastic_pytorch import checkpoint_folder
+from elastic_pytorch import checkpoint_folder, sharded
 from elastic_pytorch.sharded import load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.stamp import Stamp
-from elastic_pytorch.state import State, is_sharded
+from elastic_pytorch.state import State
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import StepLR
@@ -56,7 +57,6 @@ def whole(registered: dict[str, Any]) -> dict[str, Any]:
 
 def save_steps(folder: Path, steps: list[int], generation: int) -> dict[str, Any]:
     registered = build()
-    assert is_sharded(registered)
     done = 0
     for step in steps:
         train(registered, step - done)
@@ -145,6 +145,38 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_pat
     run_group(2, save_steps, tmp_path, [5], 2)
     assert not left_behind.exists()
     assert newest_sharded(tmp_path) == (2, 5)
+
+
+def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) -> Any:
+    """Its own view of the folder, which shows the checkpoint later, or not before this gives up."""
+    sharded.SEEN_SECONDS, sharded.LOOK_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
+    if dist.get_rank() == 0:
+        other = folder
+    elif seconds:
+        threading.Timer(seconds, lambda: other.symlink_to(folder)).start()
+    try:
+        found = load_and_go_on(other, 0)
+    except OSError as error:
+        return str(error)
+    return None if found is None else found[0]
+
+
+@pytest.mark.process
+def test_what_one_rank_sees_later_is_waited_for_and_never_taken_for_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    run_group(2, save_steps, folder, [2, 3], 1)
+    assert run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "late", 1.0) == [(1, 3), (1, 3)]
+    told = run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "never", 0.0)
+    assert "training must not go on from an older one" in told[0]
+    assert "rank 0 sees it whole, and this rank does not" in told[1]
+
+
+@pytest.mark.process
+def test_shard_that_is_gone_for_all_is_damage(tmp_path: Path) -> None:
+    run_group(2, save_steps, tmp_path, [2, 3], 1)
+    (tmp_path / "checkpoint-g000001-s000000003.sharded" / "__1_0.distcp").unlink()
+    for outcome in run_group(2, load_and_go_on, tmp_path, 0):
+        assert outcome[0] == (1, 2)
 
 
 @pytest.mark.process

@@ -4,16 +4,18 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import elastic_pytorch as elastic
 import pytest
 import torch
 from elastic_pytorch.checkpoint_file import load_newest
 from elastic_pytorch.local_server import LOCAL_SOCKET
+from elastic_pytorch.pod_memory import writes_for_its_pod
 from elastic_pytorch.stamp import Stamp
-from elastic_pytorch.state import writes_for_its_pod
 
 
 @pytest.fixture(autouse=True)
@@ -27,10 +29,14 @@ def train(folder: Path) -> "tuple[weakref.ref[object], weakref.ref[object]]":
     state.restore()
     state.commit()
     assert state.flush()
+    state.close()
     return weakref.ref(state), weakref.ref(model)
 
 
 def descriptors() -> int:
+    for thread in threading.enumerate():
+        if thread.name == "snapshot memory":  # it has one of its own while it lasts
+            thread.join(60)
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
@@ -63,6 +69,62 @@ def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
     assert loaded.stamp.step == 3
 
 
+def committed_steps(state: elastic.State, steps: int) -> list[int]:
+    """The steps that are committed by a training that takes no time at all."""
+    found = []
+    for _ in range(steps):
+        state.commit()
+        if state._stamp.step == state.step:
+            found.append(state.step)
+    return found
+
+
+def test_a_state_that_costs_more_than_the_steps_is_committed_now_and_then(tmp_path: Path) -> None:
+    state = elastic.State(tmp_path, blob=torch.zeros(10**6), total_steps=600)
+    state.restore()
+    committed = committed_steps(state, 600)
+    assert len(committed) < 300
+    assert committed[-1] == 600, "the last step always is"
+
+
+def test_every_step_is_committed_if_asked_for(tmp_path: Path) -> None:
+    state = elastic.State(tmp_path, every=1, blob=torch.zeros(10**6))
+    state.restore()
+    assert committed_steps(state, 30) == list(range(1, 31))
+
+
+def test_last_step_of_the_last_epoch_is_committed(tmp_path: Path) -> None:
+    sampler = elastic.ElasticSampler(21, 3)
+    state = elastic.State(tmp_path, every=5, sampler=sampler)
+    state.restore()
+    committed = [step for _ in sampler.epochs(2) for step in committed_steps(state, 7)]
+    assert committed == [5, 10, 14]
+
+
+def test_flush_commits_the_last_step(tmp_path: Path) -> None:
+    state = elastic.State(tmp_path, every=100, model=torch.nn.Linear(2, 2))
+    state.restore()
+    assert committed_steps(state, 7) == []
+    assert state.flush()
+    loaded = load_newest(tmp_path, Stamp(0, 0))
+    assert loaded is not None
+    assert loaded.stamp.step == 7
+
+
+@pytest.mark.parametrize("ending", ["", "state.flush()"])
+def test_steps_that_are_not_committed_at_the_end_are_told(tmp_path: Path, ending: str) -> None:
+    code = f"""if True:
+        import elastic_pytorch as elastic, torch
+        state = elastic.State({str(tmp_path)!r}, every=5, model=torch.nn.Linear(2, 2))
+        state.restore()
+        for _ in range(7):
+            state.commit()
+        {ending}
+    """
+    result = subprocess.run([sys.executable, "-c", code], check=True, timeout=100, stderr=subprocess.PIPE, text=True)
+    assert ("steps 6 to 7 are not committed" in result.stderr) is not bool(ending)
+
+
 @pytest.mark.parametrize(
     ("variables", "writes"),
     [
@@ -78,3 +140,40 @@ def test_one_process_of_a_pod_keeps_the_state(monkeypatch: pytest.MonkeyPatch, v
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert writes_for_its_pod() is writes
+
+
+class Watchful(torch.optim.AdamW):
+    """Tells what it held when a state was loaded; may lack the memory for that."""
+
+    held = -1
+    memory = True
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.held = len(self.state)
+        if not self.memory:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 MiB.")
+        super().load_state_dict(state_dict)
+
+
+def test_optimizer_gives_its_memory_back_before_it_takes_that_of_the_state(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = Watchful(model.parameters())
+    state = elastic.State(tmp_path, model=model, optimizer=optimizer)
+    state.restore()
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    state.commit()
+    kept = [{name: value.clone() for name, value in each.items()} for each in optimizer.state.values()]
+    optimizer.zero_grad()
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    state.restore()
+    assert optimizer.held == 0
+    restored = list(optimizer.state.values())
+    assert [len(each) for each in restored] == [3, 3]
+    assert all(
+        torch.equal(value, each[name]) for each, before in zip(restored, kept, strict=True) for name, value in before.items()
+    )
+    optimizer.memory = False
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        state.restore()

@@ -14,16 +14,29 @@ if TYPE_CHECKING:
     from elastic_pytorch.sampler import ElasticSampler, Part
     from elastic_pytorch.sharded_state import ShardedState
     from elastic_pytorch.state import State
+    from elastic_pytorch.training_loop import Step, steps
 
-__all__ = ["ElasticSampler", "Part", "ShardedState", "State", "in_process", "report", "scale_learning_rate"]
+__all__ = [
+    "ElasticSampler",
+    "Part",
+    "ShardedState",
+    "State",
+    "Step",
+    "in_process",
+    "report",
+    "scale_learning_rate",
+    "steps",
+]
 
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.sampler",
     "Part": "elastic_pytorch.sampler",
     "ShardedState": "elastic_pytorch.sharded_state",
     "State": "elastic_pytorch.state",
+    "Step": "elastic_pytorch.training_loop",
     "in_process": "elastic_pytorch.rejoin",
     "scale_learning_rate": "elastic_pytorch.learning_rate",
+    "steps": "elastic_pytorch.training_loop",
 }
 
 

@@ -1,6 +1,7 @@
 """`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
 
-Exit codes: 0, the job is complete; 1, it has failed; 2, this cannot be run at all; 143, SIGTERM has ended it.
+Exit codes: 0, the job is complete; 1, it has failed; 2, this cannot be run at all; 137, a worker has outlived SIGKILL; 143, SIGTERM has
+ended it.
 """
 
 import signal

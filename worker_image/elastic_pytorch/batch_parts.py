@@ -1,7 +1,7 @@
 """How one batch of the whole group is cut into micro-batches and dealt out to the ranks. Pure; no torch.
 
 Positions are those of samples in an epoch's order. All ranks get the same number of micro-batches, since each may mean a
-collective; who would get fewer computes one again that counts for nothing.
+collective; a rank that would get fewer computes one again that counts for nothing.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,9 @@ class MicroBatch(NamedTuple):
         return self.end - self.begin if self.counts else 0
 
 
-def share_of_batch(begin: int, end: int, *, rank: int, world_size: int, micro_batch_size: int | None) -> list[MicroBatch]:
+def share_of_batch(
+    begin: int, end: int, *, rank: int, world_size: int, micro_batch_size: int | None, full_batch: int
+) -> list[MicroBatch]:
     """A rank's part of a batch, in order: at least one micro-batch, and as many as any other rank has.
 
     Args:
@@ -34,12 +36,16 @@ def share_of_batch(begin: int, end: int, *, rank: int, world_size: int, micro_ba
         world_size: how many share.
         micro_batch_size: samples of each but the batch's last one; they are the same for any world size then. None: each rank
             computes an even share of the batch at once.
+        full_batch: samples of a batch that is not the epoch's last one. Where each rank has two of them at least, none gets a
+            single one of a shorter batch either, if that has two: a batch norm refuses to learn from one sample.
     """
     if micro_batch_size is None:
-        share = _even_share(end - begin, rank, world_size)
-        if share:
-            return [MicroBatch(begin + share.start, begin + share.stop, counts=True)]
-        return [MicroBatch(begin, begin + 1, counts=False)]
+        least = 2 if full_batch >= 2 * world_size else 1
+        sharing = min(world_size, max(1, (end - begin) // least))
+        if rank >= sharing:
+            return [MicroBatch(begin, min(begin + least, end), counts=False)]
+        share = _even_share(end - begin, rank, sharing)
+        return [MicroBatch(begin + share.start, begin + share.stop, counts=True)]
     pieces = range(begin, end, micro_batch_size)
     mine = [
         MicroBatch(pieces[number], min(pieces[number] + micro_batch_size, end), counts=True)

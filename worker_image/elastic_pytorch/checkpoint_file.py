@@ -31,18 +31,25 @@ def load_newest(folder: str | os.PathLike[str], beyond: Stamp) -> Loaded | None:
         OSError: the folder, or a file in it that may be whole, cannot be read.
         MemoryError: there is no room for a state that is whole.
     """
-    for stamp, path in by_name(folder):
-        if stamp <= beyond:
-            break
+    skipped: set[Path] = set()
+    gone: set[Path] = set()
+    while True:
+        left = [found for found in by_name(folder) if found.stamp > beyond and found.path not in skipped]
+        if not left:
+            return None
+        stamp, path = left[0]
         try:
             held, tree = load(path)
             if held != stamp:
                 raise ValueError(f"foreign: it is named after {tuple(stamp)}, and holds {tuple(held)}")
         except (ValueError, FileNotFoundError, IsADirectoryError) as error:
+            if isinstance(error, FileNotFoundError) and path not in gone:
+                gone.add(path)  # another group may just have put a newer one in its place: the folder is listed once more
+                continue
             logger.warning("checkpoint %s is skipped: %s", path, error)
+            skipped.add(path)
             continue
         return Loaded(stamp, tree, path)
-    return None
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Stamp, Any]:

@@ -24,6 +24,10 @@ END_MAGIC = b"\nEPTEND\n"
 HEADER = struct.Struct("<8sI4xQQ32x")  # magic, version, generation, step
 TRAILER = struct.Struct("<QI8s")  # bytes of the payload, checksum, magic
 STALE_SECONDS = 3600.0
+# What file systems answer that cannot make a folder's names safe. Data is synced before, and a disk in trouble answers something else.
+CANNOT_SYNC = frozenset(
+    {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EISDIR}
+)
 READ_BYTES = 4 << 20
 
 _NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})\.elastic")
@@ -73,7 +77,7 @@ def write(folder: str | os.PathLike[str], stamp: Stamp, chunks: Iterable[bytes |
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
-    _sync_folder(folder)
+    sync_folder(folder)
     _check_claim(folder, stamp)
     _delete_older(folder, stamp, keep, written_at)
     return path
@@ -174,7 +178,7 @@ def claim(folder: str | os.PathLike[str], generation: int) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f".claim-g{generation:06}").touch()
-    _sync_folder(folder)
+    sync_folder(folder)
     for name in _names(folder):
         match = _CLAIM.fullmatch(name)
         if match and int(match[1]) < generation:
@@ -263,13 +267,18 @@ def _name(stamp: Stamp) -> str:
     return f"checkpoint-g{stamp.generation:06}-s{stamp.step:09}.elastic"
 
 
-def _sync_folder(folder: Path) -> None:
-    """Makes names safe on the disk, on file systems that can."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync_folder(folder: Path) -> None:
+    """Makes names safe on the disk, on file systems that can.
+
+    Raises:
+        OSError: the file system can, and has not.
+    """
     try:
-        os.fsync(descriptor)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS):
+        if error.errno not in CANNOT_SYNC:
             raise
-    finally:
-        os.close(descriptor)

@@ -16,6 +16,7 @@ from torch.distributed.elastic.multiprocessing import LogsSpecs, SignalException
 
 from elastic_pytorch.failure import Failure, describe
 from elastic_pytorch.handover import Handover, Way
+from elastic_pytorch.local_failures import LocalFailures
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.orphans import reap_orphans
@@ -25,7 +26,7 @@ from elastic_pytorch.signals import Signals
 from elastic_pytorch.stacks import dump_stacks
 from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.wakeup import Wakeup
-from elastic_pytorch.worker_processes import WorkerProcesses
+from elastic_pytorch.worker_processes import UnkillableError, WorkerProcesses
 
 # An event of torch's carries the host's fully qualified name, looked up anew each time, workers waiting: with a slow DNS for seconds.
 api._get_fq_hostname = socket.gethostname
@@ -80,6 +81,7 @@ class ElasticAgent(LocalElasticAgent):
         self._processes: WorkerProcesses | None = None
         self._start_error: OSError | None = None
         self._failures = 0
+        self._local_failures = LocalFailures()
         self._out_of_memory_kills = OutOfMemoryKills()
 
     def ask_for_stacks(self) -> None:
@@ -107,6 +109,8 @@ class ElasticAgent(LocalElasticAgent):
         since = time.monotonic()
         self._tails.start_round()
         self._handover.start_round()
+        self._local_failures = LocalFailures()
+        self._out_of_memory_kills.happened()  # what was killed before is no worker of this round
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
@@ -167,6 +171,14 @@ class ElasticAgent(LocalElasticAgent):
         assert self._processes is not None
         pids = self._processes.pids
         self._rendezvous(worker_group)
+        self._local_failures = LocalFailures()
+        if self._processes.exit_codes():  # while they waited for the round, which may have been for hours
+            logger.info("a worker that waited is gone: all are started again")
+            self._shutdown()
+            pids = self._start_workers(worker_group)
+            for worker in worker_group.workers:
+                worker.id = pids.get(worker.local_rank)
+            return
         for worker in worker_group.workers:
             worker.id = pids[worker.local_rank]
         taken = self._rendezvous_handler.taken
@@ -202,21 +214,31 @@ class ElasticAgent(LocalElasticAgent):
             self._report_failure(Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message))
         elif self._processes is not None:
             exit_codes = dict(self._processes.exit_codes())  # one look for both questions
-            failed = [local_rank for local_rank, code in exit_codes.items() if code != 0]
-            if failed:
-                self._report_failure(self._describe(worker_group, failed[0], exit_codes[failed[0]]))
+            running = self._find_failures(worker_group, exit_codes)
+            seconds_left = self._local_failures.seconds_left()
+            if seconds_left is not None:
+                if not running or not seconds_left:
+                    self._report_failure(*self._local_failures.in_order())
             elif len(exit_codes) == len(self._processes.pids) and self._client.standing.state == "running":
                 self._client.tell(state="succeeded")
                 logger.info("all workers have exited with 0; waiting for the verdict")
-            elif (lost := self._handover.lost_peer(self._processes.pids)) is not None:
-                local_rank, message = lost
-                rank = worker_group.workers[local_rank].global_rank
-                kind = message.partition(":")[0]
-                self._report_failure(
-                    Failure(local_rank, rank, self._processes.pids[local_rank], 1, time.monotonic(), kind, message)
-                )
 
-    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int) -> Failure:
+    def _find_failures(self, worker_group: WorkerGroup, exit_codes: dict[int, int]) -> set[int]:
+        """Takes note of the workers that have failed or lost a peer; returns the local ranks of those that run on."""
+        assert self._processes is not None
+        found = self._local_failures
+        failed = {local_rank for local_rank, code in exit_codes.items() if code != 0 and local_rank not in found}
+        killed = any(exit_codes[local_rank] == -signal.SIGKILL for local_rank in failed)
+        out_of_memory = killed and self._out_of_memory_kills.happened()
+        for local_rank in sorted(failed):
+            found.add(self._describe(worker_group, local_rank, exit_codes[local_rank], out_of_memory=out_of_memory))
+        lost = self._handover.lost_peers(self._processes.pids)
+        for local_rank, message in lost.items():
+            rank, pid = worker_group.workers[local_rank].global_rank, self._processes.pids[local_rank]
+            found.add(Failure(local_rank, rank, pid, 1, time.monotonic(), message.partition(":")[0], message))
+        return set(self._processes.pids) - set(exit_codes) - set(lost)
+
+    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, out_of_memory: bool) -> Failure:
         context = self._pcontext
         assert self._processes is not None
         return describe(
@@ -227,16 +249,18 @@ class ElasticAgent(LocalElasticAgent):
             error_file=str(context.error_files.get(local_rank, "")) if context else "",
             stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
             stderr=self._tails.text(local_rank),
-            out_of_memory=self._out_of_memory_kills.happened(),
+            out_of_memory=out_of_memory,
         )
 
-    def _report_failure(self, failure: Failure) -> None:
+    def _report_failure(self, failure: Failure, *others: Failure) -> None:
         self.failure = failure
         self._failures += 1
         self._rendezvous_handler.broken = True
         if self._signals.received is None:
             self._client.tell(state="failed", failure=failure)
         logger.warning("failed: %s", failure.summary())
+        for other in others:
+            logger.warning("failed, too: %s", other.summary())
 
     def _result_of_verdict(self, worker_group: WorkerGroup) -> RunResult:
         logger.info("the operator's verdict: %s", self._client.verdict)
@@ -253,7 +277,8 @@ class ElasticAgent(LocalElasticAgent):
 
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
-        seconds = self._monitor_seconds
+        left = self._local_failures.seconds_left()
+        seconds = self._monitor_seconds if left is None else min(self._monitor_seconds, left)
         if self._signals.received is not None:
             seconds = min(seconds, max(0.0, self._leave_at() - time.monotonic()))
         if self._processes is not None:
@@ -278,12 +303,22 @@ class ElasticAgent(LocalElasticAgent):
             if running:
                 logger.info("stopping the workers with %s", death_sig.name)
             asked = self._signals.at if self._signals.received else since
-            processes.stop(death_sig, asked + self._stop_seconds, self._wakeup)
-            processes.close()
+            failed = any(processes.exit_codes().values())
+            try:
+                processes.stop(death_sig, asked + self._stop_seconds, self._wakeup, lambda: failed or self._has_lost_worker())
+            except UnkillableError:
+                self._pcontext = None  # torch would wait for it once more, in older releases for ever
+                raise
+            finally:
+                processes.close()
             if running:
                 logger.info("workers stopped in %s", milliseconds(since))
         # What is left to torch are the tails of the log files; the processes are gone.
         super()._shutdown(death_sig, *args, **kwargs)
+
+    def _has_lost_worker(self) -> bool:
+        """Whether the round cannot go on in order: a worker has failed here, or a member is lost, as far as is known by now."""
+        return self._rendezvous_handler.broken or not self._rendezvous_handler.newer_round_is_orderly()
 
     def _exit_barrier(self) -> None:
         """The operator's verdict is the barrier, and it has been passed."""

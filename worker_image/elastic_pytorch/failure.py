@@ -2,24 +2,19 @@
 
 import contextlib
 import json
-import os
-import re
 import signal
 import time
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from elastic_pytorch import last_words
 
 MAX_TRACEBACK_BYTES = 2048
 MAX_MESSAGE_BYTES = 1024
 MAX_TERMINATION_BYTES = 4096  # Kubernetes cuts what is longer
 MAX_ERROR_FILE_BYTES = 1 << 20
 OUT_OF_MEMORY = "OutOfMemory"  # told as the exception of a worker that the kernel has killed for it
-
-_EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?::|$)")
-_RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?")  # torch puts it in front of each line of an exception
-_CRASHED = re.compile(r'Fatal Python error: .*?File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class Failure:
         rank: its RANK in the round.
         pid: its process id, in the pod.
         exit_code: the process's; negative: killed by that signal.
-        observed: when the agent noticed, by `time.monotonic()`.
+        observed: when its error file was written, or else when the agent noticed, by `time.monotonic()`.
         exception: the exception's class, if there was one.
         message: what happened, in a line or a few.
         traceback: the last 2 KiB of it.
@@ -105,17 +100,21 @@ def describe(
     if exit_code == -signal.SIGKILL and out_of_memory:
         text = "the kernel killed it: the container is out of memory; raise its memory limit or make it use less"
         return Failure(local_rank, rank, pid, exit_code, time.monotonic(), OUT_OF_MEMORY, text)
+    observed = time.monotonic()
     message, traceback = _read_error_file(error_file)
-    if not message:
-        traceback = _last_words(stderr or _tail_of_file(stderr_file))
-        message = _describe_exit(exit_code, traceback)
-    exception = _EXCEPTION.match(message) if traceback else None
+    if message:
+        observed -= _age_of_file(error_file)
+    else:
+        words = last_words.without_noise(stderr or last_words.read_end(stderr_file))
+        message = _describe_exit(exit_code, words)
+        traceback = _head(last_words.crash(words), MAX_TRACEBACK_BYTES) or words
+    exception = last_words.EXCEPTION.match(message) if traceback else None
     return Failure(
         local_rank=local_rank,
         rank=rank,
         pid=pid,
         exit_code=exit_code,
-        observed=time.monotonic(),
+        observed=observed,
         exception=exception.group(1) if exception and message.startswith(exception.group(1)) and exit_code > 0 else "",
         message=_head(message, MAX_MESSAGE_BYTES),
         traceback=_tail(traceback, MAX_TRACEBACK_BYTES),
@@ -133,18 +132,16 @@ def write_termination_message(path: str, message: str, traceback: str = "") -> N
         file.write(text)
 
 
-def _describe_exit(exit_code: int, last_words: str) -> str:
+def _describe_exit(exit_code: int, words: str) -> str:
     """What an exit code means, with what stderr says of it."""
     if exit_code < 0:
-        crash = _CRASHED.search(last_words)
-        where = f" in {crash['function']} ({crash['file']}, line {crash['line']})" if crash else ""
-        return f"killed by {signal_name(-exit_code)}{where}"
-    lines = [line.rstrip() for line in last_words.splitlines() if line.strip()]
-    if exit_code == 1:  # an exception, most likely; its line is the one after the indented ones
-        for before, line in reversed(list(pairwise(lines))):
-            if before.startswith("  ") and _EXCEPTION.match(line):
-                return line
-    return f"exited with code {exit_code}" + (f"; its last line on stderr: {lines[-1]}" if lines else "")
+        killed = f"killed by {signal_name(-exit_code)}{last_words.place_of_crash(words)}"
+        why = last_words.reason(words) if exit_code == -signal.SIGABRT else ""
+        return f"{killed}\n{why}".strip()
+    if exit_code == 1 and (raised := last_words.exception(words)):
+        return raised
+    lines = words.strip().splitlines()
+    return f"exited with code {exit_code}" + (f"; its last line on stderr: {lines[-1].rstrip()}" if lines else "")
 
 
 def _read_error_file(path: str) -> tuple[str, str]:
@@ -164,23 +161,12 @@ def _read_error_file(path: str) -> tuple[str, str]:
         return "", ""
 
 
-def _tail_of_file(path: str) -> str:
+def _age_of_file(path: str) -> float:
+    """Seconds since a file was written; 0 if that cannot be told."""
     try:
-        with Path(path).open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 8 * MAX_TRACEBACK_BYTES))
-            return file.read().decode(errors="replace")
+        return max(0.0, time.time() - Path(path).stat().st_mtime)
     except OSError:
-        return ""
-
-
-def _last_words(stderr: str) -> str:
-    """What the end of stderr says of the worker's own."""
-    lines = [_RANK_PREFIX.sub("", line) for line in stderr.splitlines(keepends=True)]
-    # After a crash faulthandler ends with kilobytes of module names, which say nothing, and has the crash's own frames first.
-    text = "".join(line for line in lines if not line.startswith("Extension modules: "))
-    crash = text.rfind("Fatal Python error: ")
-    return text if crash < 0 else _head(text[crash:], MAX_TRACEBACK_BYTES)
+        return 0.0
 
 
 def _head(text: str, size: int) -> str:

@@ -1,4 +1,8 @@
-"""Writes snapshots to checkpoint folders, one at a time, in a thread of its own. Standard library only."""
+"""Writes snapshots to checkpoint folders, one at a time, in a thread of its own. Standard library only.
+
+A large state takes long to write, and the disk and the network may be those that training reads its data through. So the thread rests
+after each one for nine times as long as it took, unless it is to hurry: before training leaves, and at its end.
+"""
 
 import contextlib
 import os
@@ -14,6 +18,7 @@ from elastic_pytorch.snapshot_slots import Slot, pin_newest, still_holds, unpin
 from elastic_pytorch.stamp import Stamp
 
 CHUNK_BYTES = 4 << 20
+IDLE_SHARE = 9  # seconds of rest for each second of writing
 
 
 class Flush(NamedTuple):
@@ -25,6 +30,7 @@ class Flush(NamedTuple):
         folder: where to.
         keep: how many checkpoints to keep there.
         answer: called once with the stamp that is on the disk, or with what went wrong.
+        now: whether not to rest before.
     """
 
     name: str
@@ -32,12 +38,20 @@ class Flush(NamedTuple):
     folder: str
     keep: int
     answer: Callable[[Stamp | None, str], None]
+    now: bool = False
 
 
 class Flusher:
-    """The thread; it starts with the first request."""
+    """The thread; it starts with the first request.
 
-    def __init__(self) -> None:
+    Args:
+        clock: seconds, from any zero.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._rested_at = clock()
+        self._drains = 0  # that are waited for now
         self._pending: dict[str, Flush] = {}
         self._busy = False
         self._changed = threading.Condition()
@@ -51,6 +65,7 @@ class Flusher:
             before = self._pending.pop(flush.name, None)
             if before is not None:
                 os.close(before.fd)
+                flush = flush._replace(now=flush.now or before.now)
             self._pending[flush.name] = flush
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
@@ -58,19 +73,32 @@ class Flusher:
             self._changed.notify_all()
 
     def drain(self, seconds: float) -> bool:
-        """Waits until nothing is left to write; False: the time was not enough."""
+        """Waits until nothing is left to write, without rest; False: the time was not enough."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._pending and not self._busy, seconds)
+            self._drains += 1
+            self._changed.notify_all()
+            try:
+                return self._changed.wait_for(lambda: not self._pending and not self._busy, seconds)
+            finally:
+                self._drains -= 1
+
+    def _take(self) -> Flush:
+        """Waits for the request that is to be carried out next; to be called with the lock held."""
+        while True:
+            for flush in self._pending.values():
+                if flush.now or self._drains or self._clock() >= self._rested_at:
+                    return self._pending.pop(flush.name)
+            self._changed.wait(self._rested_at - self._clock() if self._pending else None)
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._pending)
-                flush = self._pending.pop(next(iter(self._pending)))
+                flush = self._take()
                 self._busy = True
             stamp, trouble = None, ""
+            begun = self._clock()
             try:
                 stamp = self._write(flush)
                 self._last_trouble = ""
@@ -81,6 +109,8 @@ class Flusher:
                 self._last_trouble = trouble
             finally:
                 os.close(flush.fd)
+            ended = self._clock()
+            self._rested_at = max(self._rested_at, ended + IDLE_SHARE * (ended - begun))
             flush.answer(stamp, trouble)
 
     def _write(self, flush: Flush) -> Stamp:

@@ -1,60 +1,44 @@
-"""Cutting the connections of gloo's groups, so that a broken one can be left.
+"""Cutting gloo's connections, so that a broken group can be left.
 
 Of a group that has lost a member, one rank waits for the next, which waits for it in turn: neither has a connection to the lost one in use,
 and a group is only destroyed when its operations have ended. Who leaves cuts its connections: its own operations end with an error then,
-and those of its peers, who may not have noticed yet.
+and those of its peers, which may not have noticed yet.
+
+gloo does not tell which connections are its own. They are known by what it sets on each (`Pair::handleConnected` and `Pair::connect` of
+gloo/transport/tcp/pair.cc, the same since 2019): the group's time-out both for sending and for receiving, where other programs poll.
 """
 
 import contextlib
-import importlib
 import os
 import socket
 import stat
-from typing import Any
+import struct
 
-from torch.distributed import ProcessGroupGloo
-
-Found = tuple[int, int]  # a descriptor, and the number of the socket it stood for
-
-_sockets: set[Found] = set()
-
-
-class WatchedProcessGroupGloo(ProcessGroupGloo):
-    """Torch's group, whose connections are known."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        before = _open_sockets()
-        super().__init__(*args, **kwargs)
-        _sockets.update(_open_sockets() - before)
-
-
-def install() -> None:
-    """Has all groups that are made from now on in this process, and those forked from it, be watched."""
-    module = importlib.import_module(
-        "torch.distributed.distributed_c10d"
-    )  # by its name, as others hold copies of what is in it
-    if vars(module).get("ProcessGroupGloo") is ProcessGroupGloo:
-        vars(module)["ProcessGroupGloo"] = WatchedProcessGroupGloo
+TIMEVAL = struct.Struct("ll")
 
 
 def cut() -> None:
-    """Cuts the connections of all groups that this process has made since the last time."""
-    for descriptor, number in _sockets:
-        # A descriptor may stand for something else by now.
-        with contextlib.suppress(OSError):
-            if os.fstat(descriptor).st_ino == number:
-                with socket.socket(fileno=os.dup(descriptor)) as link:
-                    # Not what listens: gloo ends the process if it cannot accept.
-                    if not link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                        link.shutdown(socket.SHUT_RDWR)
-    _sockets.clear()
-
-
-def _open_sockets() -> set[Found]:
-    found = set()
+    """Cuts the connections of all of gloo's groups in this process. May be called from any thread."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is wanted
-        with contextlib.suppress(OSError):
-            status = os.fstat(int(name))
-            if stat.S_ISSOCK(status.st_mode):
-                found.add((int(name), status.st_ino))
-    return found
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as link:
+                    if _is_of_gloo(link):
+                        link.shutdown(socket.SHUT_RDWR)
+
+
+def _is_of_gloo(link: socket.socket) -> bool:
+    if link.family not in (socket.AF_INET, socket.AF_INET6) or link.type != socket.SOCK_STREAM:
+        return False
+    if link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):  # gloo ends the process if it cannot accept
+        return False
+    sending, receiving = (
+        TIMEVAL.unpack(link.getsockopt(socket.SOL_SOCKET, option, TIMEVAL.size))
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO)
+    )
+    return (
+        any(sending)
+        and sending == receiving
+        and bool(link.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR))
+        and bool(link.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+    )

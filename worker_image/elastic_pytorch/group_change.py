@@ -11,12 +11,13 @@ Message = dict[str, object]
 # What a worker says.
 COOPERATES = "cooperates"
 PARKED = "parked"
+LEFT = "left"
 LOST_PEER = "lostPeer"
 # What an agent says.
 CHANGE = "change"
 GO = "go"
 
-PATIENCE_SECONDS = 3600.0  # an agent that lives ends the wait long before
+LOOK_SECONDS = 60.0  # between two looks whether the agent is still there
 MOST_MESSAGE_CHARACTERS = 4000
 
 
@@ -28,6 +29,9 @@ class Link(Protocol):
 
     def wait_message(self, timeout_seconds: float) -> Message | None:
         """The next message; None: the time is over."""
+
+    def connected(self) -> bool:
+        """Whether the agent is there, as far as is known."""
 
     def send(self, message: Message) -> None:
         """Sends a message."""
@@ -55,15 +59,19 @@ class GroupChange:
         self._link.send({"kind": COOPERATES, "inProcess": in_process})
 
     def park(self, step: int) -> None:
-        """Says that this worker has committed a step and does nothing more in this group."""
+        """Says that this worker has committed a step, as all others have, and does nothing more in this group but to leave it."""
         self._link.send({"kind": PARKED, "step": step})
+
+    def leave(self) -> None:
+        """Says that nothing of the group is left in this worker, which can join another one now."""
+        self._link.send({"kind": LEFT})
 
     def lose_peer(self, message: str) -> None:
         """Says that this worker is well, but can do nothing more in this group, as a peer is lost: with what error."""
         self._link.send({"kind": LOST_PEER, "message": message[:MOST_MESSAGE_CHARACTERS]})
 
     def wait_for_go(self) -> dict[str, str]:
-        """Waits for the next group, or for the end of this process.
+        """Waits for the next group, however long that takes, or for the end of this process.
 
         Returns:
             The variables of the environment that tell of the group.
@@ -72,9 +80,11 @@ class GroupChange:
             ConnectionError: the agent is gone.
         """
         while True:
-            message = self._link.wait_message(PATIENCE_SECONDS)
+            message = self._link.wait_message(LOOK_SECONDS)
             if message is None:
-                raise ConnectionError("the agent has not said how to go on")
+                if not self._link.connected():
+                    raise ConnectionError("the agent is gone, and has not said how to go on")
+                continue
             self._take(message)
             environment = message.get("environment")
             if message.get("kind") == GO and isinstance(environment, dict):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from elastic_pytorch.group_change import CHANGE, COOPERATES, GO, LOST_PEER, PARKED
+from elastic_pytorch.group_change import CHANGE, COOPERATES, GO, LEFT, LOST_PEER, PARKED
 
 UNHURRIED_SECONDS = 300.0  # for a step boundary that nobody is in a hurry for: two steps, and a checkpoint that takes minutes
 
@@ -31,18 +31,25 @@ class Said:
         cooperates: it stops at a step boundary when it is told of a change.
         in_process: it can join another group without being started anew.
         parked: it has stopped at a boundary.
+        left: it has left its group after that.
         lost_peer: it has stopped as a collective has failed: with what error.
     """
 
     cooperates: bool = False
     in_process: bool = False
     parked: bool = False
+    left: bool = False
     lost_peer: str = ""
 
     @property
     def rests(self) -> bool:
-        """Whether it does nothing more in this round."""
-        return self.parked or bool(self.lost_peer)
+        """Whether it does nothing more in this round, except to leave its group."""
+        return self.parked or self.left or bool(self.lost_peer)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it can join another group in its process."""
+        return self.left or bool(self.lost_peer)
 
 
 def choose_way(
@@ -51,6 +58,7 @@ def choose_way(
     newer: bool,
     orderly: bool,
     waited_seconds: float,
+    rested_seconds: float,
     boundary_seconds: float,
     rest_seconds: float,
 ) -> Way:
@@ -60,13 +68,17 @@ def choose_way(
         workers: all of the pod's.
         newer: a newer round is known. If not, a worker has failed.
         orderly: all members of the round live, so its workers do reach a step boundary together.
-        waited_seconds: for how long it has been known that the round is over.
+        waited_seconds: for how long it has been known that the round is over, and whether that is orderly.
+        rested_seconds: for how long all workers have rested.
         boundary_seconds: how long to wait for a step boundary.
-        rest_seconds: how long to wait for workers that can go on without being started anew to notice the loss of a peer.
+        rest_seconds: how long workers that can go on without being started anew may take to notice the loss of a peer, or to leave their
+            group at a boundary.
     """
     if all(worker.rests for worker in workers):
         if not all(worker.in_process for worker in workers):
             return Way.RESTART
+        if not all(worker.is_free for worker in workers):
+            return Way.WAIT if rested_seconds < rest_seconds else Way.RESTART
         return Way.TAKE_ALONG if newer else Way.WAIT
     if newer and orderly and all(worker.cooperates for worker in workers):
         return Way.WAIT if waited_seconds < boundary_seconds else Way.RESTART
@@ -113,8 +125,9 @@ class Handover:
         self._clock = clock
         self._lock = threading.Lock()
         self._said: dict[int, Said] = {}
-        self._announced = 0
-        self._since: float | None = None
+        self._announced: tuple[int, bool] | None = None  # the newer round, if any, and whether the change is orderly
+        self._since = 0.0
+        self._rested_since: float | None = None
         self._urgent_since: float | None = None
         server.on_message = self._hear
 
@@ -134,32 +147,37 @@ class Handover:
             urgent: somebody has to go, and has only its pod's grace period for that.
         """
         now = self._clock()
-        if self._since is None:
-            self._since = now
+        workers = self._of(pids)
+        change = (newer_round or 0, orderly and newer_round is not None)
+        if change != self._announced:
+            if self._announced is None or (self._announced[1] and not change[1]):
+                self._since = now
+            self._announced = change
+            self._server.wish({"kind": CHANGE, "round": change[0], "orderly": change[1]})
         if urgent and self._urgent_since is None:
             self._urgent_since = now
-        if newer_round is not None and newer_round != self._announced:
-            self._announced = newer_round
-            self._server.wish({"kind": CHANGE, "round": newer_round, "orderly": orderly})
+        if not all(worker.rests for worker in workers):
+            self._rested_since = None
+        elif self._rested_since is None:
+            self._rested_since = now
         return choose_way(
-            self._of(pids),
+            workers,
             newer=newer_round is not None,
             orderly=orderly,
             waited_seconds=now - self._since,
-            boundary_seconds=self._boundary_limit(self._since),
+            rested_seconds=0.0 if self._rested_since is None else now - self._rested_since,
+            boundary_seconds=self._boundary_limit(),
             rest_seconds=self._rest_seconds,
         )
 
-    def lost_peer(self, pids: Mapping[int, int]) -> tuple[int, str] | None:
-        """The first worker that has lost a peer, as its local rank and its words.
+    def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:
+        """The words of the workers that have lost a peer, by their local ranks.
 
         Args:
             pids: the workers' processes by their local ranks.
         """
-        for local_rank, said in zip(pids, self._of(pids.values()), strict=True):
-            if said.lost_peer:
-                return local_rank, said.lost_peer
-        return None
+        said = zip(pids, self._of(pids.values()), strict=True)
+        return {local_rank: words.lost_peer for local_rank, words in said if words.lost_peer}
 
     def take_along(self, environments: Mapping[int, Mapping[str, str]]) -> None:
         """Lets the workers go on in the next round, where they stop at boundaries once they say so again: then their group is formed.
@@ -168,19 +186,19 @@ class Handover:
             environments: what tells each process, by its id, of the round.
         """
         with self._lock:
-            self._said = {pid: replace(said, cooperates=False, parked=False, lost_peer="") for pid, said in self._said.items()}
+            self._said = {pid: Said(in_process=said.in_process) for pid, said in self._said.items()}
         self._forget_change()
         for pid, environment in environments.items():
             self._server.send(pid, {"kind": GO, "environment": dict(environment)})
 
-    def _boundary_limit(self, since: float) -> float:
+    def _boundary_limit(self) -> float:
         """How long a boundary is waited for in all. Who comes to be in a hurry has the whole time for that, however long it has been."""
         if self._urgent_since is None:
             return max(UNHURRIED_SECONDS, self._boundary_seconds)
-        return self._urgent_since - since + self._boundary_seconds
+        return self._urgent_since - self._since + self._boundary_seconds
 
     def _forget_change(self) -> None:
-        self._announced, self._since, self._urgent_since = 0, None, None
+        self._announced, self._rested_since, self._urgent_since = None, None, None
         self._server.wish(None)
 
     def _of(self, pids: Iterable[int]) -> list[Said]:
@@ -195,6 +213,8 @@ class Handover:
                     said = replace(said, cooperates=True, in_process=message.get("inProcess") is True)
                 case kind if kind == PARKED:
                     said = replace(said, parked=True)
+                case kind if kind == LEFT:
+                    said = replace(said, left=True)
                 case kind if kind == LOST_PEER:
                     said = replace(said, lost_peer=str(message.get("message") or "a peer is lost"))
                 case _:

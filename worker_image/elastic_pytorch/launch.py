@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
-from elastic_pytorch import gloo_sockets, prompt_store, quiet_destroy, warm_start
+from elastic_pytorch import prompt_store, quiet_destroy, warm_start
 from elastic_pytorch.elastic_agent import ElasticAgent
 from elastic_pytorch.failure import write_termination_message
 from elastic_pytorch.handover import Handover
@@ -32,9 +33,11 @@ from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.store_port import StorePort
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_logs import WorkerLogs
+from elastic_pytorch.worker_processes import UnkillableError
 
 BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
+UNKILLABLE = 128 + signal.SIGKILL  # the exit code beside a worker that outlives SIGKILL: one that is never the job's failure
 
 
 def launch(
@@ -85,7 +88,7 @@ def launch(
 
     signals = Signals(options.signals_to_handle or HANDLED, leave)
     # Torch installs its own handler each time that it starts workers, and starts them then: what it installs is ours.
-    multiprocessing_api._terminate_process_handler = signals.note
+    vars(multiprocessing_api)["_terminate_process_handler"] = signals.note
 
     def wait_for_round(seconds: float) -> None:
         if client.verdict is not None:
@@ -135,6 +138,12 @@ def launch(
         client.flush(FLUSH_SECONDS)
         logger.info("end: left because of %s", error.sigval.name)
         return 128 + error.sigval
+    except UnkillableError as error:
+        # At once, as if the node had died: the operator replaces a silent pod, and elsewhere. An end in order would wait for the process.
+        reason = f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use"
+        logger.error("end: %s", reason)
+        write_termination_message(settings.termination_log, reason)
+        os._exit(UNKILLABLE)
     finally:
         wait_for_disk(local_server, signals, settings.grace_seconds)
         client.stop()
@@ -155,7 +164,6 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
         warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
         prompt_store.install()
         quiet_destroy.install()
-        gloo_sockets.install()
         sys.stdout.flush()
         sys.stderr.flush()
         warm_start.start_forkserver()

@@ -18,12 +18,12 @@ from typing import Any
 from elastic_pytorch.local_server import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS
 from elastic_pytorch.stamp import Stamp
 
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
 REVIVE_SECONDS = 10.0  # a server that does not stay is not started more often
 
 
 class LocalLink:
-    """The connection. All calls but `fetch`, `wait_message` and `drain` return in microseconds; none raises because the server is gone.
+    """The connection. All calls but those that wait return in microseconds; none but `fetch` raises because the server is gone.
 
     A process that is forked from the worker has no part in it: there, it is as if the server were gone.
 
@@ -40,7 +40,8 @@ class LocalLink:
         self._answers: deque[tuple[dict[str, Any], list[int]]] = deque()
         self._asked: dict[str, int] = {}
         self._answered: dict[str, int] = {}
-        self._flushed: Stamp | None = None
+        self._flushed: dict[str, Stamp] = {}
+        self._fetches = 0
         self._trouble = ""
         self._troubles: dict[str, str] = {}
         self._lock = threading.RLock()
@@ -58,12 +59,12 @@ class LocalLink:
         """Connects to the agent's server, or starts a server beside this process if there is no agent of ours.
 
         Raises:
-            OSError: not even that is possible.
+            OSError: the agent does not answer; a server beside this process would not take its place, as it ends with the process.
         """
         return cls(_open_link())
 
     def hold(self, name: str, fd: int) -> None:
-        """Has the server keep a memory file; it takes the place of an earlier one of that name.
+        """Has the server keep a memory file. It takes the place of an earlier one of that name, unless that has a newer state.
 
         Raises:
             ValueError: the name is empty or too long.
@@ -75,19 +76,34 @@ class LocalLink:
             self._held[name] = os.dup(fd)  # for another server, should this one go
         self._send({"storage": "hold", "name": name}, os.dup(fd))
 
-    def fetch(self, name: str) -> int | None:
-        """The memory file that is held under a name, as a new descriptor; None: there is none."""
+    def drop(self, name: str) -> None:
+        """Has the server give a memory file back; a flush of it that was asked for is still carried out."""
         with self._lock:
-            self._send({"storage": "fetch", "name": name})
+            _close_all([self._held.pop(name)] if name in self._held else [])
+        self._send({"storage": "drop", "name": name})
+
+    def fetch(self, name: str) -> int | None:
+        """The memory file that is held under a name, as a new descriptor; None: there is none.
+
+        Raises:
+            TimeoutError: the server has not answered, so there may be one.
+            ConnectionError: the server is gone.
+        """
+        with self._lock:
+            self._fetches += 1
+            number = self._fetches
+            self._send({"storage": "fetch", "name": name, "number": number})
             deadline = time.monotonic() + ANSWER_SECONDS
             while self._wait(deadline, lambda: bool(self._answers)):
                 answer, descriptors = self._answers.popleft()
-                if answer.get("name") == name:
+                if answer.get("number") == number:
                     return descriptors[0] if descriptors else None
                 _close_all(descriptors)
-        return None
+            if self._socket is None:
+                raise ConnectionError("the local server is gone, and with it what it may hold of this training's state")
+        raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
 
-    def flush(self, name: str, stamp: Stamp, folder: str, keep: int) -> None:
+    def flush(self, name: str, stamp: Stamp, folder: str, keep: int, *, now: bool = True) -> None:
         """Has the newest state of a held snapshot written to a checkpoint folder, and returns at once.
 
         A request that comes while another is being carried out replaces those that wait: what is written then is the newest state.
@@ -97,17 +113,18 @@ class LocalLink:
             stamp: of the newest state.
             folder: the checkpoint folder.
             keep: how many checkpoints to keep there.
+            now: at once; otherwise, the server first rests from what it has written last, see `flusher`.
         """
         with self._lock:
             self._revive()
             number = self._asked[name] = self._asked.get(name, 0) + 1
             request = {"storage": "flush", "name": name, "number": number, "stamp": stamp}
-            self._send({**request, "folder": os.path.abspath(folder), "keep": keep})  # noqa: PTH100 - the server has another cwd
+            self._send({**request, "folder": os.path.abspath(folder), "keep": keep, "now": now})  # noqa: PTH100 - the server has another cwd
 
-    def flushed(self) -> Stamp | None:
-        """The newest stamp that is known to be on the disk through this link."""
+    def flushed(self, name: str) -> Stamp | None:
+        """The newest stamp of what is held under a name that is known to be on the disk through this link."""
         self._receive()
-        return self._flushed
+        return self._flushed.get(name)
 
     def trouble(self) -> str:
         """Why the last flush has failed; empty: it has not."""
@@ -118,6 +135,10 @@ class LocalLink:
         """Waits until all that was asked for is on the disk; False: the time was not enough, or it cannot be written."""
         done = self._wait(time.monotonic() + timeout_seconds, lambda: self._asked.items() <= self._answered.items())
         return done and not any(self._troubles.values())
+
+    def deliver(self, timeout_seconds: float) -> bool:
+        """Waits until the server has been sent all that it was asked for; False: the time was not enough, or it is gone."""
+        return self._wait(time.monotonic() + timeout_seconds, lambda: not self._waiting) and self._socket is not None
 
     def messages(self) -> list[dict[str, Any]]:
         """What the agent has said since the last call."""
@@ -135,6 +156,10 @@ class LocalLink:
             return None
         with self._lock:
             return self._messages.popleft() if self._messages else None
+
+    def connected(self) -> bool:
+        """Whether the server is there, as far as is known."""
+        return self._socket is not None
 
     def send(self, message: dict[str, Any]) -> None:
         """Says something to the agent."""
@@ -218,7 +243,7 @@ class LocalLink:
             if message["stamp"] is not None:
                 self._trouble = ""
                 stamp = Stamp(*message["stamp"])
-                self._flushed = stamp if self._flushed is None else max(stamp, self._flushed)
+                self._flushed[message["name"]] = max(stamp, self._flushed.get(message["name"], stamp))
         elif what == "refused":
             self._trouble = f"the local server refuses: {message['reason']}"
             if type(message.get("number")) is int and message.get("name") in self._asked:
@@ -246,13 +271,21 @@ class LocalLink:
 
 def _open_link() -> socket.socket:
     path = os.environ.get(LOCAL_SOCKET)
-    if path:
-        with contextlib.suppress(OSError, ValueError):
-            return _connect_to_agent(path)
-    return _start_side_process()
+    if not path:
+        return _start_side_process()
+    try:
+        return connect_to_agent(path)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"this pod's agent does not answer at {path}: {error or type(error).__name__}") from error
 
 
-def _connect_to_agent(path: str) -> socket.socket:
+def connect_to_agent(path: str) -> socket.socket:
+    """A connection to the agent's server, which does not block.
+
+    Raises:
+        OSError: nothing listens there, or something else does.
+        ValueError: likewise.
+    """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         link.settimeout(ANSWER_SECONDS)

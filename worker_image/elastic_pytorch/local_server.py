@@ -25,6 +25,7 @@ from typing import Any
 
 from elastic_pytorch.flusher import Flush, Flusher
 from elastic_pytorch.log import logger, start_logging
+from elastic_pytorch.snapshot_slots import read_header, valid_slots
 from elastic_pytorch.stamp import Stamp
 
 LOCAL_SOCKET = "ELASTIC_PYTORCH_LOCAL_SOCKET"
@@ -86,10 +87,12 @@ class LocalServer:
 
     def prepare(self) -> str:
         """Chooses the socket's path and returns it; empty: there can be none. Nothing listens there before `start`."""
-        with contextlib.suppress(OSError):
+        try:
             self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
             Path(self._directory).chmod(0o711)  # a script may have given up its privileges
             self.path = str(Path(self._directory, "local"))
+        except OSError as error:
+            logger.warning("no local server, so State keeps nothing in this pod's memory: %s", error)
         return self.path
 
     def start(self) -> None:
@@ -103,7 +106,7 @@ class LocalServer:
             listener.listen(MAX_CONNECTIONS)
         except OSError as error:
             listener.close()
-            logger.warning("no local server, workers will have one each: %s", error)
+            logger.warning("no local server, so State.restore will fail: %s", error)
             return
         listener.setblocking(False)
         self._listener = listener
@@ -274,7 +277,9 @@ class LocalServer:
         elif what == "fetch":
             held = self._held.get(name)
             copy = None if held is None else os.dup(held)
-            self._post(connection, {"storage": "fetched", "name": name, "found": copy is not None}, copy)
+            self._post(connection, {"storage": "fetched", "name": name, "number": message.get("number")}, copy)
+        elif what == "drop":
+            _close(self._held.pop(name, None))
         elif what == "flush":
             self._flush(connection, name, message)
         else:
@@ -289,17 +294,19 @@ class LocalServer:
             fcntl.fcntl(descriptors[0], fcntl.F_GET_SEALS)
         except OSError:
             raise ValueError("not a memory file") from None
+        if name in self._held and not _may_replace(self._held[name], descriptors[0]):
+            raise ValueError("what is held has a newer state")
         _close(self._held.get(name))
         self._held[name] = descriptors.pop()
 
     def _flush(self, connection: _Connection, name: str, message: Message) -> None:
-        number, folder, keep = message["number"], message["folder"], message["keep"]
-        if type(number) is not int or type(keep) is not int or keep < 1 or not isinstance(folder, str):
+        number, folder, keep, now = message["number"], message["folder"], message["keep"], message["now"]
+        if type(number) is not int or type(keep) is not int or keep < 1 or not isinstance(folder, str) or type(now) is not bool:
             raise ValueError("not a request to flush")
         if name not in self._held:
             raise ValueError(f"nothing is held as {name!r}")
         answer = partial(self._answer_flush, connection, name, number)
-        self._flusher.ask(Flush(name, os.dup(self._held[name]), folder, keep, answer))
+        self._flusher.ask(Flush(name, os.dup(self._held[name]), folder, keep, answer, now))
 
     def _answer_flush(self, connection: _Connection, name: str, number: int, stamp: Stamp | None, trouble: str) -> None:
         with self._lock:
@@ -342,6 +349,22 @@ def _close(descriptor: int | None) -> None:
     if descriptor is not None:
         with contextlib.suppress(OSError):
             os.close(descriptor)
+
+
+def _may_replace(held: int, other: int) -> bool:
+    """Whether a memory file may take the place of another: not if that loses a newer state."""
+    if os.path.sameopenfile(held, other):
+        return True
+    newest, offered = _newest(held), _newest(other)
+    return newest is None or (offered is not None and offered >= newest)
+
+
+def _newest(fd: int) -> Stamp | None:
+    try:
+        slots = valid_slots(read_header(fd))
+    except (ValueError, OSError):  # not a snapshot of this release
+        return None
+    return slots[0].stamp if slots else None
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import torch
 from torch.distributed.run import get_args_parser
 
+from elastic_pytorch.log import logger
 from elastic_pytorch.rendezvous import BACKEND
 from elastic_pytorch.settings import SettingsError
 
@@ -26,6 +27,7 @@ DECIDED = {
     "rdzv_conf": "spec.rendezvous of the job",
     "master_addr": "the operator: rank 0's address of each round",
     "master_port": "spec.rendezvous.port of the job",
+    "local_addr": "the operator: each pod's own address",
 }
 
 
@@ -85,6 +87,12 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         raise OptionsError("--no-python and --module exclude each other")
     if options.max_restarts < 0:
         raise OptionsError("--max-restarts must be at least 0")
+    if options.max_restarts != int(parser.get_default("max_restarts")):
+        logger.warning(
+            "--max-restarts=%d only sets TORCHELASTIC_MAX_RESTARTS: how many failures the job survives is decided by "
+            "spec.failurePolicy.maxFailures",
+            options.max_restarts,
+        )
     if options.monitor_interval <= 0:
         raise OptionsError("--monitor-interval must be more than 0")
     # What torchrun's own reading of the options expects; none of it is used.
@@ -98,6 +106,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         rdzv_conf="",
         master_addr="",
         master_port=0,
+        local_addr=None,
     )
     if options.run_path:  # a script in this interpreter, which goes before --no-python; started by its path it is the same
         options.run_path = options.no_python = False

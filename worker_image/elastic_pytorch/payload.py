@@ -4,6 +4,7 @@ The tensors come before the skeleton, so that they lie where they lay the step b
 """
 
 import ctypes
+import mmap
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +39,38 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
     Raises:
         ValueError: this is no payload.
     """
+
+    def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+        tensor = torch.empty(shape, dtype=dtype)
+        read_into(offset, memory_of(tensor))
+        return tensor
+
+    return _take_apart(read_into, length, tensor_at)
+
+
+def view_payload(memory: mmap.mmap, length: int) -> Any:
+    """The state that lies in mapped memory, from its first byte on; its tensors are views of it.
+
+    Raises:
+        ValueError: this is no payload.
+    """
+
+    def read_into(offset: int, buffer: memoryview) -> None:
+        buffer[:] = memory[offset : offset + len(buffer)]
+
+    def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+        # Each has a storage of its own: generators read the state that they are set to from a storage's beginning.
+        data = torch.frombuffer(memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset)
+        return data.view(dtype).view(shape)
+
+    return _take_apart(read_into, length, tensor_at)
+
+
+def _take_apart(
+    read_into: Callable[[int, memoryview], None],
+    length: int,
+    tensor_at: Callable[[int, torch.dtype, torch.Size], torch.Tensor],
+) -> Any:
     prefix = bytearray(PREFIX.size)
     if length < PREFIX.size:
         raise ValueError("too short")
@@ -51,12 +84,10 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
     offsets, end = tensor_offsets(kinds)
     if end != PREFIX.size + data_length:
         raise ValueError(f"tensors of {end - PREFIX.size} bytes in {data_length} bytes")
-    tensors = []
-    for (dtype, shape), offset in zip(kinds, offsets, strict=True):
-        tensor = torch.empty(shape, dtype=dtype)
-        if tensor.numel():
-            read_into(offset, memory_of(tensor))
-        tensors.append(tensor)
+    tensors = [
+        tensor_at(offset, dtype, shape) if shape.numel() else torch.empty(shape, dtype=dtype)
+        for (dtype, shape), offset in zip(kinds, offsets, strict=True)
+    ]
     return unflatten(bytes(skeleton), tensors)
 
 

@@ -28,6 +28,7 @@ def report(
     total: float | None = None,
     loss: float | None = None,
     checkpoint_step: float | None = None,
+    commit_every_steps: float | None = None,
 ) -> None:
     """Tells the operator how far training is, and shows it where rank 0 runs in a terminal.
 
@@ -40,6 +41,7 @@ def report(
         total: the step at which training will be done.
         loss: the newest loss.
         checkpoint_step: the step of the newest checkpoint that training could go on from.
+        commit_every_steps: the steps from one commit to the next, which `State` chooses and reports.
     """
     # A report is a courtesy: no trouble with it may end the training.
     with contextlib.suppress(Exception):
@@ -47,10 +49,11 @@ def report(
         bar = _bar if _bar_decided else _decide_on_bar()
         if not path and bar is None:
             return
-        values = {"step": step, "total": total, "loss": loss, "checkpointStep": checkpoint_step}
+        values = {"step": step, "total": total, "loss": loss}
+        values |= {"checkpointStep": checkpoint_step, "commitEverySteps": commit_every_steps}
         given = {key: float(value) for key, value in values.items() if value is not None}
         if bar is not None:
-            bar.show(given.get("step"), given.get("total"), given.get("loss"))
+            bar.show(given.get("step"), given.get("total"), given.get("loss"), given.get("commitEverySteps"))
         if path:
             _socket().sendto(json.dumps(given).encode(), path)
 
@@ -79,6 +82,7 @@ class Progress:
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
+    commit_every_steps: int | None = None
     checkpoints: int | None = None  # that have been seen in the folder that is watched; None: none is
 
     def with_report(self, datagram: bytes) -> "Progress":
@@ -92,7 +96,8 @@ class Progress:
         fields = json.loads(datagram)
         if not isinstance(fields, dict):
             raise ValueError("not an object")
-        step, total, checkpoint = (_count(fields.get(key)) for key in ("step", "total", "checkpointStep"))
+        counts = ("step", "total", "checkpointStep", "commitEverySteps")
+        step, total, checkpoint, commit_every = (_count(fields.get(key)) for key in counts)
         loss = _number(fields.get("loss"))
         return Progress(
             step=self.step if step is None else max(step, self.step or 0),
@@ -100,6 +105,7 @@ class Progress:
             total=self.total if total is None else total,
             loss=self.loss if loss is None else loss,
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
+            commit_every_steps=self.commit_every_steps if commit_every is None else commit_every,
             checkpoints=self.checkpoints,
         )
 
@@ -109,7 +115,8 @@ class Progress:
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
         checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
-        return {**steps, "total": self.total, "loss": self.loss, **checkpoints}
+        commits = {"commitEverySteps": self.commit_every_steps}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits}
 
 
 def _number(value: object) -> float | None:

@@ -1,32 +1,43 @@
 """The samples of each step, for a group whose size changes: every sample exactly once an epoch, whoever computes it."""
 
-import hashlib
-import random
-import sys
 from collections.abc import Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import IterableDataset, Sampler
 
 from elastic_pytorch.batch_parts import MicroBatch, parts_each, share_of_batch, weight_of
+from elastic_pytorch.iteration import Iteration
+from elastic_pytorch.randomness import mixed, seed_all
+
+WEIGHT_UNUSED = (
+    "the weight of {what} was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
+    "evenly is wrong; with even shares the weight is 1 and does no harm"
+)
 
 
-class Part(NamedTuple):
+class Part:
     """The micro-batch at hand.
 
     Attributes:
-        weight: what to multiply its mean loss by.
         last: whether the optimizer's step comes after it.
         samples: how many of its samples count; 0 where this rank has nothing to do and computes only so that the collectives match.
+        parts: how many micro-batches the step has, on each rank.
     """
 
-    weight: float
-    last: bool
-    samples: int
+    def __init__(self, weight: float, *, last: bool, samples: int, parts: int) -> None:
+        self._weight = weight
+        self.last, self.samples, self.parts = last, samples, parts
+        self.weight_used = False
+
+    @property
+    def weight(self) -> float:
+        """What to multiply its mean loss by."""
+        self.weight_used = True
+        return self._weight
 
 
 class ElasticSampler(Sampler[list[int]]):
@@ -75,18 +86,22 @@ class ElasticSampler(Sampler[list[int]]):
             )
         if drop_last and batch_size is not None and self._length < batch_size:
             raise ValueError(f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter")
-        self.batch_size = _size("batch_size", batch_size)
-        self.per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
-        self.micro_batch_size = _size("micro_batch_size", micro_batch_size)
-        self.shuffle = shuffle
-        self.seed = index(seed)
-        self.drop_last = drop_last
-        self.seed_random = seed_random
+        # Not public: what has a batch_size and a drop_last passes for torch's BatchSampler, which Accelerate and Lightning cut up again.
+        self._batch_size = _size("batch_size", batch_size)
+        self._per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
+        self._micro_batch_size = _size("micro_batch_size", micro_batch_size)
+        self._drop_last = drop_last
+        self._shuffle = shuffle
+        self._seed = index(seed)
+        self._seed_random = seed_random
         self.epoch = 0
         self.cursor = 0  # samples of this epoch that the group has trained on
         self._look_at_group()
+        self._epochs: int | None = None  # that the training asks for
         self._micro = 0  # which micro-batch of the step is next
+        self._weight_used = False  # in this step, by a script that needs no part
         self._loads = 0
+        self._iteration: Iteration | None = None  # the newest one
         self._order: tuple[int, torch.Tensor] | None = None  # of an epoch
         self._step: tuple[tuple[int, int, int], list[MicroBatch]] | None = None  # its cursor, rank, world size; and the share
 
@@ -113,27 +128,36 @@ class ElasticSampler(Sampler[list[int]]):
         self.epoch, self.cursor = int(state["epoch"]), int(state["cursor"])
         self._micro = 0
         self._loads += 1
+        self._iteration = None
 
     def _meaning(self) -> dict[str, Any]:
         return {
             "length": self._length,
-            "batch_size": self.batch_size,
-            "per_worker_batch_size": self.per_worker_batch_size,
-            "shuffle": self.shuffle,
-            "seed": self.seed,
-            "drop_last": self.drop_last,
+            "batch_size": self._batch_size,
+            "per_worker_batch_size": self._per_worker_batch_size,
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "drop_last": self._drop_last,
         }
 
     def advance(self) -> None:
         """Moves on by one batch of the whole group: the step is done. After an epoch's last batch, to the next epoch.
 
         Raises:
-            RuntimeError: the step is not done: micro-batches of it are still to come.
+            RuntimeError: the step is not done: micro-batches of it are still to come; or what was computed was not weighted.
         """
-        if 0 < self._micro < len(self._parts()):
-            raise RuntimeError(f"the step has {len(self._parts())} micro-batches, and only {self._micro} are done")
+        parts = len(self._parts())
+        if 0 < self._micro < parts:
+            raise RuntimeError(f"the step has {parts} micro-batches, and only {self._micro} are done")
+        if self._micro == 0 and self._iteration is not None:
+            if parts > 1:
+                raise RuntimeError(f"the step has {parts} micro-batches, each with a weight of its own: compute each in a part")
+            if not self._weight_used:
+                raise RuntimeError(WEIGHT_UNUSED.format(what="the step"))
+            self._iteration.check()
+            self._iteration.use()
         self.cursor = self._batch_end(self.cursor)
-        self._micro = 0
+        self._micro, self._weight_used = 0, False
         if self.cursor >= self._epoch_end():
             self.epoch, self.cursor = self.epoch + 1, 0
 
@@ -143,6 +167,7 @@ class ElasticSampler(Sampler[list[int]]):
         Raises:
             RuntimeError: a whole epoch has gone by and nobody has called `advance`.
         """
+        self._epochs = count
         while self.epoch < count:
             place = self.epoch, self.cursor
             yield self.epoch
@@ -150,6 +175,11 @@ class ElasticSampler(Sampler[list[int]]):
                 raise RuntimeError(
                     "no step of this epoch was committed: call State.commit, or advance of the sampler, after each"
                 )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the step that `advance` has ended was the last one of all that `epochs` was asked for."""
+        return self._epochs is not None and self.epoch >= self._epochs
 
     @property
     def batches_per_epoch(self) -> int:
@@ -169,14 +199,16 @@ class ElasticSampler(Sampler[list[int]]):
         """The micro-batches of this rank, from the present place to the end of the epoch."""
         self._look_at_group()
         self._micro = 0
-        return self._batches(self.epoch, self.cursor, self._loads)
+        self._iteration = Iteration()
+        return self._batches(self.epoch, self.cursor, self._loads, self._iteration)
 
-    def _batches(self, epoch: int, begin: int, loads: int) -> Iterator[list[int]]:
+    def _batches(self, epoch: int, begin: int, loads: int, iteration: Iteration) -> Iterator[list[int]]:
         order, epoch_end = self._order_of(epoch), self._epoch_end()
         while begin < epoch_end:
             for part in self._parts_of(begin):
                 if loads != self._loads:
                     raise RuntimeError("another place in the data was loaded while this iterator was in use: make a new one")
+                iteration.give()
                 yield order[part.begin : part.end].tolist()
             begin = self._batch_end(begin)
 
@@ -197,23 +229,32 @@ class ElasticSampler(Sampler[list[int]]):
                 micro-batch only.
 
         Raises:
-            RuntimeError: the step's last one is done, but nobody has called `State.commit` or `advance`.
+            RuntimeError: the step's last one is done, but nobody has called `State.commit` or `advance`; the loop does not take
+                each batch that this sampler gives; or the part is over and its weight was not used.
         """
         parts = self._parts()
         if self._micro >= len(parts):
             raise RuntimeError(
                 "the step before is done but not committed: call State.commit, or advance of the sampler, after each"
             )
-        part, last = parts[self._micro], self._micro == len(parts) - 1
-        if self.seed_random:
-            _seed_generators(_mixed(self.seed, self.epoch, part.begin))
+        if self._iteration is not None:
+            self._iteration.check()
+        micro_batch, last = parts[self._micro], self._micro == len(parts) - 1
+        if self._seed_random:
+            seed_all(mixed(self._seed, self.epoch, micro_batch.begin))
+        part = Part(self._weight_of(micro_batch), last=last, samples=micro_batch.samples, parts=len(parts))
         with _gradient_sync(model, last):
-            yield Part(self._weight_of(part), last, part.samples)
+            yield part
+        if not part.weight_used:
+            raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
         self._micro += 1
+        if self._iteration is not None:
+            self._iteration.use()
 
     @property
     def weight(self) -> float:
         """What to multiply the mean loss of the micro-batch at hand by, for a script that needs no `part`."""
+        self._weight_used = True
         parts = self._parts()
         return self._weight_of(parts[min(self._micro, len(parts) - 1)])
 
@@ -234,11 +275,12 @@ class ElasticSampler(Sampler[list[int]]):
             self._batch_end(begin),
             rank=self._rank,
             world_size=self._world_size,
-            micro_batch_size=self.micro_batch_size,
+            micro_batch_size=self._micro_batch_size,
+            full_batch=min(self._group_batch(), self._length),
         )
 
     def _parts_in(self, batch_samples: int) -> int:
-        return parts_each(batch_samples, world_size=self._world_size, micro_batch_size=self.micro_batch_size)
+        return parts_each(batch_samples, world_size=self._world_size, micro_batch_size=self._micro_batch_size)
 
     def _look_at_group(self) -> None:
         initialized: bool = dist.is_available() and dist.is_initialized()
@@ -247,22 +289,22 @@ class ElasticSampler(Sampler[list[int]]):
     # --- an epoch ---
 
     def _group_batch(self) -> int:
-        return self.batch_size or (self.per_worker_batch_size or 1) * self._world_size
+        return self._batch_size or (self._per_worker_batch_size or 1) * self._world_size
 
     def _batch_end(self, begin: int) -> int:
         return min(begin + self._group_batch(), self._length)
 
     def _epoch_end(self) -> int:
-        return self._length - (self._length % self._group_batch() if self.drop_last else 0)
+        return self._length - (self._length % self._group_batch() if self._drop_last else 0)
 
     def _batches_from(self, begin: int) -> int:
         return -(-(self._epoch_end() - begin) // self._group_batch())
 
     def _order_of(self, epoch: int) -> torch.Tensor:
-        if not self.shuffle:
+        if not self._shuffle:
             return torch.arange(self._length)
         if self._order is None or self._order[0] != epoch:
-            generator = torch.Generator().manual_seed(_mixed(self.seed, epoch))
+            generator = torch.Generator().manual_seed(mixed(self._seed, epoch))
             self._order = epoch, torch.randperm(self._length, generator=generator)
         return self._order[1]
 
@@ -274,6 +316,10 @@ def _size(name: str, value: int | None) -> int | None:
 
 
 def _length(data: Sized | int) -> int:
+    if isinstance(data, Sampler):
+        raise TypeError(
+            f"ElasticSampler needs the dataset, not a {type(data).__name__} of it, which may have cut it up for the ranks"
+        )
     if isinstance(data, IterableDataset) or not (isinstance(data, int) or hasattr(data, "__len__")):
         raise TypeError(
             f"ElasticSampler needs a dataset with a length, not {type(data).__name__}: an iterable one has no order that a group of "
@@ -283,21 +329,6 @@ def _length(data: Sized | int) -> int:
     if length < 1:
         raise ValueError("the dataset is empty")
     return length
-
-
-def _mixed(*numbers: int) -> int:
-    """A seed that differs for each combination of numbers."""
-    digest = hashlib.sha256(repr(numbers).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
-
-
-def _seed_generators(seed: int) -> None:
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.manual_seed(seed)
-    random.seed(seed)
-    if (numpy_random := sys.modules.get("numpy.random")) is not None:
-        numpy_random.seed(seed & 0xFFFF_FFFF)
 
 
 def _gradient_sync(model: Any, last: bool) -> AbstractContextManager[Any]:

@@ -31,6 +31,7 @@ from typing import Any, NoReturn
 from elastic_pytorch.parent_death import die_with_parent
 from elastic_pytorch.stacks import answer_dumps
 from elastic_pytorch.stderr_tail import attach
+from elastic_pytorch.stop_answers import answer_stops
 
 SCRIPT = "script"
 MODULE = "module"
@@ -92,6 +93,8 @@ def _reset_process() -> None:
     die_with_parent(os.getppid())
     attach()
     answer_dumps()
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+        answer_stops()
     with contextlib.suppress(OSError):
         os.setsid()  # as torchrun does: a group of its own, to be killed with all its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

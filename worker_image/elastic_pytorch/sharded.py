@@ -7,6 +7,7 @@ them. The folder must be one that all ranks share. torch reads its own metadata 
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.payload import payload_chunks
 from elastic_pytorch.sharded_folder import (
     ShardFile,
+    check_checksums,
     check_claim,
-    check_files,
+    check_sizes,
     describe_files,
     new_token,
     partial_path,
@@ -43,6 +45,9 @@ Keys = tuple[Any, ...]  # the keys that lead to a value in a tree
 Tree = dict[Any, Any]
 
 _SUPERSEDED = -1  # beside the numbers of errno
+
+SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
+LOOK_SECONDS = 0.5
 
 # What a rank finds a checkpoint to be, the worst last.
 WHOLE, DAMAGED, UNREADABLE = range(3)
@@ -219,17 +224,63 @@ def _candidates(folder: Path, group: Any) -> list[tuple[Stamp, Path]]:
 
 
 def _content_if_whole(path: Path, stamp: Stamp, group: Any) -> Tree | None:
-    """What rank 0 has saved beside the shards, if all files are whole; each rank looks at a part of them."""
+    """What rank 0 has saved beside the shards, if all files are whole; each rank reads a part of them."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
+
+    def look() -> None:
+        nonlocal content
+        content = _content(path, stamp)
+
+    def check() -> None:
+        assert content is not None
+        check_checksums(path, [ShardFile(*file) for file in content["files"]][rank::world_size])
+
+    # Rank 0 looks first: what it sees is there, whether other ranks see it yet or not.
+    if not _whole_for_all(look if rank == 0 else _nothing, path, group):
+        return None
+    if not _whole_for_all(_nothing if rank == 0 else lambda: _until_seen(look), path, group):
+        return None
+    return content if _whole_for_all(check, path, group) else None
+
+
+def _content(path: Path, stamp: Stamp) -> Tree:
+    """What rank 0 has saved beside the shards.
+
+    Raises:
+        ValueError: it is not there or not whole, or a shard has another size than it should have.
+        OSError: it cannot be read, or a shard is not there.
+    """
+    file = next(newest(path), None)
+    if file is None or file.stamp != stamp:
+        raise ValueError("its checkpoint file is missing or not whole")
+    content: Tree = load(file.path)[1]
+    check_sizes(path, [ShardFile(*file) for file in content["files"]])
+    return content
+
+
+def _until_seen(look: Callable[[], None]) -> None:
+    """Looks at what another rank sees, until this one sees it too: storage may show a change later on another node.
+
+    Raises:
+        OSError: it still does not.
+    """
+    deadline = time.monotonic() + SEEN_SECONDS
+    while True:
+        try:
+            return look()
+        except (ValueError, FileNotFoundError, NotADirectoryError) as error:
+            if time.monotonic() >= deadline:
+                raise OSError(errno.ESTALE, f"rank 0 sees it whole, and this rank does not: {error}") from error
+        time.sleep(LOOK_SECONDS)
+
+
+def _whole_for_all(action: Callable[[], None], path: Path, group: Any) -> bool:
+    """Whether all ranks find a checkpoint whole by something that they do; raises if one cannot say."""
     problem: Exception | None = None
+    found = WHOLE
     try:
-        file = next(newest(path), None)
-        if file is None or file.stamp != stamp:
-            raise ValueError("its checkpoint file is missing or not whole")
-        content = load(file.path)[1]
-        check_files(path, [ShardFile(*file) for file in content["files"]][rank::world_size])
-        found = WHOLE
+        action()
     except (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         logger.warning("checkpoint %s is skipped: %s", path, error)
         found = DAMAGED
@@ -239,7 +290,11 @@ def _content_if_whole(path: Path, stamp: Stamp, group: Any) -> Tree | None:
     dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=group)
     if int(worst) == UNREADABLE:
         raise problem or OSError(f"a rank cannot read the checkpoint {path}; training must not go on from an older one")
-    return content if int(worst) == WHOLE else None
+    return int(worst) == WHOLE
+
+
+def _nothing() -> None:
+    """What a rank does while another one looks."""
 
 
 # --- trees, and what all ranks must hear ------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 Standard library only. They may lie beside checkpoint files: the names differ.
 """
 
-import os
 import re
 import secrets
 import shutil
@@ -12,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from elastic_pytorch.checkpoint_folder import Superseded, claimed
+from elastic_pytorch.checkpoint_folder import Superseded, claimed, sync_folder
 from elastic_pytorch.log import logger
 from elastic_pytorch.stamp import Stamp
 
@@ -80,13 +79,13 @@ def publish(partial: Path, folder: Path, stamp: Stamp, keep: int) -> None:
         Superseded: a larger generation has claimed the folder.
         OSError: it could not be done; nothing has been deleted.
     """
-    _sync(partial)
+    sync_folder(partial)
     check_claim(folder, stamp)
     path = path_of(folder, stamp)
     if path.exists():
         _delete(path)  # of the same generation and step, hence not whole: it was the reason to write it once more
     partial.rename(path)
-    _sync(folder)
+    sync_folder(folder)
     older = [old for other, old in sharded_checkpoints(folder) if other < stamp]
     for old in older[keep - 1 :]:
         _delete(old)
@@ -105,18 +104,27 @@ def describe_files(paths: Iterable[Path]) -> list[ShardFile]:
     return [ShardFile(path.name, path.stat().st_size, _checksum(path)) for path in paths]
 
 
-def check_files(folder: Path, files: Iterable[ShardFile]) -> None:
+def check_sizes(folder: Path, files: Iterable[ShardFile]) -> None:
+    """Makes sure that files have the sizes with which they were written.
+
+    Raises:
+        ValueError: one has not; the message says which.
+        OSError: one cannot be looked at.
+    """
+    for name, size, _ in files:
+        if (seen := (folder / name).stat().st_size) != size:
+            raise ValueError(f"torn: {name} has {seen} bytes, not {size}")
+
+
+def check_checksums(folder: Path, files: Iterable[ShardFile]) -> None:
     """Makes sure that files hold what was written.
 
     Raises:
         ValueError: one does not; the message says which.
         OSError: one cannot be read.
     """
-    for name, size, checksum in files:
-        path = folder / name
-        if path.stat().st_size != size:
-            raise ValueError(f"torn: {name} has {path.stat().st_size} bytes, not {size}")
-        if _checksum(path) != checksum:
+    for name, _, checksum in files:
+        if _checksum(folder / name) != checksum:
             raise ValueError(f"corrupt: the checksum of {name} is wrong")
 
 
@@ -143,11 +151,3 @@ def _delete(path: Path) -> None:
         shutil.rmtree(doomed)
     except OSError as error:
         logger.warning("cannot delete %s: %s", path, error.strerror)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

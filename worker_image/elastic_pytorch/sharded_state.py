@@ -10,7 +10,9 @@ import torch.distributed as dist
 from elastic_pytorch import checkpoint_folder
 from elastic_pytorch.checkpoint_folder import Superseded
 from elastic_pytorch.log import logger
+from elastic_pytorch.newest_state import Found, TorchGroup, claim
 from elastic_pytorch.progress import report
+from elastic_pytorch.registered import describe, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.sharded import load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.state import State, cpu_group
@@ -25,16 +27,24 @@ class ShardedState(State):
     Args:
         folder: of the checkpoints, on a volume that all pods share.
         every: steps from one checkpoint to the next. Training waits while one is written.
+        name: of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
         total_steps: at which step training is done, for the progress that is reported.
         registered: what to save, by names of your choice.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, every: int, keep: int = 2, total_steps: int | None = None, **registered: Any
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        every: int,
+        name: str = "",
+        keep: int = 2,
+        total_steps: int | None = None,
+        **registered: Any,
     ) -> None:
-        super().__init__(folder, keep=keep, every=every, total_steps=total_steps, **registered)
-        self._path = Path(folder).absolute()
+        super().__init__(folder, name=name, keep=keep, every=every, total_steps=total_steps, **registered)
+        self._path = Path(self._folder)
         self._group: Any = None
         self._saved = Stamp(0, 0)
 
@@ -48,20 +58,24 @@ class ShardedState(State):
 
         Raises:
             OSError: the folder cannot be read.
-            RuntimeError: there is no process group; or what was found does not fit what is registered.
+            RuntimeError: there is no process group; or what was found does not fit what is registered; or that is not the same on all
+                ranks, or is sharded in another way.
         """
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
+        refuse_foreign_sharding(self._objects)
         self._group = cpu_group()
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
+        refuse_unlike(TorchGroup(self._group), {"State": self._identity.told, **describe(self._objects)})
         generation = self._next_generation()
+        if self._rank == 0:
+            claim(self._folder, generation)
         found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group)
         if found is not None:
-            self._load(found[1], f"the checkpoint of {found[0]}")
+            self._load(Found(found[0], found[1], generation, f"the checkpoint of {found[0]}"))
         self._stamp = Stamp(generation, self._step)
         self._saved = found[0] if found else Stamp(0, 0)
         if self._rank == 0:
-            self._claim()
             where = f"checkpoint {tuple(found[0])}" if found else "the beginning"
             logger.info("going on from step %d, found in %s", self._step, where)
         self._begin_steps(self._group)
@@ -95,8 +109,8 @@ class ShardedState(State):
     def _states(self) -> dict[str, Any]:
         return states_of(self._objects)
 
-    def _put_back(self, states: dict[str, Any], where: str) -> None:
-        del where
+    def _put_back(self, states: dict[str, Any], found: Found) -> None:
+        del found
         put_back(self._objects, states)
 
     def _write(self) -> None:

@@ -12,8 +12,9 @@ import tempfile
 import threading
 from pathlib import Path
 
+from elastic_pytorch.last_words import MAX_STDERR_BYTES
+
 STDERR = "ELASTIC_PYTORCH_STDERR"  # tells a warm worker where its stderr goes
-MAX_TAIL_BYTES = 16 * 1024
 CHUNK_BYTES = 64 * 1024  # what a pipe holds
 
 
@@ -97,7 +98,7 @@ class StderrTails:
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._pipes[local_rank], CHUNK_BYTES):
                 tail += data
-                del tail[:-MAX_TAIL_BYTES]
+                del tail[:-MAX_STDERR_BYTES]
                 with contextlib.suppress(OSError):
                     _write(data)
                 if len(data) < CHUNK_BYTES:

@@ -9,9 +9,15 @@ from functools import partial
 
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, PContext, SubprocessContext
 
+from elastic_pytorch.log import logger
+from elastic_pytorch.stop_looks import LOOK_SECONDS, StopLooks
 from elastic_pytorch.wakeup import Wakeup
 
-KILLED_SECONDS = 10.0  # a process that outlives SIGKILL for so long hangs in the kernel
+KILLED_SECONDS = 20.0  # to end after SIGKILL: giving back a hundred GB of pinned memory takes some
+
+
+class UnkillableError(Exception):
+    """A worker has outlived SIGKILL: it hangs in the kernel, as in a driver whose device no longer answers. The message says which."""
 
 
 class WorkerProcesses:
@@ -21,9 +27,10 @@ class WorkerProcesses:
 
     Args:
         context: what torch started them with.
+        killed_seconds: how long they may take to end after SIGKILL.
     """
 
-    def __init__(self, context: PContext) -> None:
+    def __init__(self, context: PContext, killed_seconds: float = KILLED_SECONDS) -> None:
         self.pids: dict[int, int] = context.pids()
         self._polls: dict[int, Callable[[], int | None]] = {}
         self._exit_codes: dict[int, int] = {}
@@ -41,6 +48,7 @@ class WorkerProcesses:
             with contextlib.suppress(OSError):  # gone already, or a kernel without pidfds: then polling must do
                 self._pidfds[rank] = os.pidfd_open(pid)
         self._exited_at = 0.0
+        self._killed_seconds = killed_seconds
 
     def exit_codes(self) -> dict[int, int]:
         """The exit codes of the workers that have exited, by local rank; negative: killed by that signal."""
@@ -63,21 +71,50 @@ class WorkerProcesses:
             os.close(self._pidfds.pop(rank))
             self._exited_at = time.monotonic()
 
-    def stop(self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup) -> None:
-        """Ends all that still run: with the signal, and at the deadline (a monotonic time) with SIGKILL."""
+    def stop(self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup, lost: Callable[[], bool]) -> None:
+        """Ends all that still run: with the signal, and at the deadline (a monotonic time) with SIGKILL.
+
+        Args:
+            death_signal: what asks them to end.
+            deadline: see above.
+            wakeup: ends a wait early.
+            lost: whether a worker of the group is lost. Then those that can no longer run their handler get SIGKILL at once.
+
+        Raises:
+            UnkillableError: one has outlived even that.
+        """
+        looks = StopLooks(self._running(), death_signal)
         self._send(death_signal, groups=self._signal_groups)
-        self._wait_for_all(deadline, wakeup)
+        looks.told()
+        killed: set[int] = set()
+        while not self._running() <= killed and (left := deadline - time.monotonic()) > 0:
+            self.wait(wakeup, min(left, LOOK_SECONDS))
+            if lost():
+                for pid, stack in looks.stuck():
+                    killed.add(pid)
+                    where = stack.partition("\n")[0]
+                    logger.warning("pid %d cannot run its handler after the loss of a peer, killing it: %s", pid, where)
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+        looks.close()
         if not self.all_exited():
             self._send(signal.SIGKILL, groups=True)
-            self._wait_for_all(time.monotonic() + KILLED_SECONDS, wakeup)
+            self._wait_for_all(time.monotonic() + self._killed_seconds, wakeup)
         for pid in self.pids.values():  # what they leave behind would be in the way of the next ones
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
+        if running := self._running():
+            pids = ", ".join(map(str, sorted(running)))
+            raise UnkillableError(f"worker process {pids} has not ended {self._killed_seconds:g} s after SIGKILL")
 
     def close(self) -> None:
         """Forgets the processes."""
         while self._pidfds:
             os.close(self._pidfds.popitem()[1])
+
+    def _running(self) -> set[int]:
+        exited = self.exit_codes()
+        return {pid for rank, pid in self.pids.items() if rank not in exited}
 
     def _wait_for_all(self, deadline: float, wakeup: Wakeup) -> None:
         while not self.all_exited() and (left := deadline - time.monotonic()) > 0:

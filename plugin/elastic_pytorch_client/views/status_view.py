@@ -74,6 +74,7 @@ def _how_far(job: JobView) -> Text | None:
     facts = [f"loss {progress.loss:.4g}"] if progress.loss is not None else []
     facts += [f"{progress.steps_per_second:.3g} steps/s"] if trains and progress.steps_per_second is not None else []
     facts += [f"checkpoint at step {progress.checkpoint_step}"] if progress.checkpoint_step is not None else []
+    facts += [f"commits every {progress.commit_every_steps} steps"] if (progress.commit_every_steps or 1) > 1 else []
     return text.append("\n" + " · ".join(facts), MUTED) if facts else text
 
 
@@ -148,9 +149,8 @@ def _sign(condition: Condition) -> tuple[str, str]:
 def _root_cause(job: JobView) -> list[RenderableType]:
     cause = job.root_cause
     assert cause is not None
-    who = cause.worker + (f", rank {cause.rank}" if cause.rank is not None else "")
     how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}" if cause.exit_code is not None else ""
-    title = Text().append("\nLast failure", "bold").append(f"  {who}" + (f", {how}" if how else ""), MUTED)
+    title = Text().append("\nLast failure", "bold").append(f"  {cause.where}" + (f", {how}" if how else ""), MUTED)
     lines = [line for line in cause.message.rstrip().splitlines() if line.strip()][-6:]
     text = Text()
     for number, line in enumerate(lines):

@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import os
 import time
 
 import elastic_pytorch as elastic
@@ -22,10 +23,21 @@ parser.add_argument("--step-seconds", type=float, default=0.02)
 parser.add_argument("--folder", default=None)
 parser.add_argument("--flush-seconds", type=float, default=0.3)
 parser.add_argument("--open-ended", action="store_true", help="the library is not told which step is the last one")
+parser.add_argument("--every", type=int, default=1, help="steps from one commit to the next; 0: as the library chooses")
+parser.add_argument("--ballast-bytes", type=int, default=0, help="what each commit copies besides")
 parser.add_argument("--in-process", action="store_true")
+parser.add_argument("--backend", default="gloo")
 parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
+parser.add_argument("--set-up-seconds", type=float, default=0, help="of what a process does once: compiling, filling caches")
+parser.add_argument("--hang-in-leaving", action="store_true", help="a process that began in a group of two never leaves it")
+parser.add_argument("--early-group", action="store_true", help="there is a group before the function is called")
 options = parser.parse_args()
+if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
+    dist.destroy_process_group = lambda: time.sleep(3600)
+if options.backend == "nccl_like":
+    import nccl_like  # noqa: F401 - registers it
 
+time.sleep(options.set_up_seconds)
 torch.manual_seed(5)
 numbers = torch.arange(options.samples, dtype=torch.float32)
 data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
@@ -35,17 +47,19 @@ sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=opti
 loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
 state = elastic.State(
     options.folder,
+    every=options.every or None,
     model=model,
     optimizer=optimizer,
     sampler=sampler,
     flush_seconds=options.flush_seconds,
     total_steps=None if options.open_ended else options.epochs * sampler.batches_per_epoch,
     failed=False,
+    ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8),
 )
 
 
 def train() -> None:
-    dist.init_process_group("gloo")
+    dist.init_process_group(options.backend)
     first = state.restore()
     ddp = DistributedDataParallel(model)
     event("restored", step=first, generation=state._stamp.generation)
@@ -56,7 +70,14 @@ def train() -> None:
                 loss = nn.functional.mse_loss(ddp(inputs).squeeze(1), targets)
                 taken += which.int().tolist() if part.samples else []
                 if part.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
-                    event("step", step=state.step + 1, epoch=epoch, samples=taken, generation=state._stamp.generation)
+                    event(
+                        "step",
+                        step=state.step + 1,
+                        epoch=epoch,
+                        samples=taken,
+                        generation=state._stamp.generation,
+                        interval=state._interval.steps,
+                    )
                 (part.weight * loss).backward()
             if not part.last:
                 continue
@@ -72,6 +93,8 @@ def train() -> None:
     dist.destroy_process_group()
 
 
+if options.early_group:
+    dist.init_process_group(options.backend)
 (elastic.in_process(train) if options.in_process else train)()
 digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
 event("done", digest=digest, parameters=[x for p in model.parameters() for x in p.flatten().tolist()])

@@ -21,7 +21,7 @@ from elastic_pytorch.stamp import Stamp
 from elastic_pytorch.tree_format import flatten
 
 CODE = str(Path(elastic_pytorch.__file__).parent)
-WATCHED = tuple(f"{CODE}/{name}.py" for name in ("snapshot", "snapshot_slots", "payload"))
+WATCHED = tuple(f"{CODE}/{name}.py" for name in ("snapshot", "snapshot_memory", "snapshot_slots", "commit_copies", "payload"))
 
 
 def state(step: int, size: int) -> dict[str, Any]:

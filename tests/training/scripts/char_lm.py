@@ -51,6 +51,7 @@ sampler = elastic.ElasticSampler(data, 20, micro_batch_size=5, seed=2)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=1 if "RANK" in os.environ else 0)
 state = elastic.State(
     None,
+    every=1,
     model=model,
     optimizer=optimizer,
     scheduler=scheduler,
@@ -72,22 +73,17 @@ def train() -> None:
     state.restore()
     ddp = DistributedDataParallel(model) if dist.is_initialized() else model
     taken: list[int] = []
-    for epoch in sampler.epochs(options.epochs):
-        for numbers, inputs, targets in loader:
-            with sampler.part(ddp) as part:
-                scores = ddp(inputs).flatten(0, 1)
-                taken += numbers.tolist() if part.samples else []
-                if part.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
-                    note("steps", step=state.step + 1, epoch=epoch, samples=taken, generation=state._stamp.generation)
-                (part.weight * torch.nn.functional.cross_entropy(scores, targets.flatten())).backward()
-            if part.last:
-                optimizer.step()
-                optimizer.zero_grad()
-                scheduler.step()
-                taken = []
-                # The test has the training go slowly while it waits for pods, which take as long as the machine is busy.
-                time.sleep(0.5 if (options.out / "slow").exists() else options.step_seconds)
-                state.commit()
+    for step in elastic.steps(state, loader, ddp, optimizer, scheduler=scheduler, epochs=options.epochs):
+        numbers, inputs, targets = step.batch
+        scores = ddp(inputs).flatten(0, 1)
+        taken += numbers.tolist() if step.samples else []
+        if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+            note("steps", step=state.step + 1, epoch=step.epoch, samples=taken, generation=state._stamp.generation)
+        step.backward(torch.nn.functional.cross_entropy(scores, targets.flatten()))
+        if step.last:
+            taken = []
+            # The test has the training go slowly while it waits for pods, which take as long as the machine is busy.
+            time.sleep(0.5 if (options.out / "slow").exists() else options.step_seconds)
 
 
 train()

@@ -1,6 +1,7 @@
 """Imported by the Python of a worker that is started anew, before its script: any Python, so plain and old-fashioned.
 
-Has it answer when its stacks are asked for (see elastic_pytorch/stacks.py) and say where it crashed, and takes itself out of the way.
+Has it answer when its stacks are asked for (see elastic_pytorch/stacks.py) and when it is stopped (stop_answers.py), and say where it
+crashed; and takes itself out of the way.
 """
 
 import faulthandler
@@ -16,6 +17,13 @@ except Exception:  # it is a courtesy
     pass
 
 here = __file__.rpartition(os.sep)[0]
+try:
+    answers = os.path.join(os.path.dirname(here), "stop_answers.py")  # noqa: PTH118, PTH120
+    with open(answers) as source:  # noqa: PTH123
+        exec(compile(source.read() + "\nanswer_stops()\n", answers, "exec"), {"__name__": "stop_answers"})
+except Exception:
+    pass
+
 sys.path[:] = [path for path in sys.path if path != here]
 rest = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 if rest[0] == here:

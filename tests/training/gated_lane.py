@@ -1,0 +1,58 @@
+"""A device whose copies are as slow as they can be, for tests on a CPU."""
+
+import torch
+from elastic_pytorch.commit_copies import Tensors
+
+
+class GatedLane:
+    """What is copied beside the training is copied by half at once, and by the other half when somebody waits for it, or it is let go.
+
+    So whatever writes to a tensor in between, without waiting, makes a copy of two halves that do not belong together.
+
+    Args:
+        seconds: for which it says that the training has waited for each copy.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.recording = False
+        self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.begun = 0  # copies beside the training
+        self.let_through = 0  # by an optimizer that was about to write
+
+    def takes(self, tensor: torch.Tensor) -> bool:
+        return tensor.dtype == torch.float32
+
+    def catch_up(self) -> None:
+        pass
+
+    def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
+
+    def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
+        assert not self.pending, "one copy at a time"
+        self.begun += 1
+        for target, source in zip(targets, sources, strict=True):
+            half = target.numel() // 2
+            target.view(-1)[:half].copy_(source.reshape(-1)[:half])
+            self.pending.append((target.view(-1)[half:], source.view(-1)[half:]))
+
+    def hold_writes(self) -> bool:
+        if self.recording:
+            return False
+        self.let_through += bool(self.pending)
+        self.let_go()
+        return True
+
+    def let_go(self) -> None:
+        for target, source in self.pending:
+            target.copy_(source)
+        self.pending.clear()
+
+    def done(self) -> bool:
+        return not self.pending
+
+    def wait(self) -> float:
+        self.let_go()
+        return self.seconds

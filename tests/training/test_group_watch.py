@@ -1,0 +1,88 @@
+"""What the agent says of a broken group reaches a worker whose main thread waits."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from elastic_pytorch.group_watch import GroupWatch
+from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
+
+ORDERLY = {"kind": "change", "round": 2, "orderly": True}
+BROKEN = {"kind": "change", "round": 3, "orderly": False}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
+    server = LocalServer()
+    monkeypatch.setenv(LOCAL_SOCKET, server.prepare())
+    server.start()
+    yield server
+    server.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_that(server: LocalServer) -> None:
+    seen: list[bool] = []
+    aborted = threading.Event()
+
+    def abort() -> None:
+        seen.append(watch.broken)
+        aborted.set()
+
+    watch = GroupWatch(abort)
+    server.wish(ORDERLY)
+    server.wish({"kind": "unknown"})
+    server.wish(BROKEN)
+    assert aborted.wait(60)
+    server.wish({**BROKEN, "round": 4})
+    watch.stop()
+    assert seen == [True]
+
+
+def test_orderly_change_is_none_of_its_business(server: LocalServer) -> None:
+    watch = GroupWatch(lambda: None)
+    until(lambda: len(server._connections) == 1)
+    server.wish(ORDERLY)
+    until(lambda: not any(connection.waiting for connection in list(server._connections.values())))
+    watch.stop()
+    assert not watch.broken
+
+
+def test_what_was_said_of_the_group_before_is_not_heard(server: LocalServer) -> None:
+    server.wish(BROKEN)
+    early = GroupWatch(lambda: None)
+    until(lambda: early.broken)
+    early.stop()
+    server.wish(None)
+    watch = GroupWatch(lambda: None)
+    watch.stop()
+    assert not watch.broken
+
+
+def test_end_waits_for_an_abort_that_has_begun(server: LocalServer) -> None:
+    begun, done = threading.Event(), []
+
+    def abort() -> None:
+        begun.set()
+        time.sleep(0.2)
+        done.append(1)
+
+    watch = GroupWatch(abort)
+    server.wish(BROKEN)
+    assert begun.wait(60)
+    watch.stop()
+    assert done == [1]
+
+
+def test_without_a_server_nothing_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOCAL_SOCKET, "/nonexistent")
+    watch = GroupWatch(lambda: None)
+    watch.stop()
+    assert not watch.broken

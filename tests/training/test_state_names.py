@@ -1,0 +1,77 @@
+import os
+from pathlib import Path
+
+import pytest
+from elastic_pytorch.state_names import StateNames
+
+
+def test_states_without_a_folder_are_numbered_alike_after_a_restart() -> None:
+    first, second = StateNames(), StateNames()
+    made = [first.give(None, "").memory for _ in range(3)]
+    assert len(set(made)) == 3
+    second.give("folder", "")
+    second.give(None, "critic")
+    assert [second.give(None, "").memory for _ in range(3)] == made, "folders and names do not count"
+
+
+def test_memory_and_checkpoints_are_named_after_the_same() -> None:
+    names = StateNames()
+    plain, named = names.give("folder", ""), names.give(Path("folder"), "critic")
+    assert plain.folder == os.path.abspath("folder")  # noqa: PTH100
+    assert named.folder == plain.folder + "/critic"
+    assert plain.memory != named.memory
+    assert names.give(None, "critic").folder == ""
+
+
+@pytest.mark.parametrize(("folder", "name"), [("folder", ""), ("folder", "critic"), (None, "critic")])
+def test_second_state_of_a_name_is_refused_until_the_first_is_closed(folder: str | None, name: str) -> None:
+    names = StateNames()
+    first = names.give(folder, name)
+    with pytest.raises(RuntimeError, match=r"has made a State of .* already: give each training a name="):
+        names.give(folder, name)
+    names.free(first)
+    assert names.give(folder, name) == first
+
+
+def test_two_ways_to_write_a_folder_are_one() -> None:
+    names = StateNames()
+    names.give("folder", "critic")
+    with pytest.raises(RuntimeError, match="already"):
+        names.give("./folder/critic", "")
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "two words", "x" * 101])
+def test_names_that_are_no_folders(name: str) -> None:
+    with pytest.raises(ValueError, match="a name is of letters"):
+        StateNames().give("folder", name)
+
+
+def test_function_that_is_called_again_makes_the_same_states() -> None:
+    names = StateNames()
+    outside = names.give(None, "")
+    mark = names.mark()
+
+    def function() -> list[str]:
+        return [names.give(None, "").memory, names.give("folder", "").memory, names.give(None, "").memory]
+
+    first = function()
+    names.leave(first[0])
+    names.go_back(mark)
+    assert not names.left(), "what is made again is not to be given back"
+    assert function() == first
+    assert outside.memory not in first
+    names.go_back(mark)
+    names.free(outside)
+    assert names.give(None, "").memory == first[0]
+
+
+def test_what_is_left_is_told_until_it_is_given_back_or_made_again() -> None:
+    names = StateNames()
+    first, second = names.give("one", ""), names.give("two", "")
+    names.leave(first.memory)
+    names.leave(second.memory)
+    names.free(second)
+    names.give("two", "")
+    assert names.left() == {first.memory}
+    names.forget(first.memory)
+    assert not names.left()

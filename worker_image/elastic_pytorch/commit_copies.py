@@ -1,0 +1,197 @@
+"""How a commit gets a state's tensors into memory: at once on a CPU, by the GPU itself from there.
+
+A GPU's work is a queue. A copy that takes its turn in it sees the values of the commit, and whatever writes to a tensor later waits for it.
+A copy beside the queue lets forward and backward of the next step go on, which only read weights. The optimizer's step would overwrite
+what is still being copied, so it is made to wait first; only what an optimizer owns is copied so. Whether something else has written to it
+meanwhile is seen by the tensors' version counters: then the copy is worth nothing, and is not entered.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from elastic_pytorch.log import logger
+
+Tensors = Sequence[torch.Tensor]
+
+
+class Copy(Protocol):
+    """A copy of a state's tensors that is under way."""
+
+    def done(self) -> bool:
+        """Whether it is complete."""
+
+    def finish(self) -> bool:
+        """Waits until it is complete; whether it holds what was to be copied."""
+
+
+class Lane(Protocol):
+    """What copies tensors while the training goes on. `CudaLane` is one."""
+
+    def takes(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is copied here."""
+
+    def catch_up(self) -> None:
+        """Waits until the training's own work of this step is done."""
+
+    def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
+        """Starts to copy. The training's own work that comes later waits for it."""
+
+    def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
+        """Starts to copy. The training's own work that comes later goes on meanwhile, until `hold_writes`."""
+
+    def hold_writes(self) -> bool:
+        """Has the training's own work from here on wait for the copies beside it; False: it cannot."""
+
+    def done(self) -> bool:
+        """Whether all copies are complete."""
+
+    def wait(self) -> float:
+        """Waits for all copies; the seconds for which the training's own work has waited for them."""
+
+
+class Complete:
+    """A copy that was complete when it began."""
+
+    def done(self) -> bool:
+        """It is."""
+        return True
+
+    def finish(self) -> bool:
+        """It is what was to be copied."""
+        return True
+
+
+@torch.no_grad()
+def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
+    """Copies tensors, and returns when it is done."""
+    if targets:
+        torch._foreach_copy_(list(targets), list(sources))
+    return Complete()
+
+
+class Copier:
+    """Copies the states of a training, one after the other.
+
+    Args:
+        lane: for the tensors that it takes; others are copied at once.
+        registered: what the states are of. Its optimizers own weights, and states of their own.
+        overlap: whether what they own is copied beside the next step.
+
+    Attributes:
+        held_up_seconds: for which the training's own work has waited for the last copy that was finished.
+    """
+
+    def __init__(self, lane: Lane, registered: Iterable[Any], *, overlap: bool) -> None:
+        self.held_up_seconds = 0.0
+        self._lane = lane
+        self._overlap = overlap
+        self._optimizers = [each for each in registered if isinstance(each, torch.optim.Optimizer)] if overlap else []
+        self._hooks = [optimizer.register_step_pre_hook(self._before_step) for optimizer in self._optimizers]
+        self._stepped: set[int] = set()  # optimizers that have been seen to step in this step of the training
+        self._running: _UnderWay | None = None
+        self._used_lane = False
+
+    def close(self) -> None:
+        """Lets go of the optimizers."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def catch_up(self) -> None:
+        """Waits until the training's own work of this step is done, so that what is measured next is the commit."""
+        if self._used_lane:
+            self._lane.catch_up()
+
+    def end_step(self) -> None:
+        """Says that a step of the training is over, and what it has committed is being copied."""
+        self._stepped.clear()
+
+    @torch.no_grad()
+    def copy(self, targets: Tensors, sources: Tensors) -> Copy:
+        """Starts to copy tensors. The copy before must be finished."""
+        here = [self._lane.takes(source) for source in sources]
+        self._used_lane = any(here)
+        if not self._used_lane:
+            self.held_up_seconds = 0.0
+            return copy_at_once(targets, sources)
+        owned = self._owned_memory() if self._overlap else set()
+        pairs = list(zip(targets, sources, here, strict=True))
+        beside = [(t, s) for t, s, here in pairs if here and not s.is_inference() and s.untyped_storage().data_ptr() in owned]
+        taken = {id(target) for target, _ in beside}
+        in_turn = [(t, s) for t, s, here in pairs if here and id(t) not in taken]
+        if beside:
+            self._lane.copy_beside([t for t, _ in beside], [s for _, s in beside])
+        if in_turn:
+            self._lane.copy_in_turn([t for t, _ in in_turn], [s for _, s in in_turn])
+        copy_at_once([t for t, _, here in pairs if not here], [s for _, s, here in pairs if not here])
+        self._running = _UnderWay(self, sources, [source for _, source in beside])
+        return self._running
+
+    def _owned_memory(self) -> set[int]:
+        """Where the tensors lie that only an optimizer writes to; of those that have been seen to step.
+
+        One that steps unseen, in a recorded graph, would not wait.
+        """
+        tensors = (
+            tensor
+            for optimizer in self._optimizers
+            if id(optimizer) in self._stepped
+            for tensor in (
+                *(parameter for group in optimizer.param_groups for parameter in group["params"]),
+                *(value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)),
+            )
+        )
+        return {tensor.untyped_storage().data_ptr() for tensor in tensors if self._lane.takes(tensor)}
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        running = self._running
+        if not self._lane.hold_writes():
+            if running is not None:
+                running.spoil()
+            return
+        self._stepped.add(id(optimizer))
+        if running is not None:
+            running.check()
+
+    def _finished(self, whole: bool) -> None:
+        self._running = None
+        self.held_up_seconds = self._lane.wait()
+        if not whole:
+            self._overlap = False
+            logger.warning(
+                "what an optimizer owns was changed by something else while it was copied: "
+                "this commit is dropped, and later ones are not copied beside the training"
+            )
+
+
+class _UnderWay:
+    """A copy of which a part may go on beside the training."""
+
+    def __init__(self, copier: Copier, sources: Tensors, beside: Tensors) -> None:
+        self._copier = copier
+        self._sources = sources  # their memory must not be used for anything else before the copy is complete
+        self._beside = beside
+        self._versions = [source._version for source in beside]
+        self._whole = True
+        self._checked = False
+
+    def check(self) -> None:
+        """To be called when an optimizer is going to write: what was written before, something else has."""
+        if not self._checked:
+            self._checked = True
+            self._whole = self._whole and self._versions == [source._version for source in self._beside]
+
+    def spoil(self) -> None:
+        """To be called when an optimizer will write without waiting."""
+        self._whole = self._whole and not self._beside
+
+    def done(self) -> bool:
+        """Whether it is complete."""
+        return self._copier._lane.done()
+
+    def finish(self) -> bool:
+        """Waits until it is complete; whether it holds what was to be copied."""
+        self.check()
+        self._copier._finished(self._whole)
+        return self._whole

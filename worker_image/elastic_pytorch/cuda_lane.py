@@ -1,0 +1,96 @@
+"""Copies from GPUs to the CPU's memory, in turn with the training's own work or beside it."""
+
+import contextlib
+from collections.abc import Sequence
+
+import torch
+
+Tensors = Sequence[torch.Tensor]
+Span = tuple[torch.cuda.Event, torch.cuda.Event]
+
+
+class CudaLane:
+    """A `Lane` (see `commit_copies`) of CUDA streams: each GPU has one of its own for what is copied beside the training."""
+
+    def __init__(self) -> None:
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+        self._copied: dict[torch.device, torch.cuda.Event] = {}  # by the GPU, when its copies beside the training are complete
+        self._held_up: list[Span] = []  # between which the training's own work waits for copies
+
+    def takes(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is copied here."""
+        return tensor.is_cuda
+
+    def catch_up(self) -> None:
+        """Waits until the training's own work of this step is done."""
+        torch.cuda.current_stream().synchronize()
+
+    def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
+        """Starts to copy. The training's own work that comes later waits for it."""
+        for device, pairs in _by_device(targets, sources).items():
+            with torch.cuda.device(device):
+                begun = self._mark(device)
+                for target, source in pairs:
+                    target.copy_(source, non_blocking=True)
+                self._held_up.append((begun, self._mark(device)))
+
+    def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
+        """Starts to copy, behind the training's own work so far. What comes later goes on meanwhile, until `hold_writes`."""
+        for device, pairs in _by_device(targets, sources).items():
+            stream = self._streams.get(device) or self._streams.setdefault(device, torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(stream):
+                for target, source in pairs:
+                    target.copy_(source, non_blocking=True)
+                self._copied[device] = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                self._copied[device].record(stream)
+
+    def hold_writes(self) -> bool:
+        """Has the training's own work from here on wait for the copies beside it; False: a graph is being recorded, so it cannot."""
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
+            return False
+        for device, copied in self._copied.items():
+            begun = self._mark(device)
+            torch.cuda.current_stream(device).wait_event(copied)
+            self._held_up.append((begun, self._mark(device)))
+        return True
+
+    def done(self) -> bool:
+        """Whether all copies are complete."""
+        return all(event.query() for event in (*self._copied.values(), *(end for _, end in self._held_up)))  # type: ignore[no-untyped-call]
+
+    def wait(self) -> float:
+        """Waits for all copies; the seconds for which the training's own work has waited for them."""
+        for event in (*self._copied.values(), *(end for _, end in self._held_up)):
+            event.synchronize()
+        seconds: float = sum(begun.elapsed_time(end) for begun, end in self._held_up) / 1000
+        self._copied.clear()
+        self._held_up.clear()
+        return seconds
+
+    def _mark(self, device: torch.device) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(device))
+        return event
+
+
+def lock_pages(address: int, length: int) -> bool:
+    """Has memory of this process stay where it is, for GPUs to copy into by themselves; whether that is possible."""
+    if int(torch.cuda.cudart().cudaHostRegister(address, length, 0)) == 0:  # type: ignore[no-untyped-call]
+        return True
+    # The runtime keeps the error for the next that asks, which is the next kernel's launch: let it be one of ours.
+    with contextlib.suppress(RuntimeError):
+        torch.zeros(1, device="cuda")
+    return False
+
+
+def unlock_pages(address: int) -> None:
+    """Undoes `lock_pages`; to be called before the memory is unmapped."""
+    torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]
+
+
+def _by_device(targets: Tensors, sources: Tensors) -> dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]]:
+    found: dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+    for target, source in zip(targets, sources, strict=True):
+        found.setdefault(source.device, []).append((target, source))
+    return found

@@ -1,0 +1,89 @@
+"""What the end of a worker's stderr tells of its failure."""
+
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+
+# As much as is kept. A crash in a process with many threads and modules leaves tens of kilobytes after the reason.
+MAX_STDERR_BYTES = 64 * 1024
+MAX_REASON_CHARACTERS = 600
+MAX_REASON_LINE_CHARACTERS = 300
+
+EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?::|$)")
+_CRASH = "Fatal Python error: "  # faulthandler
+_CRASHED = re.compile(_CRASH + r'.*?File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.DOTALL)
+_RANK_PREFIX = re.compile(
+    r"^\[rank\d+\]: ?", re.MULTILINE
+)  # torch puts it in front of each line of an exception and of its log
+_NCCL_NAME = re.compile(r"nccl[A-Z]\w+: ")  # NCCL's name for an error, with which torch's explanation of it begins
+_LAST_ERROR = "Last error:"  # what NCCL itself says is in the next line
+# Lines in which torch's C++ code tells why it ends the process; of those, C++ frames tell nothing.
+_TELLS = re.compile(
+    r"watchdog|heartbeat ?monitor|terminate called|^\s*what\(\):|nccl (error|operations)|cuda error: |dist(backend|network|store)error",
+    re.IGNORECASE,
+)
+_FRAME = re.compile(r"\s*(frame #|#\d+ |Exception raised from )")
+
+
+def read_end(path: str) -> str:
+    """The end of a file; empty if it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - MAX_STDERR_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def without_noise(stderr: str) -> str:
+    """Stderr without what torch and faulthandler add to it: prefixes of lines, and kilobytes of names of modules."""
+    text = _RANK_PREFIX.sub("", stderr)
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("Extension modules: "))
+
+
+def crash(words: str) -> str:
+    """What faulthandler has written of a crash, the crash's own frames first; empty if it has written nothing."""
+    begin = words.rfind(_CRASH)
+    return words[begin:] if begin >= 0 else ""
+
+
+def place_of_crash(words: str) -> str:
+    """The innermost frame of a crash, to follow what has happened; empty if it is not known."""
+    found = _CRASHED.search(crash(words))
+    return f" in {found['function']} ({found['file']}, line {found['line']})" if found else ""
+
+
+def exception(words: str) -> str:
+    """The message of the exception that was printed last, with what NCCL says of it; empty if there was none."""
+    lines = [line.rstrip() for line in words.splitlines() if line.strip()]
+    for i, (before, line) in reversed(list(enumerate(pairwise(lines), start=1))):
+        if before.startswith("  ") and EXCEPTION.match(line):  # the line after the indented ones
+            explained = i + 1 < len(lines) and _NCCL_NAME.match(lines[i + 1])
+            return "\n".join(lines[i : i + 4] if explained else [line])
+    return ""
+
+
+def reason(words: str) -> str:
+    """Why torch has aborted the process: the lines that tell it, each once; of many, the last. Empty if none does.
+
+    They come before what faulthandler writes of the crash.
+    """
+    found: dict[str, None] = {}
+    before = ""
+    for line in words.splitlines():
+        of_nccl = _LAST_ERROR in (before, line) or _NCCL_NAME.match(line)
+        if of_nccl or (_TELLS.search(line) and not _FRAME.match(line)):
+            found.pop(line, None)
+            found[line] = None
+        before = line
+    kept: list[str] = []
+    room = MAX_REASON_CHARACTERS
+    for line in reversed(found):
+        told = line.strip()[:MAX_REASON_LINE_CHARACTERS]
+        room -= len(told) + 1
+        if room < 0:
+            break
+        kept.insert(0, told)
+    return "\n".join(kept)

@@ -1,0 +1,66 @@
+"""What torch, NCCL, gloo and the c10d store say when a peer has failed, has gone away or hangs, and what they say of errors of their own.
+
+The agent and the operator have a copy of this module each, since neither can import the other. A test compares the two.
+"""
+
+import re
+
+# What a worker says that has lost a peer, or waits for one in vain.
+_PEER = re.compile(
+    r"gloo.*(connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed)"
+    r"|connection (closed|reset) by (remote )?peer"
+    r"|nccl.*(remote error|connection|aborted|timeout)"
+    r"|dist(network|store|backend)error"
+    r"|broken pipe"
+    r"|tcpstore|store.*(timeout|timed out)",
+    re.IGNORECASE | re.DOTALL,
+)
+# What torch prints before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and heartbeat monitor, and C++ exceptions
+# of NCCL, gloo and the c10d store that nothing has caught (torch 2.6 to 2.13).
+_ABORTED = re.compile(
+    r"watchdog caught collective operation timeout"
+    r"|some nccl operations have failed or timed out"
+    r"|ncclremoteerror|remote process exited or there was a network error"
+    r"|heartbeat monitor (will be|timed out)|heartbeatmonitor::"
+    r"|instance of '(c10::dist(backend|network|store)error|gloo::\w+)'",
+    re.IGNORECASE,
+)
+# Errors that are the worker's own, although they come as a DistBackendError or through the watchdog. The names are NCCL's (nccl.h), as
+# torch writes them into its exceptions (NCCLUtils.cpp).
+_OWN = re.compile(r"nccl(invalidusage|invalidargument|unhandledcudaerror)|\bcuda error: ", re.IGNORECASE)
+# These two are, too (a full /dev/shm, no network interface), unless NCCL's last error is a connection's.
+_OWN_OR_NETWORK = re.compile(r"nccl(internal|system)error", re.IGNORECASE)
+_NETWORK = re.compile(
+    r"ncclremoteerror|remote process exited|connection (closed|reset|refused|timed out|abort)"
+    r"|(connect|send|recv)\w* (to|from) \S+ failed|socket (send|recv) failed|no route to host|unreachable|broken pipe",
+    re.IGNORECASE,
+)
+
+
+def is_peer_error(text: str) -> bool:
+    """Whether an exception is only the consequence of what has happened to a peer.
+
+    Args:
+        text: its class and its message.
+    """
+    return _PEER.search(text) is not None and not _is_own(text)
+
+
+def is_echo(*, exit_code: int, signal: str, exception: str, message: str, traceback: str) -> bool:
+    """Whether the failure of a worker is only the consequence of what has happened to a peer.
+
+    Args:
+        exit_code: the process's; negative: killed by a signal.
+        signal: the name of that signal, or empty.
+        exception: the exception's class, or empty.
+        message: what happened.
+        traceback: the end of its traceback, or of what it has written last.
+    """
+    if signal == "SIGABRT":
+        words = f"{message}\n{traceback}"
+        return is_peer_error(message) or (_ABORTED.search(words) is not None and not _is_own(words))
+    return exit_code > 0 and not signal and is_peer_error(f"{exception}: {message}")
+
+
+def _is_own(text: str) -> bool:
+    return _OWN.search(text) is not None or (_OWN_OR_NETWORK.search(text) is not None and _NETWORK.search(text) is None)

@@ -1,0 +1,116 @@
+"""The names of a process's States: where each keeps its checkpoints, and under which name the pod's memory has it.
+
+A name must come out the same after a restart, and on all ranks. It is that of the checkpoint folder. A State without a folder and without
+a name of its own gets a number: it is the n-th such State that the script makes, now and after a restart.
+"""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+class Identity(NamedTuple):
+    """What tells a State from others.
+
+    Attributes:
+        key: what its memory is named after.
+        folder: its checkpoints' absolute path; empty: it has none.
+        told: the same on all ranks, even where the path of the folder is not.
+    """
+
+    key: str
+    folder: str
+    told: str
+
+    @property
+    def memory(self) -> str:
+        """The name in the pod's memory."""
+        return "state-" + hashlib.sha256(self.key.encode()).hexdigest()[:16]
+
+
+class Mark(NamedTuple):
+    """How many names have been given, and how many of these were numbers."""
+
+    given: int
+    numbers: int
+
+
+class StateNames:
+    """The names that a process has given to its States.
+
+    A name is given once: two States of one name would overwrite each other's memory and checkpoints, and the second of two trainings, one
+    after the other, would silently go on from the end of the first.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+        self._left: set[str] = set()
+        self._count = Mark(0, 0)
+
+    def give(self, folder: str | os.PathLike[str] | None, name: str) -> Identity:
+        """The identity of a new State.
+
+        Args:
+            folder: as the script says; None: there are no checkpoints.
+            name: of the State, in that folder; empty: it has none.
+
+        Raises:
+            ValueError: the name cannot be one of a folder.
+            RuntimeError: the process has such a State already.
+        """
+        if name and not _NAME.fullmatch(name):
+            raise ValueError(
+                f"name={name!r}: a name is of letters, digits, '_', '.' and '-', as it may become that of a folder"
+            )
+        given, numbers = self._count
+        if folder is not None:
+            path = os.fspath(Path(folder).absolute() / name)
+            identity = Identity(path, path, f"a folder, name={name!r}")
+        elif name:
+            identity = Identity(f"name {name}", "", f"no folder, name={name!r}")
+        else:
+            identity = Identity(f"number {numbers}", "", f"no folder, the {numbers + 1}. of this script that has no name")
+            numbers += 1
+        if identity.key in self._given:
+            of = f"the checkpoint folder {identity.folder}" if identity.folder else f"name={name!r}"
+            raise RuntimeError(
+                f"this process has made a State of {of} already: give each training a name= or a folder of its own, "
+                "or close() the first State if this one is to go on from it"
+            )
+        self._count = Mark(given + 1, numbers)
+        self._given[identity.key] = given
+        self._left.discard(identity.memory)
+        return identity
+
+    def free(self, identity: Identity) -> None:
+        """Lets another State have the name: one that goes on from what this one has left."""
+        self._given.pop(identity.key, None)
+
+    def leave(self, memory: str) -> None:
+        """Says that a State is gone while its process goes on: its memory may be given back once all of it is on the disk."""
+        self._left.add(memory)
+
+    def left(self) -> frozenset[str]:
+        """The names of memories whose States are gone."""
+        return frozenset(self._left)
+
+    def forget(self, memory: str) -> None:
+        """Says that a memory has been given back."""
+        self._left.discard(memory)
+
+    def mark(self) -> Mark:
+        """What has been given until now, for `go_back`."""
+        return self._count
+
+    def go_back(self, mark: Mark) -> None:
+        """Takes back all names since a mark: a function that is called again makes its States again, and they find their memories."""
+        self._given = {key: number for key, number in self._given.items() if number < mark.given}
+        self._left.clear()
+        self._count = mark
+
+
+names = StateNames()  # of this process

@@ -1,0 +1,111 @@
+"""Decides whether a worker that was told to stop after a loss can still run its handler, from looks at its main thread.
+
+Signal handlers of Python run only in the main thread, and only between two of Python's own instructions. A main thread in a collective
+whose peer is lost does not get there: under NCCL it waits in C until it is killed.
+"""
+
+from dataclasses import dataclass, replace
+
+WAITING_SECONDS = 0.25  # in one call of C, asleep: nothing that it waits for has come since the loss
+COMPUTING_SECONDS = 1.2  # in one call of C that may end: a computation, or a CUDA call, which spins while it waits
+SILENT_SECONDS = 20.0  # without a stack: it hangs in the kernel, or in a write to a disk that is very slow
+GAP_SECONDS = 1.0  # between two looks: longer ones say nothing of the time between
+WAITING_SHARE = 0.1  # of CPU time at most: what waits may poll, and writes its stack
+
+_COLLECTIVES = "torch/distributed/distributed_c10d.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a process's main thread.
+
+    Attributes:
+        at: when the stack was asked for, or now if there is none; monotonic seconds.
+        stack: its Python stack, as faulthandler writes it, innermost call first; empty: it has not been written.
+        answered: Python code has run in it since the last look.
+        handler: how a call of the signal's handler shows in a stack, but for the line number; empty if it is unknown.
+        cpu_seconds: CPU time that it has used so far.
+        copied_bytes: what it has read and written so far.
+        sleeps: it waits for something.
+    """
+
+    at: float
+    stack: str
+    answered: bool = False
+    handler: str = ""
+    cpu_seconds: float = 0.0
+    copied_bytes: int = 0
+    sleeps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MainThread:
+    """What looks have found of a main thread since its process was told to stop.
+
+    Attributes:
+        before: the stack in the moment in which it was told.
+        first: the first of the latest looks that have all found it in the same call of C.
+        last: the latest look.
+        silent: the first look, if none has ever found a stack.
+        answered: Python code has run since the process was told, so the handler has run, too, or runs.
+        handler: see `Look`.
+        slept: all looks since `first` have found it asleep.
+    """
+
+    before: str = ""
+    first: Look | None = None
+    last: Look | None = None
+    silent: Look | None = None
+    answered: bool = False
+    handler: str = ""
+    slept: bool = False
+
+    def after(self, look: Look) -> "MainThread":
+        """What is known after another look."""
+        first = self.first if self._same_call(look) else look if look.stack else None
+        return replace(
+            self,
+            before=self.before or look.stack,
+            first=first,
+            last=look,
+            silent=None if look.stack or look.answered else self.silent or (look if self.last is None else None),
+            answered=self.answered or look.answered,
+            handler=look.handler if look.answered else self.handler,
+            slept=look.sleeps and (self.slept or first is look),
+        )
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it has been in one call of C for so long that it will not come back to Python, and is not at work in its handler."""
+        if self.last is None:
+            return False
+        if self.first is None:
+            return self.silent is not None and self.last.at - self.silent.at >= SILENT_SECONDS
+        seconds = self.last.at - self.first.at
+        if not self.answered and self.last.stack == self.before:
+            cpu_seconds = self.last.cpu_seconds - self.first.cpu_seconds
+            waits = self.slept and cpu_seconds <= WAITING_SHARE * seconds
+            return seconds >= (WAITING_SECONDS if waits else COMPUTING_SECONDS)
+        return seconds >= COMPUTING_SECONDS and (not self._in_handler() or waits_for_peers(self.last.stack))
+
+    def _same_call(self, look: Look) -> bool:
+        return (
+            self.last is not None
+            and not look.answered
+            and (look.stack, look.copied_bytes) == (self.last.stack, self.last.copied_bytes)
+            and look.at - self.last.at <= GAP_SECONDS
+        )
+
+    def _in_handler(self) -> bool:
+        """Whether the handler is on the stack. It is if there has been no answer: that waits for the handler's return, at most."""
+        assert self.last is not None
+        if not self.answered:
+            return True
+        file, _, function = self.handler.rpartition(" in ")
+        frames = (line.strip() for line in self.last.stack.splitlines())
+        return bool(self.handler) and any(f.startswith(f"{file}, line ") and f.endswith(f" in {function}") for f in frames)
+
+
+def waits_for_peers(stack: str) -> bool:
+    """Whether the innermost Python call is one of torch's collectives."""
+    return _COLLECTIVES in next(iter(stack.splitlines()), "")
