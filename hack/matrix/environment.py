@@ -76,7 +76,7 @@ class Environment:
         self._pip(log, [f"torch=={torch}", *(["--index-url", index] if index else [])])
         # The lock file is for the Pythons of the operator: for an older one, pip chooses.
         locked = pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
-        self._pip(log, ["numpy", *(PACKAGES if self.python_release() == "3.10" else locked)])
+        self._pip(log, ["--upgrade", "numpy", *(PACKAGES if self.python_release() == "3.10" else locked)])
         self._pip(log, ["--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image")])
         packages = Path(self._ask("import sysconfig; print(sysconfig.get_path('purelib'))"))
         (packages / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
