@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import python_of_operator  # noqa: F401 - leaves this module out
 from agent.agents import Agent, Events
 from agent.scripted_operator import ScriptedOperator
 from elastic_pytorch_operator.agent_copy import copy_agent

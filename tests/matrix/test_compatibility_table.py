@@ -16,6 +16,8 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite name="p
 <testcase classname="tests.storage.test_snapshot" name="test_slots"/>
 <testcase classname="tests.training.test_sharded" name="test_a"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
 <testcase classname="tests.training.test_sharded" name="test_b"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
+<testcase classname="" name="tests.training.test_c">
+<skipped type="pytest.skip" message="collection skipped">('/a/b.py', 7, 'Skipped: needs torch 2.5')</skipped></testcase>
 <testcase classname="" name="tests.agent.test_broken"><error message="collection failure">...</error></testcase>
 </testsuite></testsuites>"""
 
@@ -30,7 +32,7 @@ def page(*rows: Row) -> str:
 
 def test_report_is_counted() -> None:
     failed = ["test_one", "tests.agent.test_broken"]
-    assert count(REPORT) == (2, 1, failed, [("needs torch 2.5", 2)])
+    assert count(REPORT) == (2, 1, failed, [("needs torch 2.5", 3)])
 
 
 def test_rows_of_releases_that_are_run_again_are_replaced_and_the_others_kept() -> None:

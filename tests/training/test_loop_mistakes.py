@@ -120,15 +120,21 @@ def test_a_model_whose_gradients_nothing_puts_together() -> None:
 
 def test_a_loss_that_is_not_of_the_model_of_the_group() -> None:
     training = Training()
-    with group(2):
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
         ddp = DistributedDataParallel(training.model)
         steps = training.steps(model=ddp)
         step = next(steps)
         with pytest.raises(RuntimeError, match="not computed with the model that steps was given"):
             step.backward(training.loss(step))
-        assert ddp._forward_pre_hooks
+        step.backward(ddp(*step.batch).mean())
+        step = next(steps)
+        with pytest.raises(RuntimeError, match="not computed with the model that steps was given"):
+            step.backward(training.loss(step))
         del steps
         assert not ddp._forward_pre_hooks
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_count_that_comes_and_goes() -> None:

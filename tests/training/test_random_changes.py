@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import python_of_operator  # noqa: F401 - leaves this module out
 from elastic_pytorch_operator.conditions import has_ended
 from elastic_pytorch_operator.local import LocalOperator, local_operator
 

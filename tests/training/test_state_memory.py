@@ -11,7 +11,8 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
+from elastic_pytorch.local_link import LocalLink
+from elastic_pytorch.local_server import LOCAL_SOCKET, MAX_HELD, LocalServer
 from elastic_pytorch.mapped_state import MappedState
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
@@ -64,7 +65,7 @@ def train_folds(folds: int, unfinished: int) -> list[tuple[int, float]]:
     for fold in range(folds):
         model = nn.Linear(1, 1, bias=False)
         nn.init.constant_(model.weight, 100.0 * fold)
-        state = elastic.State(None, total_steps=STEPS, model=model)
+        state = elastic.State(None, every=1, total_steps=STEPS, model=model)
         begun.append((state.restore(), model.weight.item()))
         take_steps(state, model, unfinished if fold == folds - 1 else STEPS)
     return begun
@@ -80,10 +81,13 @@ def train_two_at_once(folder: Path | None) -> list[tuple[int, float]]:
     models = [nn.Linear(1, 1, bias=False) for _ in range(2)]
     for number, model in enumerate(models):
         nn.init.constant_(model.weight, 100.0 * number)
-    states = [elastic.State(folder, name=name, model=model) for name, model in zip(("actor", "critic"), models, strict=True)]
+    states = [
+        elastic.State(folder, every=1, name=name, model=model) for name, model in zip(("actor", "critic"), models, strict=True)
+    ]
     begun = [(state.restore(), model.weight.item()) for state, model in zip(states, models, strict=True)]
     for state, model in zip(states, models, strict=True):
         take_steps(state, model, state.step + 2)
+        assert state.flush()
     return begun
 
 
@@ -103,7 +107,7 @@ def test_two_models_at_once_do_not_write_over_each_other(on_disk: bool, tmp_path
 def train_again_in_the_folder(folder: Path, *, close: bool) -> Any:
     def train() -> int:
         model = nn.Linear(1, 1)
-        state = elastic.State(folder, model=model)
+        state = elastic.State(folder, every=1, model=model)
         begun = state.restore()
         take_steps(state, model, begun + 2)
         if close:
@@ -155,7 +159,7 @@ def train_with_values(steps: int) -> tuple[int, float, list[int], float, list[fl
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     weights_of_best = torch.zeros(2)
     state = elastic.State(
-        None, model=model, optimizer=optimizer, sums=sums, best=0.0, history=[], weights_of_best=weights_of_best
+        None, every=1, model=model, optimizer=optimizer, sums=sums, best=0.0, history=[], weights_of_best=weights_of_best
     )
     begun = state.restore()
     found = (
@@ -192,10 +196,48 @@ def test_values_that_only_rank_0_sets_outlive_its_pod(workers: int) -> None:
         assert found[0][4][-2:] == [6.0, 6.0]
 
 
+def flush_on_rank_0_alone(folder: Path) -> list[int]:
+    state = elastic.State(folder, model=nn.Linear(1, 1), best=0.0)
+    state.restore()
+    state._interval.steps = 3  # as if a commit were too dear for each step
+    committed = []
+    while state.step < 12:
+        if dist.get_rank() == 0:
+            state.best = state.step + 1.0
+        state.commit()
+        committed.append(state._committed)
+        if dist.get_rank() == 0 and state.step == 5:
+            assert state.flush()
+    return committed
+
+
+def test_rank_0_may_flush_alone_and_all_go_on_committing_the_same_steps(tmp_path: Path) -> None:
+    with pods(2) as servers:
+        first, other = run_pods(servers, 1, flush_on_rank_0_alone, tmp_path)
+    assert first == other
+
+
+def restore_in_a_full_agent() -> str:
+    link, fd = LocalLink.connect(), os.memfd_create("x")
+    for number in range(MAX_HELD):
+        link.hold(f"other {number}", fd)
+    try:
+        elastic.State(None, model=nn.Linear(1, 1)).restore()
+    except OSError as error:
+        return str(error)
+    return "restored"
+
+
+def test_memory_that_the_agent_does_not_take_is_an_error() -> None:
+    with pods(1) as servers:
+        (words,) = run_pods(servers, 1, restore_in_a_full_agent)
+    assert words == "the agent does not keep this training's state: the local server refuses: ValueError: too many names"
+
+
 def sweep(folder: Path) -> None:
     for fold in range(6):
         model = nn.Linear(1, 1)
-        state = elastic.State(folder / str(fold), model=model)
+        state = elastic.State(folder / str(fold), every=1, model=model)
         state.restore()
         take_steps(state, model, 2)
         assert state.flush()
@@ -204,11 +246,11 @@ def sweep(folder: Path) -> None:
 def sweep_without_folders() -> None:
     for _ in range(6):
         model = nn.Linear(1, 1)
-        state = elastic.State(None, model=model)
+        state = elastic.State(None, every=1, model=model)
         state.restore()
         take_steps(state, model, 2)
         state.close()
-    state = elastic.State(None, model=model)
+    state = elastic.State(None, every=1, model=model)
     state.restore()
     take_steps(state, model, 1)
 

@@ -10,14 +10,13 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.local_server import LOCAL_SOCKET
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
+from torch_features import needs_fsdp2
 from torch_group import run_group
 
 SAMPLES, BATCH, EPOCHS, CLASSES, IGNORED = 17, 7, 2, 4, -100
@@ -76,8 +75,12 @@ def with_the_library(*, by_token: bool, micro_batch_size: int | None, sharded: b
     """The same with `elastic.steps`, in a group or alone; left and gone on with in the midst."""
     model, data = new_model(), texts()
     in_group: Any = model
-    if dist.is_initialized():
-        in_group = fully_shard(model) if sharded else DistributedDataParallel(model)
+    if sharded:
+        from torch.distributed.fsdp import fully_shard
+
+        in_group = fully_shard(model)
+    elif dist.is_initialized():
+        in_group = DistributedDataParallel(model)
     optimizer, scheduler, epoch_scheduler = rules_of(model)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12) if scaled else None  # type: ignore[attr-defined]
     sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2)
@@ -135,23 +138,27 @@ class Committed:
 
 
 def whole(parameter: Tensor) -> Tensor:
-    return parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+    return parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
 
 
-def all_ways() -> dict[tuple[Any, ...], list[Tensor]]:
-    sharded_ways = (False, True) if dist.is_initialized() else (False,)
+Ways = dict[tuple[bool, int | None, bool], list[Tensor]]
+
+
+def all_ways() -> Ways:
     return {
-        (by_token, micro_batch_size, sharded, scaled): with_the_library(
-            by_token=by_token, micro_batch_size=micro_batch_size, sharded=sharded, scaled=scaled
-        )
-        for by_token, micro_batch_size, sharded, scaled in itertools.product(
-            (False, True), (None, 2), sharded_ways, (False, True)
-        )
-        if not (sharded and scaled)
+        way: with_the_library(by_token=way[0], micro_batch_size=way[1], sharded=False, scaled=way[2])
+        for way in itertools.product((False, True), (None, 2), (False, True))
     }
 
 
-def check(ways: dict[tuple[Any, ...], list[Tensor]]) -> None:
+def all_sharded_ways() -> Ways:
+    return {
+        way: with_the_library(by_token=way[0], micro_batch_size=way[1], sharded=True, scaled=False)
+        for way in itertools.product((False, True), (None, 2), (False,))
+    }
+
+
+def check(ways: Ways) -> None:
     for way, parameters in ways.items():
         expected = plain_loop(by_token=way[0])
         torch.testing.assert_close(parameters, expected, rtol=1e-9, atol=1e-11, msg=lambda text, way=way: f"{way}: {text}")
@@ -165,6 +172,14 @@ def test_alone_it_is_the_plain_loop() -> None:
 @pytest.mark.parametrize("world_size", [2, 5])
 def test_in_a_group_of_any_size_it_is_the_plain_loop(world_size: int) -> None:
     for ways in run_group(world_size, all_ways):
+        check(ways)
+
+
+@needs_fsdp2
+@pytest.mark.process
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_sharded_model_learns_the_same(world_size: int) -> None:
+    for ways in run_group(world_size, all_sharded_ways):
         check(ways)
 
 

@@ -88,7 +88,7 @@ def launch(
 
     signals = Signals(options.signals_to_handle or HANDLED, leave)
     # Torch installs its own handler each time that it starts workers, and starts them then: what it installs is ours.
-    multiprocessing_api._terminate_process_handler = signals.note
+    vars(multiprocessing_api)["_terminate_process_handler"] = signals.note
 
     def wait_for_round(seconds: float) -> None:
         if client.verdict is not None:

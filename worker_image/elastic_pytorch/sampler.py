@@ -150,7 +150,9 @@ class ElasticSampler(Sampler[list[int]]):
         if 0 < self._micro < parts:
             raise RuntimeError(f"the step has {parts} micro-batches, and only {self._micro} are done")
         if self._micro == 0 and self._iteration is not None:
-            if parts > 1 or not self._weight_used:
+            if parts > 1:
+                raise RuntimeError(f"the step has {parts} micro-batches, each with a weight of its own: compute each in a part")
+            if not self._weight_used:
                 raise RuntimeError(WEIGHT_UNUSED.format(what="the step"))
             self._iteration.check()
             self._iteration.use()

@@ -34,11 +34,12 @@ class Signals:
         for number in self._numbers:
             signal.signal(number, self.note)
 
-    def note(self, number: int, _frame: FrameType | None) -> None:
+    def note(self, signum: int, frame: FrameType | None) -> None:
         """The handler."""
+        del frame
         if self.received is None:
             self.at = time.monotonic()
-            self.received = signal.Signals(number)
+            self.received = signal.Signals(signum)
             self._on_first()
 
 

@@ -51,6 +51,7 @@ sampler = elastic.ElasticSampler(data, 20, micro_batch_size=5, seed=2)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=1 if "RANK" in os.environ else 0)
 state = elastic.State(
     None,
+    every=1,
     model=model,
     optimizer=optimizer,
     scheduler=scheduler,
