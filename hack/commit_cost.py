@@ -149,8 +149,8 @@ def main() -> int:
             intervals = tuple(str(next_interval(1, alone, seconds)) for seconds in INTERVAL_STEP_SECONDS)
             rows.append((f"{megabytes} MB", f"{1e3 * alone:.1f} ms", f"{1e3 * flushed:.1f} ms", *times, *intervals))
     steps = tuple(f"every, {1e3 * seconds:.0f} ms" for seconds in INTERVAL_STEP_SECONDS)
-    columns = ("state", "a commit", "during a flush", "memory / state", "at most", *steps)
-    console.print(table("Commits (medians), and how many steps lie between them with steps so long", columns, rows))
+    headings = ("state", "a commit", "during a flush", "memory / state", "at most", *steps)
+    console.print(table("Commits (medians), and how many steps lie between them with steps so long", headings, rows))
     return 0
 
 
