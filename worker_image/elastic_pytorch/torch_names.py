@@ -35,7 +35,10 @@ AGENT: Mapping[str, Sequence[str]] = {
     ),
     "torch.distributed.run": ("config_from_args", "determine_local_world_size", "get_args_parser"),
 }
-LIBRARY: Mapping[str, Sequence[str]] = {"torch": ("_foreach_copy_",)}
+LIBRARY: Mapping[str, Sequence[str]] = {
+    "torch": ("_foreach_copy_",),
+    "torch.distributed.distributed_c10d": ("_world.pg_names",),
+}
 
 
 class UnsuitableTorch(SettingsError):
