@@ -76,7 +76,7 @@ class Environment:
         self._pip(log, [f"torch=={torch}", *(["--index-url", index] if index else [])])
         # The lock file is for the Pythons of the operator: for an older one, pip chooses.
         locked = pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
-        self._pip(log, ["numpy", *(PACKAGES if self.python_release() == "3.10" else locked)])
+        self._pip(log, ["--upgrade", "numpy", *(PACKAGES if self.python_release() == "3.10" else locked)])
         self._pip(log, ["--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image")])
         packages = Path(self._ask("import sysconfig; print(sysconfig.get_path('purelib'))"))
         (packages / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
@@ -90,7 +90,9 @@ class Environment:
         return self._ask("import sys; print('%d.%d' % sys.version_info[:2])")
 
     def _pip(self, log: Path, arguments: Sequence[str]) -> None:
-        command = [str(self.python), "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", *arguments]
+        # Of torch's modules few are used: what is, Python compiles when it is imported.
+        options = ["--no-cache-dir", "--no-compile", "--disable-pip-version-check"]
+        command = [str(self.python), "-m", "pip", "install", *options, *arguments]
         with log.open("ab") as output:
             environ = {**os.environ, "PIP_NO_INPUT": "1"}
             subprocess.run(command, env=environ, stdout=output, stderr=subprocess.STDOUT, check=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import python_of_operator  # noqa: F401 - leaves this module out
 from agent.agents import SCRIPTS, Agent
 from agent.scripted_operator import ScriptedOperator
 from elastic_pytorch_operator.failures import Fault, fault_of_worker

@@ -30,6 +30,7 @@ PYTHONS_OWN = {
     "_run_module_as_main",
     "_shutdown",
     "_actions",  # argparse's
+    "_replace",  # a named tuple's
 }
 # Where it is missing, nothing is lost but what it is there for.
 HARMLESS = {

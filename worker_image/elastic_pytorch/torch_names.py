@@ -36,7 +36,8 @@ AGENT: Mapping[str, Sequence[str]] = {
     "torch.distributed.run": ("config_from_args", "determine_local_world_size", "get_args_parser"),
 }
 LIBRARY: Mapping[str, Sequence[str]] = {
-    "torch": ("_foreach_copy_",),
+    "torch": ("Tensor._version", "_foreach_copy_"),
+    "torch.distributed": ("ProcessGroup._device_types", "ProcessGroup._get_backend"),
     "torch.distributed.distributed_c10d": ("_world.pg_names",),
 }
 
