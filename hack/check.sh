@@ -15,6 +15,7 @@ for program in demo bench matrix reference screens; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH="hack/$program" .venv/bin/mypy "hack/$program"
 done
 step types-commit-cost "Types of hack/commit_cost.py (mypy)" .venv/bin/mypy hack/commit_cost.py
+step types-in-process-pause "Types of hack/in_process_pause.py (mypy)" env MYPYPATH=tests .venv/bin/mypy hack/in_process_pause.py
 step layers "Layers (lint-imports)" .venv/bin/lint-imports
 if command -v shellcheck >/dev/null; then
     mapfile -t scripts < <(find hack .ci -type f \( -name '*.sh' -o -path .ci/run \))

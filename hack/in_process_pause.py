@@ -27,7 +27,7 @@ SET_UP_SECONDS = 5
 STEPS = 15  # between two changes
 LIMIT_SECONDS = 120
 OPTIONS = ("--epochs", 1000, "--set-up-seconds", SET_UP_SECONDS)
-ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
+ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
 
 
 class Training:
@@ -41,9 +41,7 @@ class Training:
     def __init__(self, directory: Path, *options: Any) -> None:
         self.operator, self.events = ScriptedOperator(), Events(directory / "events")
         self._agents: dict[str, Agent] = {}
-        self._start = lambda worker: Agent(
-            worker, self.operator.url, directory, SCRIPTS / "stateful.py", *OPTIONS, *options, **ENVIRONMENT
-        )
+        self._directory, self._options = directory, options
         for worker in ("w0", "w1", "w2"):
             self.add(worker)
         self.operator.declare("w0", "w1", "w2")
@@ -51,7 +49,9 @@ class Training:
 
     def add(self, worker: str) -> None:
         """A pod that is ready to be in a group."""
-        self._agents[worker] = self._start(worker)
+        script = SCRIPTS / "stateful.py"
+        options = (*OPTIONS, *self._options)
+        self._agents[worker] = Agent(worker, self.operator.url, self._directory, script, *options, **ENVIRONMENT)
         self.operator.wait_for("ready", worker)
 
     def generation(self) -> int:

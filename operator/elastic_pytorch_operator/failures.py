@@ -88,7 +88,8 @@ class FailureRecord:
         if self.exit_code is None and not self.signal:
             return f"{where} hangs: {self.message.strip()}"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
-        return f"{where} failed, {how}: {self.message.strip()}"
+        told = self.message.strip()
+        return f"{where} failed, {told}" if told.startswith(how) else f"{where} failed, {how}: {told}"
 
 
 def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:

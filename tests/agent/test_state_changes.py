@@ -318,13 +318,14 @@ def test_group_that_in_process_cannot_make_again_is_refused(operator: ScriptedOp
 def test_set_up_of_nccl_that_cannot_work_is_told_as_a_failure(
     operator: ScriptedOperator, events: Events, agents: Agents, kind: str
 ) -> None:
-    for worker in ("w0", "w1"):
-        agents(worker, SCRIPT, "--in-process", "--backend", "nccl_like", NCCL_LIKE_ERROR=kind, **ENVIRONMENT)
+    options = ("--in-process", "--backend", "nccl_like")
+    started = [agents(worker, SCRIPT, *options, NCCL_LIKE_ERROR=kind, **ENVIRONMENT) for worker in ("w0", "w1")]
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     operator.wait_for("failed", "w0", "w1")
-    for worker in ("w0", "w1"):
-        heard = operator.last(worker)
+    for agent in started:
+        heard = operator.last(agent.worker)
         assert heard is not None
         assert "DistBackendError" in heard.failure["message"]
         assert "NCCL error" in heard.failure["message"]
+        assert "a peer is lost" not in agent.text(), "the function is not called again"

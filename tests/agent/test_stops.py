@@ -111,6 +111,22 @@ def test_a_pod_that_is_drained_while_a_peer_is_lost_ends_soon(
     assert agent.wait() == 143
 
 
+def test_a_handler_that_waits_for_a_peer_is_not_waited_for_once_the_peer_is_lost(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    agents("w0", HANGS, "--in", "python", "--group", "--handler", "barrier", **LONG)
+    lost = agents("w1", HANGS, "--in", "python", "--group", "--handler", "save-in-c", **LONG)
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    events.wait(2, what="start")
+    operator.declare("w0", "w1", orderly=True)
+    events.wait(2, what="told")
+    lost.kill()
+    operator.declare("w0")
+    events.wait(2, what="start", worker="w0")
+    assert not events.all(what="saved", worker="w0")
+
+
 @pytest.mark.parametrize("start", ["warm", "cold"])
 def test_a_worker_that_outlives_sigkill_ends_its_agent(
     operator: ScriptedOperator, agents: Start, events: Events, start: str

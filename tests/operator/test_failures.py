@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.failures import Fault, failed_pods, fault_of_pod, fault_of_worker, record_of, root_cause
-from elastic_pytorch_operator.observed import PodView
+from elastic_pytorch_operator.observed import Failure, PodView
 from operator_builders import NOW, a_dead_pod, a_failure, a_pod, an_agent, observed
 
 NCCL_FAILED = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
@@ -149,6 +149,21 @@ def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent()
 def test_cause_is_told_with_all_that_the_agent_knows(message: str, traceback: str, told: str) -> None:
     failure = a_failure(message, traceback=traceback)
     assert record_of(an_agent("w0", "failed", failure=failure)).message == told
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (a_failure("ValueError: boom"), "rank 0 (w0) failed, exit code 1: ValueError: boom"),
+        (a_failure("gone", exit_code=-9, signal="SIGKILL"), "rank 0 (w0) failed, killed by SIGKILL: gone"),
+        (
+            a_failure("killed by SIGABRT in train (t.py, line 4)", exit_code=-6, signal="SIGABRT"),
+            "rank 0 (w0) failed, killed by SIGABRT in train (t.py, line 4)",
+        ),
+    ],
+)
+def test_failure_in_words(failure: Failure, told: str) -> None:
+    assert str(record_of(an_agent("w0", "failed", failure=failure))) == told
 
 
 def test_root_cause_is_the_earliest_that_is_not_an_echo() -> None:

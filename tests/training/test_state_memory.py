@@ -11,7 +11,8 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
+from elastic_pytorch.local_link import LocalLink
+from elastic_pytorch.local_server import LOCAL_SOCKET, MAX_HELD, LocalServer
 from elastic_pytorch.mapped_state import MappedState
 from elastic_pytorch.snapshot import Snapshot
 from elastic_pytorch.stamp import Stamp
@@ -86,6 +87,7 @@ def train_two_at_once(folder: Path | None) -> list[tuple[int, float]]:
     begun = [(state.restore(), model.weight.item()) for state, model in zip(states, models, strict=True)]
     for state, model in zip(states, models, strict=True):
         take_steps(state, model, state.step + 2)
+        assert state.flush()
     return begun
 
 
@@ -192,6 +194,44 @@ def test_values_that_only_rank_0_sets_outlive_its_pod(workers: int) -> None:
         assert len({repr(each) for each in found}) == 1
         assert found[0][:4] == (6, 6.5, [0, 1, 2, 3, 4, 5], 12.0)
         assert found[0][4][-2:] == [6.0, 6.0]
+
+
+def flush_on_rank_0_alone(folder: Path) -> list[int]:
+    state = elastic.State(folder, model=nn.Linear(1, 1), best=0.0)
+    state.restore()
+    state._interval.steps = 3  # as if a commit were too dear for each step
+    committed = []
+    while state.step < 12:
+        if dist.get_rank() == 0:
+            state.best = state.step + 1.0
+        state.commit()
+        committed.append(state._committed)
+        if dist.get_rank() == 0 and state.step == 5:
+            assert state.flush()
+    return committed
+
+
+def test_rank_0_may_flush_alone_and_all_go_on_committing_the_same_steps(tmp_path: Path) -> None:
+    with pods(2) as servers:
+        first, other = run_pods(servers, 1, flush_on_rank_0_alone, tmp_path)
+    assert first == other
+
+
+def restore_in_a_full_agent() -> str:
+    link, fd = LocalLink.connect(), os.memfd_create("x")
+    for number in range(MAX_HELD):
+        link.hold(f"other {number}", fd)
+    try:
+        elastic.State(None, model=nn.Linear(1, 1)).restore()
+    except OSError as error:
+        return str(error)
+    return "restored"
+
+
+def test_memory_that_the_agent_does_not_take_is_an_error() -> None:
+    with pods(1) as servers:
+        (words,) = run_pods(servers, 1, restore_in_a_full_agent)
+    assert words == "the agent does not keep this training's state: the local server refuses: ValueError: too many names"
 
 
 def sweep(folder: Path) -> None:

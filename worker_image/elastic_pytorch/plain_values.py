@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from elastic_pytorch.tree_format import flatten
+from elastic_pytorch.tree_format import flatten, unflatten
 
 
 class Group(Protocol):
@@ -42,8 +42,18 @@ class PlainValues:
             return False
         taken = self._group.broadcast(values, 0)
         if self._group.rank != 0:
-            values.update(taken)
+            values.update(_where_they_were(taken, values))
         return self._group.rank != 0
+
+
+def _where_they_were(taken: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Values with their tensors on the devices of those whose places they take, if there are as many."""
+    skeleton, tensors = flatten(taken)
+    _, before = flatten(values)
+    if len(before) != len(tensors):
+        return taken
+    moved: dict[str, Any] = unflatten(skeleton, [new.to(old.device) for new, old in zip(tensors, before, strict=True)])
+    return moved
 
 
 class _Seen:

@@ -194,13 +194,13 @@ def _leave_group(*, broken: bool) -> None:
 def _abort() -> None:
     """Ends whatever this process waits for in a collective. May be called from any thread, and more than once."""
     gloo_sockets.cut()
-    names = distributed_c10d._world.pg_names
-    for group in sorted(names, key=lambda each: names[each], reverse=True):  # as torch's _abort_process_group
+    groups = dict(distributed_c10d._world.pg_names)  # a copy: another thread may make one more
+    for group in sorted(groups, key=lambda each: groups[each], reverse=True):  # as torch's _abort_process_group
         for each in _with_abort(group):
             try:
                 each.abort()
-            except Exception as error:  # it may have been, or is being destroyed
-                logger.info("a group is not aborted: %s", error)
+            except Exception as error:  # it has been already, or gloo's cannot be in this release of torch
+                logger.debug("a group is not aborted: %s", error)
 
 
 def _with_abort(group: Any) -> list[Any]:

@@ -73,7 +73,7 @@ class ShardedState(State):
         found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group)
         if found is not None:
             self._load(Found(found[0], found[1], generation, f"the checkpoint of {found[0]}"))
-        self._stamp = Stamp(generation, self._step)
+        self._stamp, self._committed = Stamp(generation, self._step), self._step
         self._saved = found[0] if found else Stamp(0, 0)
         if self._rank == 0:
             where = f"checkpoint {tuple(found[0])}" if found else "the beginning"

@@ -98,6 +98,7 @@ class State:
         self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
         self._step = 0
         self._stamp = Stamp(0, 0)  # of the last commit
+        self._committed = 0  # by all ranks: the step of the last commit but for `flush`, which rank 0 may call alone
         self._rank, self._world = 0, 1
         self._memory: PodMemory | None = None
         self._snapshot: Snapshot | None = None
@@ -160,7 +161,7 @@ class State:
         self._load(found)
         if found.shared:
             group.gather([0])  # all have read what they share
-        self._stamp = Stamp(found.generation, self._step)
+        self._stamp, self._committed = Stamp(found.generation, self._step), self._step
         if self._rank == 0:
             logger.info("going on from step %d, found in %s", self._step, found.where)
         self._write()
@@ -190,7 +191,8 @@ class State:
             if (advance := getattr(each, "advance", None)) is not None:
                 advance()
         last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
-        if due := last or self._interval.due(self._step, self._stamp.step):
+        if due := last or self._interval.due(self._step, self._committed):
+            self._committed = self._step
             self._write()
             self._share_values()
         self._commits.end_step()

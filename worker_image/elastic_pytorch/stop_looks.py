@@ -1,7 +1,7 @@
 """Looks at processes that were told to stop, for those which cannot: their main thread runs no Python code any more.
 
-What they must do for that, `stop_answers` does. A process that does not answer (a program that is no Python, for instance) is not
-looked at: the handler of a C program runs wherever the program is.
+`stop_answers` is their end of it. A process that does not answer (a program that is no Python, for instance) is not looked at: the
+handler of a C program runs wherever the program is.
 """
 
 import contextlib

@@ -14,8 +14,9 @@ from events import event
 LIBC = ctypes.CDLL(None)
 parser = argparse.ArgumentParser()
 parser.add_argument("--in", dest="place", choices=["mutex", "computation", "python", "queue"], required=True)
-parser.add_argument("--handler", choices=["save", "save-in-c", "flag"], default="save")
+parser.add_argument("--handler", choices=["save", "save-in-c", "flag", "barrier"], default="save")
 parser.add_argument("--until-told", action="store_true", help="first runs Python code until the handler has run")
+parser.add_argument("--group", action="store_true", help="all ranks form a group that notices no loss")
 parser.add_argument("--first-fails", help="local rank 0 raises once all local ranks have made a file in this folder")
 arguments = parser.parse_args()
 told = threading.Event()
@@ -37,6 +38,8 @@ class Handler:
             time.sleep(4)
         elif arguments.handler == "save-in-c":
             wait_in_c(4)
+        elif arguments.handler == "barrier":
+            dist.barrier()
         else:
             told.set()
             return
@@ -56,6 +59,12 @@ def hang() -> None:
 
 
 signal.signal(signal.SIGTERM, Handler())
+if arguments.group:
+    import nccl_like  # noqa: F401 - registers it
+    import torch.distributed as dist
+
+    dist.init_process_group("nccl_like")
+    dist.barrier()
 event("start")
 if arguments.first_fails:
     with open(os.path.join(arguments.first_fails, os.environ["RANK"]), "w"):  # noqa: PTH118, PTH123

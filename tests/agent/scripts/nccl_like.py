@@ -6,7 +6,7 @@ gloo carries the data. What is NCCL's about it:
 - `Work.wait()` blocks in C++ with the interpreter's lock released, so no signal handler of Python's runs until it returns. (NCCL's own
   `wait()` holds up the stream only, and the host blocks where it synchronises. Tensors of a CPU can be looked at at any time.)
 - A lost peer is not noticed: the collective does not end, nor any after it. After the group's time-out (ten minutes by default) the
-  watchdog writes what it has seen to stderr and aborts the process. `shutdown()`, and so `destroy_process_group`, waits as well.
+  watchdog writes what it has seen to stderr and aborts the process. `shutdown()` waits as well.
 - With NCCL_LIKE_NOTICES=1 a closed connection is noticed, as by NCCL over TCP sockets: the watchdog aborts the process at once.
 - With NCCL_LIKE_ERROR=invalid-usage, shared-memory, interface or out-of-memory the set-up fails: the first collective of a group connects
   the ranks, as ncclCommInitRank does, and raises on all of them.
@@ -194,6 +194,7 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
         before = _open_sockets()
         try:
             self._gloo = ProcessGroupGloo(self._store, self._rank, self._size, GLOO_TIMEOUT)
+            self._gloo.barrier().wait()  # none is to leave before the others are connected
         except RuntimeError as error:
             raise dist.DistBackendError(f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, {REMOTE_ERROR}") from error
         self._sockets = _open_sockets() - before
