@@ -11,11 +11,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
+from elastic_pytorch.commit_interval import next_interval
 from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,7 @@ STEP_SECONDS = 0.02
 STEPS = 300
 MEGABYTES = (10, 100, 1000)
 COMMITS = 9
+INTERVAL_STEP_SECONDS = (0.02, 0.1, 0.5, 2.0)
 
 
 class Numbers(nn.Module):
@@ -36,25 +38,55 @@ class Numbers(nn.Module):
         self.parts = nn.ParameterList(torch.randn(size // 400) for _ in range(100))
 
 
-def commits(folder: str, size: int) -> list[float]:
-    """Seconds that each of some commits holds up the training, while the last one is being written to disk."""
-    state = elastic.State(folder, model=Numbers(size), flush_seconds=0)
+class Costs(NamedTuple):
+    """What commits of a state cost.
+
+    Attributes:
+        alone: seconds that each holds up the training.
+        flushed: the same, while another one is being written to disk.
+        memory: bytes that the pod's memory of the state takes when nothing is written to disk, and at most.
+    """
+
+    alone: list[float]
+    flushed: list[float]
+    memory: tuple[int, int]
+
+
+def commits(folder: str, size: int) -> Costs:
+    """Commits a state of so many bytes again and again."""
+    state = elastic.State(folder, every=1, model=Numbers(size), flush_seconds=1e9)
     state.restore()
-    for _ in range(3):  # each slot's memory is new once
-        state.commit()
-    seconds = []
-    for _ in range(COMMITS):
-        begun = time.perf_counter()
-        state.commit()
-        seconds.append(time.perf_counter() - begun)
+    snapshot = state._snapshot
+    assert snapshot is not None
+
+    def memory() -> int:
+        return os.fstat(snapshot.fd).st_blocks * 512
+
+    def seconds(count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            begun = time.perf_counter()
+            state.commit()
+            found.append(time.perf_counter() - begun)
+        return found
+
     state.flush()
-    return seconds
+    seconds(3)  # memory is new once
+    alone = seconds(COMMITS)
+    usual = memory()
+    state._flush(now=True)
+    flushed, most = [], 0
+    for _ in range(COMMITS):
+        flushed += seconds(1)
+        most = max(most, memory())
+    state.close()
+    return Costs(alone, flushed, (usual, most))
 
 
 def train(rank: int, world: int, port: int, results: Any) -> None:
     """Takes steps of 20 ms in a group; tells what commit took of each, with nothing to commit."""
     torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "RANK": str(rank), "LOCAL_WORLD_SIZE": str(world)}
     store = TCPStore("127.0.0.1", port, is_master=rank == 0, use_libuv=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
     state = elastic.State(None, every=10**9)
@@ -111,11 +143,14 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for megabytes in MEGABYTES:
-            seconds = commits(str(Path(folder, str(megabytes))), megabytes * 10**6)
-            rows.append((f"{megabytes} MB", f"{1e3 * statistics.median(seconds):.1f} ms", f"{1e3 * max(seconds):.1f} ms"))
-    console.print(
-        table("How long a commit holds up the training, while another is written to disk", ("state", "median", "worst"), rows)
-    )
+            costs = commits(str(Path(folder, str(megabytes))), megabytes * 10**6)
+            alone, flushed = statistics.median(costs.alone), statistics.median(costs.flushed)
+            times = tuple(f"{each:.2f}" for each in (memory / (megabytes * 10**6) for memory in costs.memory))
+            intervals = tuple(str(next_interval(1, alone, seconds)) for seconds in INTERVAL_STEP_SECONDS)
+            rows.append((f"{megabytes} MB", f"{1e3 * alone:.1f} ms", f"{1e3 * flushed:.1f} ms", *times, *intervals))
+    steps = tuple(f"every, {1e3 * seconds:.0f} ms" for seconds in INTERVAL_STEP_SECONDS)
+    columns = ("state", "a commit", "during a flush", "memory / state", "at most", *steps)
+    console.print(table("Commits (medians), and how many steps lie between them with steps so long", columns, rows))
     return 0
 
 

@@ -31,7 +31,7 @@ def say(text: str) -> None:
 model = nn.Sequential(nn.Linear(options.width, options.width), nn.ReLU(), nn.Linear(options.width, options.width))
 optimizer = torch.optim.AdamW(model.parameters())
 folder = os.path.join(options.checkpoint_dir, os.environ.get("TORCHELASTIC_RUN_ID", "alone"))  # noqa: PTH118
-state = elastic.State(folder, model=model, optimizer=optimizer, total_steps=options.steps)
+state = elastic.State(folder, every=1, model=model, optimizer=optimizer, total_steps=options.steps)
 
 
 @elastic.in_process

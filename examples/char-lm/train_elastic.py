@@ -1,6 +1,6 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-What train.py does, with the training library of elastic-pytorch: every step is committed, so none is lost with a worker, and
+What train.py does, with the training library of elastic-pytorch: steps are committed, so one at most is lost with a worker, and
 the group changes within the living processes. Under plain torchrun it runs as well, and goes on from its last checkpoint.
 """
 
