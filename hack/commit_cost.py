@@ -138,8 +138,8 @@ def main() -> int:
     for world in (1, 2, 3):
         wall, cpu = in_group(world)
         rows.append((str(world), f"{wall * 1e6:.0f} µs", f"{cpu * 1e6:.0f} µs", f"{100 * cpu / STEP_SECONDS:.2f} %"))
-    columns = ("ranks", "time", "CPU time", "CPU time of a step")
-    console.print(table("A step's commit without a state, steps of 20 ms (mean)", columns, rows))
+    per_step = ("ranks", "time", "CPU time", "CPU time of a step")
+    console.print(table("A step's commit without a state, steps of 20 ms (mean)", per_step, rows))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for megabytes in MEGABYTES:

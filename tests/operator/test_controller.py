@@ -175,7 +175,7 @@ async def test_denied_deletion_stops_neither_the_others_nor_the_status(running: 
     await running.until(lambda: words in running.condition("Running"))
     assert running.cluster.job("lm")["status"]["observedGeneration"] == 2
     assert running.cluster.calls.count("delete_pod") == 2
-    assert running.events("RefusedByApiServer") == [f"The API server refuses: {words}"]
+    await running.until(lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {words}"])
 
 
 @pytest.mark.parametrize("backend", ["operator", "etcd-v2"])

@@ -1,8 +1,8 @@
 """Cutting gloo's connections, so that a broken group can be left.
 
 Of a group that has lost a member, one rank waits for the next, which waits for it in turn: neither has a connection to the lost one in use,
-and a group is only destroyed when its operations have ended. Who leaves cuts its connections: its own operations end with an error then,
-and those of its peers, which may not have noticed yet.
+and a group is only destroyed when its operations have ended. A process that leaves cuts its connections: its own operations end with an
+error then, and those of its peers, which may not have noticed yet.
 
 gloo does not tell which connections are its own. They are known by what it sets on each (`Pair::handleConnected` and `Pair::connect` of
 gloo/transport/tcp/pair.cc, the same since 2019): the group's time-out both for sending and for receiving, where other programs poll.

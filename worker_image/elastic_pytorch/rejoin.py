@@ -46,7 +46,7 @@ class GroupChanged(BaseException):
 
 
 class GroupAborted(BaseException):
-    """Raised by `State.commit` if the group was aborted in the step, so that nobody knows what the tensors hold."""
+    """Raised by `State.commit` if the group was aborted in the step, so that the tensors may hold anything."""
 
 
 class Holder(Protocol):
@@ -125,7 +125,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                         lost = f"{type(error).__name__}: {error}"
                     # Here, where no error holds on to the group any more.
                     if not lost:
-                        agent.park(step)  # before it is left: an agent whose worker hangs in there starts it anew
+                        agent.park(step)  # said before: if this process hangs in leaving, its agent starts another one
                     _leave_group(broken=bool(lost))
                 if lost:
                     logger.info("a peer is lost: %s", lost.partition("\n")[0])

@@ -38,6 +38,7 @@ AGENT: Mapping[str, Sequence[str]] = {
 LIBRARY: Mapping[str, Sequence[str]] = {
     "torch": ("Tensor._version", "_foreach_copy_"),
     "torch.distributed": ("ProcessGroup._device_types", "ProcessGroup._get_backend"),
+    "torch.distributed.distributed_c10d": ("_world.pg_names",),
 }
 
 
