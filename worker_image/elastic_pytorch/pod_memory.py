@@ -72,7 +72,8 @@ class PodMemory:
                 os.close(held)
             if not same:
                 snapshot.close()
-                raise OSError(f"the agent does not keep this training's state: {self._link.trouble()}")
+                trouble = self._link.trouble() or "another process of the pod has put its own in the place of it"
+                raise OSError(f"the agent does not keep this training's state: {trouble}")
         self.snapshot = snapshot
 
     def newest(self) -> MappedState | None:
