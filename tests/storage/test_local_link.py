@@ -140,14 +140,15 @@ def test_a_forked_child_is_no_worker(link: LocalLink) -> None:
 
 
 def side_process() -> int:
-    """The one that was started last: those of tests before may live for as long as what these have left."""
+    """The child that was started last: those of tests before may live for as long as what these have left."""
 
-    def started_at(pid: int) -> int:  # proc(5): the 22nd field, counted from the name's end
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    def started(pid: int) -> tuple[int, int]:  # proc(5): the 22nd field, counted from the name's end
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid
 
-    of_this = children(os.getpid())
-    servers = [pid for pid in of_this if b"elastic_pytorch.local_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return max(servers, key=started_at)
+    found = max(children(os.getpid()), key=started)
+    # For a moment of its exec, a process has no command line.
+    wait(lambda: b"elastic_pytorch.local_server" in Path(f"/proc/{found}/cmdline").read_bytes())
+    return found
 
 
 def test_a_side_process_ends_with_its_worker_when_all_is_written(alone: LocalLink, tmp_path: Path) -> None:
