@@ -114,6 +114,19 @@ def test_a_cut_off_group_is_told(link: LocalLink, tmp_path: Path) -> None:
     assert list(newest(tmp_path)) == []
 
 
+def test_trouble_with_one_state_is_none_of_another(link: LocalLink, tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        holding(link, name).write(Stamp(1, 1), 1)
+    blocked = tmp_path / "folder"
+    blocked.write_text("a file in its place")
+    link.flush("x", Stamp(1, 1), str(blocked), 1)
+    link.flush("y", Stamp(1, 1), str(tmp_path / "other"), 1)
+    assert link.drain(WAIT_SECONDS, "y")
+    assert link.trouble("y") == ""
+    assert not link.drain(WAIT_SECONDS, "x")
+    assert link.trouble("x") == link.trouble() == f"File exists ({blocked})"
+
+
 def test_names_are_checked(link: LocalLink) -> None:
     fd = os.memfd_create("x")
     for name in ("", "n" * 201):

@@ -13,13 +13,16 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elastic_pytorch.local_server import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS
 from elastic_pytorch.stamp import Stamp
 
 ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
 REVIVE_SECONDS = 10.0  # a server that does not stay is not started more often
+
+
+Known = TypeVar("Known")
 
 
 class LocalLink:
@@ -126,15 +129,21 @@ class LocalLink:
         self._receive()
         return self._flushed.get(name)
 
-    def trouble(self) -> str:
-        """Why the last flush has failed; empty: it has not."""
+    def trouble(self, name: str | None = None) -> str:
+        """Why the last flush of what is held under a name has failed; empty: it has not. None: of anything."""
         self._receive()
-        return self._trouble or next(filter(None, self._troubles.values()), "")
+        return self._trouble or next((trouble for trouble in self._of(name, self._troubles).values() if trouble), "")
 
-    def drain(self, timeout_seconds: float) -> bool:
-        """Waits until all that was asked for is on the disk; False: the time was not enough, or it cannot be written."""
-        done = self._wait(time.monotonic() + timeout_seconds, lambda: self._asked.items() <= self._answered.items())
-        return done and not any(self._troubles.values())
+    def drain(self, timeout_seconds: float, name: str | None = None) -> bool:
+        """Waits until all that was asked for is on the disk; False: the time was not enough, or it cannot be written.
+
+        Args:
+            timeout_seconds: how long to wait.
+            name: of what is held, if the rest does not matter.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        done = self._wait(deadline, lambda: self._of(name, self._asked).items() <= self._answered.items())
+        return done and not any(self._of(name, self._troubles).values())
 
     def deliver(self, timeout_seconds: float) -> bool:
         """Waits until the server has been sent all that it was asked for; False: the time was not enough, or it is gone."""
@@ -172,6 +181,10 @@ class LocalLink:
             self._disconnect()
             while self._held:
                 os.close(self._held.popitem()[1])
+
+    @staticmethod
+    def _of(name: str | None, known: dict[str, Known]) -> dict[str, Known]:
+        return known if name is None else {name: known[name]} if name in known else {}
 
     def _revive(self) -> None:
         """Finds another server if this one is gone: beside a worker, it may have been chosen when the memory was short."""

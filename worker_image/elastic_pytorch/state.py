@@ -256,7 +256,7 @@ class State:
             self._write()
         self._commits.settle(wait=True)
         self._flush(now=True)
-        done = group_change.link().drain(timeout_seconds)
+        done = group_change.link().drain(timeout_seconds, self._name)
         self._complain()
         return done
 
@@ -363,7 +363,7 @@ class State:
             logger.info("%s", self._interval)
 
     def _complain(self) -> None:
-        trouble = group_change.link().trouble()
+        trouble = group_change.link().trouble(self._name)
         if trouble and trouble != self._trouble:
             logger.warning("no checkpoint: %s; training goes on", trouble)
         self._trouble = trouble
