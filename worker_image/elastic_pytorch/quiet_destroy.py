@@ -1,8 +1,10 @@
 """Destroying a process group without a deadlock of torch's own.
 
-Before torch 2.8 the destructor of gloo's group waits for its threads while it holds Python's interpreter lock (pytorch/pytorch#154976). A
-thread that has just carried out the last collective, and drops its last reference to a tensor, needs that lock: a script that destroys its
-group right after a collective, as nearly all do, then hangs at its end, once in some dozen runs on a busy machine.
+The destructor of gloo's group waits for its threads, and may do so while it holds Python's interpreter lock. A thread that has just
+carried out the last collective, and drops its last reference to a tensor, needs that lock: a script that destroys its group right after a
+collective, as nearly all do, then hangs at its end, once in some dozen runs on a busy machine. Torch 2.8 has mended it for a group of which
+Python has the last reference (pytorch/pytorch#154976), but not for one that a DistributedDataParallel refers to, and goes with (seen
+with 2.10).
 """
 
 import importlib
@@ -13,9 +15,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import torch
-
-FIXED_IN = "2.8"
 PAUSE_SECONDS = 0.005
 QUIET_PAUSES = 2  # in the first, a thread may have come to wait for the lock just while this one held it to look
 MOST_SECONDS = 0.5  # less than a worker may take to leave its group, see settings.REST_SECONDS
@@ -23,8 +22,6 @@ MOST_SECONDS = 0.5  # less than a worker may take to leave its group, see settin
 
 def install() -> None:
     """Has `destroy_process_group` of this process, and of those forked from it, first let all threads come to rest."""
-    if torch.torch_version.TorchVersion(torch.__version__) >= FIXED_IN:
-        return
     # by its name: torch.distributed exports a copy of the function
     for module in map(importlib.import_module, ("torch.distributed.distributed_c10d", "torch.distributed")):
         if (stock := vars(module).get("destroy_process_group")) is not None:
