@@ -22,8 +22,8 @@ class Link(Protocol):
             OSError: that cannot be said.
         """
 
-    def trouble(self) -> str:
-        """Why the server has refused the last request."""
+    def trouble(self, name: str) -> str:
+        """Why the server has refused the last request, or cannot write what is held under this name."""
 
 
 class PodMemory:
@@ -72,7 +72,7 @@ class PodMemory:
                 os.close(held)
             if not same:
                 snapshot.close()
-                trouble = self._link.trouble() or "another process of the pod has put its own in the place of it"
+                trouble = self._link.trouble(self._name) or "another process of the pod has put its own in the place of it"
                 raise OSError(f"the agent does not keep this training's state: {trouble}")
         self.snapshot = snapshot
 

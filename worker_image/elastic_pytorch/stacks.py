@@ -57,15 +57,16 @@ def children(pid: int) -> list[int]:
 
 def _answering(pid: int) -> list[int]:
     """The process, if it handles the signal, else those of its descendants that do."""
-    if _handles(pid):
+    if handles(pid, DUMP_SIGNAL):
         return [pid]
     return [descendant for child in children(pid) for descendant in _answering(child)]
 
 
-def _handles(pid: int) -> bool:
+def handles(pid: int, *numbers: int) -> bool:
+    """Whether a process has handlers of its own for all of these signals."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             name, _, mask = line.partition(":")
             if name == "SigCgt":
-                return bool(int(mask, 16) >> (DUMP_SIGNAL - 1) & 1)
+                return all(int(mask, 16) >> (number - 1) & 1 for number in numbers)
     return False

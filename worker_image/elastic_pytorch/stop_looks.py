@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from elastic_pytorch.stacks import children
+from elastic_pytorch.stacks import children, handles
 from elastic_pytorch.stop_answers import ANSWER_HEAD, ANSWER_SIGNAL, MEMORY_NAME, STACK_HEAD, STACK_SIGNAL
 from elastic_pytorch.stuck import Look, MainThread
 
@@ -129,29 +129,20 @@ class _Process:
     def _signal(self, number: int) -> None:
         """Signals the main thread, if the process still expects it: by default these signals kill."""
         with contextlib.suppress(OSError):
-            if _handles(self.pid, number) and MEMORY_NAME in str(Path(self._link).readlink()):
+            if handles(self.pid, number) and MEMORY_NAME in str(Path(self._link).readlink()):
                 _signal_main_thread(self.pid, number)
 
 
 def _answering(pid: int, death_signal: signal.Signals) -> list[_Process]:
-    if not _handles(pid, STACK_SIGNAL, ANSWER_SIGNAL):
+    if not handles(pid, STACK_SIGNAL, ANSWER_SIGNAL):
         return [process for child in children(pid) for process in _answering(child, death_signal)]
-    if _handles(pid, death_signal):
+    if handles(pid, death_signal):
         with contextlib.suppress(OSError):
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
                     if MEMORY_NAME in str(link.readlink()):
                         return [_Process(pid, str(link))]
     return []
-
-
-def _handles(pid: int, *numbers: int) -> bool:
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            name, _, mask = line.partition(":")
-            if name == "SigCgt":
-                return all(int(mask, 16) >> (number - 1) & 1 for number in numbers)
-    return False
 
 
 def _signal_main_thread(pid: int, number: int) -> None:
