@@ -53,7 +53,7 @@ class Costs(NamedTuple):
 
 
 def commits(folder: str, size: int) -> Costs:
-    """Commits a state of so many bytes again and again."""
+    """Commits a state of this many bytes several times."""
     state = elastic.State(folder, every=1, model=Numbers(size), flush_seconds=1e9)
     state.restore()
     snapshot = state._snapshot

@@ -1,7 +1,8 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-What train.py does, with the training library of elastic-pytorch: steps are committed, so one at most is lost with a worker, and
-the group changes within the living processes. Under plain torchrun it runs as well, and goes on from its last checkpoint.
+What train.py does, with the training library of elastic-pytorch: steps are committed, so what came after the last commit is
+lost with a worker (one step, unless a commit costs more than a hundredth of it), and the group changes within the living
+processes. Under plain torchrun it runs as well, and goes on from its last checkpoint.
 """
 
 import argparse

@@ -54,9 +54,8 @@ def join_group() -> torch.device:
         dist.init_process_group("gloo")
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(
-        device
-    )  # before anything else uses CUDA: NCCL takes the current device, and so would each process the first
+    # Before anything else uses CUDA: NCCL takes the current device, and so would each process the first.
+    torch.cuda.set_device(device)
     dist.init_process_group("nccl")
     return device
 

@@ -46,5 +46,5 @@ class Iteration:
             raise RuntimeError(ORDER_LOST.format(what=f"it uses number {self._used + count}, of {handed_on} handed on"))
 
     def use(self, count: int = 1) -> None:
-        """So many have been used."""
+        """Counts micro-batches as used."""
         self._used += count
