@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.failure_rules import FailureAction, FailureRule, InvalidRule, parse_rules
 from elastic_pytorch_operator.template_check import find_problem
 from elastic_pytorch_operator.torchrun_options import InvalidOption, torchrun_variables
 
@@ -53,6 +54,7 @@ class Job:
         allowed: the sizes that a group may have, rising; none: any.
         checkpoint_wait_seconds: how long a change that nobody's loss has caused waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
+        growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
         version: the resource version that all this is from.
@@ -70,11 +72,14 @@ class Job:
     managed_by: str = ""
     nproc_per_node: str = "1"
     max_failures: int = 3
+    backoff_limit: int | None = None
     on_pod_loss: str = REPLACE
+    rules: tuple[FailureRule, ...] = ()
     progress_deadline_seconds: int | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
+    growth_seconds: float = 0.0
     checkpoint_wait_seconds: float = 0.0
     checkpoint_path: str = ""
     backend: str = names.BACKEND_OPERATOR
@@ -185,11 +190,14 @@ def parse_job(manifest: Manifest) -> Job:
         managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=str(spec.get("nprocPerNode", 1)),
         max_failures=_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        backoff_limit=_integer(spec.get("failurePolicy") or {}, "backoffLimit", None, "spec.failurePolicy", least=0),
+        rules=_rules(spec, backend),
         on_pod_loss=str((spec.get("failurePolicy") or {}).get("onPodLoss") or REPLACE),
         progress_deadline_seconds=_integer(spec, "progressDeadlineSeconds", None),
         active_deadline_seconds=_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=_integer(spec, "ttlSecondsAfterFinished", None, least=0),
         settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
+        growth_seconds=_growth_seconds(spec, backend),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
         backend=backend,
@@ -258,6 +266,30 @@ def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
             f"{path}.checkpointPath", f"needs rendezvous.backend operator: with {backend} nobody watches for files"
         )
     return float(seconds), folder
+
+
+def _growth_seconds(spec: Manifest, backend: str) -> float:
+    """`resizePolicy.minSecondsBetweenResizes`."""
+    name, path = "minSecondsBetweenResizes", "spec.resizePolicy"
+    seconds = _integer(spec.get("resizePolicy") or {}, name, 0, path, least=0) or 0
+    if seconds and backend != names.BACKEND_OPERATOR:
+        raise InvalidJob(f"{path}.{name}", f"needs rendezvous.backend operator: with {backend} newcomers join as they come")
+    return float(seconds)
+
+
+def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
+    """`failurePolicy.rules`."""
+    try:
+        rules = parse_rules((spec.get("failurePolicy") or {}).get("rules"))
+    except InvalidRule as error:
+        raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
+    for rule in rules:
+        if rule.action is FailureAction.RESTART_GROUP and backend != names.BACKEND_OPERATOR:
+            problem = (
+                f"RestartGroup needs rendezvous.backend operator: with {backend} use Ignore, which begins a new rendezvous"
+            )
+            raise InvalidJob(f"spec.failurePolicy.rules[{rule.index}].action", problem)
+    return rules
 
 
 def _boolean(fields: Manifest, name: str, *, default: bool) -> bool:
