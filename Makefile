@@ -28,7 +28,7 @@ test-all: ## What `make test` runs, then every long test (docs/long-tests.md)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory $(LONG_TESTS)
 
-test-fast: check helm etcd ## Format, lint, types, layers, and every test that needs no cluster (ARGS: for pytest)
+test-fast: check helm etcd ## Format, lint, types, prose, layers, and every test that needs no cluster (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m "not e2e and not long" --numprocesses 2 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
@@ -40,7 +40,7 @@ test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the
 matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest (ARGS: "2.4 2.15", --python python3.10)
 	@$(PYTHON) hack/matrix $(ARGS)
 
-check: venv ## Format, lint, types and layers only
+check: venv ## Format, lint, types, prose and layers only
 	@hack/check.sh
 
 venv: ## The virtual environment .venv of requirements-dev.lock, with this project in it
