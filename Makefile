@@ -16,8 +16,9 @@ demo: venv install ## Train a small model on a kind cluster, and disturb it: kil
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@$(PYTHON) hack/bench $(ARGS)
 
-docs: venv ## Write the pages anew that are made from the sources: the references of the API and of the chart, pictures
+docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference
+	@$(PYTHON) hack/reference/architecture.py
 	@$(PYTHON) hack/reference/lost_node.py
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
@@ -64,7 +65,7 @@ images: cluster venv ## The operator's and the worker's image, built and put on 
 install: images ## The operator on the cluster, from its Helm chart
 	@hack/install.sh
 
-lock: venv ## Write both lock files anew from pyproject.toml (UPGRADE=1: to the newest versions)
+lock: venv ## Write both lock files again from pyproject.toml (UPGRADE=1: to the newest versions)
 	@UPGRADE=$(UPGRADE) hack/lock.sh
 
 clean: ## Remove all that was made (KEEP_CACHE=1: but for what is slow to make)

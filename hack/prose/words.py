@@ -45,7 +45,7 @@ WORDS = [
 
 MOST_WORDS = 30
 # A code span counts as one word; what follows a colon is often a list, and is counted by itself.
-SENTENCE_END = re.compile(r"(?<=[.!?:])[\"')\]]*\s+")
+SENTENCE_END = re.compile(r"(?<=[.!?:])[\"')*\]]*\s+")
 
 
 def objections(text: str) -> Iterator[tuple[int, str]]:

@@ -40,6 +40,7 @@ def test_an_objection_says_what_to_write_instead() -> None:
         (" ".join(["word"] * MOST_WORDS) + ".", False),
         (" ".join(["word"] * (MOST_WORDS + 1)) + ".", True),
         (" ".join(["word"] * 20) + ": " + " ".join(["item,"] * 20) + ".", False),
+        ("**Bold.** " + " ".join(["word"] * 30) + ".", False),
         ("Two. " + " ".join(["word"] * 20) + "; " + " ".join(["word"] * 20) + ".", True),
     ],
 )
