@@ -43,7 +43,7 @@ def decide_ending(
         candidates: its workers, weighed.
         budget: its failures.
         victims: workers that go because the operator wants them to.
-        invalid: why the API server will never accept a pod of its template.
+        invalid: why the API server will never accept a pod of its template, or a claim of its claim templates.
         deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
         starts: the pods that have failed to start.
         excused: lost workers on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
@@ -52,7 +52,9 @@ def decide_ending(
         The ending, None if the job goes on; and when to look again.
     """
     if invalid:
-        return Ending(False, names.INVALID_TEMPLATE, f"spec.template cannot make a pod: {invalid}"), None
+        claim = invalid.startswith("PersistentVolumeClaim")
+        what = "spec.volumeClaimTemplates cannot make a claim" if claim else "spec.template cannot make a pod"
+        return Ending(False, names.INVALID_TEMPLATE, f"{what}: {invalid}"), None
     round_ = observed.round
     if round_ is not None and round_.size > 0:
         done = [name for name in round_.workers if has_succeeded(name, observed)]

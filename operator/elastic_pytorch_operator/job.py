@@ -4,16 +4,20 @@ The API server has already applied the schema of `crds/`; local mode has no API 
 as well, and a job written before a rule existed is refused with the field's name rather than half understood.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.accelerators import processes_per_node
 from elastic_pytorch_operator.failure_rules import FailureAction, FailureRule, InvalidRule, parse_rules
+from elastic_pytorch_operator.shared_memory import shared_memory_size
 from elastic_pytorch_operator.template_check import find_problem
 from elastic_pytorch_operator.torchrun_options import InvalidOption, torchrun_variables
+from elastic_pytorch_operator.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
 
 Manifest = Mapping[str, Any]
+T = TypeVar("T")
 
 MOST_WORKERS = 4096  # as the schema has it
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
@@ -57,6 +61,9 @@ class Job:
         growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
+        shared_memory: `spec.sharedMemorySize`; empty: unset.
+        claims: the templates of the volume claims that are created with the job.
+        keep_claims: whether those stay when the job is deleted.
         version: the resource version that all this is from.
     """
 
@@ -85,6 +92,9 @@ class Job:
     backend: str = names.BACKEND_OPERATOR
     store_port: int = 29500
     endpoint: str = ""
+    shared_memory: str = ""
+    claims: tuple[ClaimTemplate, ...] = ()
+    keep_claims: bool = True
     clean_pod_policy: str = "Running"
     inject_agent: bool = True
     torchrun: Mapping[str, str] = field(default_factory=dict)  # by PET_ variable
@@ -171,7 +181,7 @@ def parse_job(manifest: Manifest) -> Job:
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
     if (problem := find_problem(template)) is not None:
         raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
-    training_container(template)
+    container = training_container(template)
     suspend = _boolean(spec, "suspend", default=False)
     backend, endpoint = _rendezvous(spec)
     checkpoint_wait, checkpoint_path = _checkpoint_wait(spec, backend)
@@ -188,7 +198,7 @@ def parse_job(manifest: Manifest) -> Job:
         allowed=allowed,
         suspend=suspend,
         managed_by=str(spec.get("managedBy") or ""),
-        nproc_per_node=str(spec.get("nprocPerNode", 1)),
+        nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
         max_failures=_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
         backoff_limit=_integer(spec.get("failurePolicy") or {}, "backoffLimit", None, "spec.failurePolicy", least=0),
         rules=_rules(spec, backend),
@@ -203,6 +213,9 @@ def parse_job(manifest: Manifest) -> Job:
         backend=backend,
         store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
         endpoint=endpoint,
+        shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
+        claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
+        keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
         inject_agent=_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),
@@ -290,6 +303,13 @@ def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
             )
             raise InvalidJob(f"spec.failurePolicy.rules[{rule.index}].action", problem)
     return rules
+
+
+def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
+    try:
+        return read(spec.get(name))
+    except ValueError as error:
+        raise InvalidJob(f"spec.{name}", str(error)) from error
 
 
 def _boolean(fields: Manifest, name: str, *, default: bool) -> bool:

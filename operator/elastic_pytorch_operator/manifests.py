@@ -7,6 +7,8 @@ from typing import Any
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.job import Job, training_container
+from elastic_pytorch_operator.shared_memory import add_shared_memory
+from elastic_pytorch_operator.volume_claims import ClaimTemplate, add_claim_volumes
 
 Manifest = dict[str, Any]
 
@@ -58,6 +60,24 @@ def headless_service(job: Job) -> Manifest:
             "selector": {names.LABEL_JOB_NAME: job.key.name},
             "ports": [{"name": "c10d", "port": job.store_port, "protocol": "TCP"}],
         },
+    }
+
+
+def volume_claim(job: Job, template: ClaimTemplate) -> Manifest:
+    """The volume claim that a job has from one of its templates."""
+    metadata: Manifest = {
+        "name": template.claim_name(job.key.name),
+        "namespace": job.key.namespace,
+        "labels": {**template.labels, **labels(job)},
+        "annotations": dict(template.annotations),
+    }
+    if not job.keep_claims:
+        metadata["ownerReferences"] = [owner_reference(job)]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": copy.deepcopy(dict(template.spec)),
     }
 
 
@@ -140,6 +160,8 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Mani
     spec["subdomain"] = job.key.name
     if spec.get("hostNetwork"):
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the node's own resolver does not know the cluster's Services
+    add_claim_volumes(spec, job.claims, job.key.name)
+    add_shared_memory(spec, container, job.shared_memory)
     own_labels = metadata.get("labels") or {}
     pod = {
         "apiVersion": "v1",
