@@ -223,6 +223,7 @@ class Executor:
                 self._agent_image,
                 self.authorities,
                 failed_starts=action.failed_starts,
+                group_restarts=action.group_restarts,
                 strictly=action.strictly,
             )
         try:

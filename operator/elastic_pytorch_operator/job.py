@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.accelerators import processes_per_node
+from elastic_pytorch_operator.failure_rules import FailureAction, FailureRule, InvalidRule, parse_rules
 from elastic_pytorch_operator.shared_memory import shared_memory_size
 from elastic_pytorch_operator.template_check import find_problem
 from elastic_pytorch_operator.torchrun_options import InvalidOption, torchrun_variables
@@ -57,6 +58,7 @@ class Job:
         allowed: the sizes that a group may have, rising; none: any.
         checkpoint_wait_seconds: how long a change that nobody's loss has caused waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
+        growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
@@ -77,11 +79,14 @@ class Job:
     managed_by: str = ""
     nproc_per_node: str = "1"
     max_failures: int = 3
+    backoff_limit: int | None = None
     on_pod_loss: str = REPLACE
+    rules: tuple[FailureRule, ...] = ()
     progress_deadline_seconds: int | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
+    growth_seconds: float = 0.0
     checkpoint_wait_seconds: float = 0.0
     checkpoint_path: str = ""
     backend: str = names.BACKEND_OPERATOR
@@ -195,11 +200,14 @@ def parse_job(manifest: Manifest) -> Job:
         managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
         max_failures=_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        backoff_limit=_integer(spec.get("failurePolicy") or {}, "backoffLimit", None, "spec.failurePolicy", least=0),
+        rules=_rules(spec, backend),
         on_pod_loss=str((spec.get("failurePolicy") or {}).get("onPodLoss") or REPLACE),
         progress_deadline_seconds=_integer(spec, "progressDeadlineSeconds", None),
         active_deadline_seconds=_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=_integer(spec, "ttlSecondsAfterFinished", None, least=0),
         settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
+        growth_seconds=_growth_seconds(spec, backend),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
         backend=backend,
@@ -271,6 +279,30 @@ def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
             f"{path}.checkpointPath", f"needs rendezvous.backend operator: with {backend} nobody watches for files"
         )
     return float(seconds), folder
+
+
+def _growth_seconds(spec: Manifest, backend: str) -> float:
+    """`resizePolicy.minSecondsBetweenResizes`."""
+    name, path = "minSecondsBetweenResizes", "spec.resizePolicy"
+    seconds = _integer(spec.get("resizePolicy") or {}, name, 0, path, least=0) or 0
+    if seconds and backend != names.BACKEND_OPERATOR:
+        raise InvalidJob(f"{path}.{name}", f"needs rendezvous.backend operator: with {backend} newcomers join as they come")
+    return float(seconds)
+
+
+def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
+    """`failurePolicy.rules`."""
+    try:
+        rules = parse_rules((spec.get("failurePolicy") or {}).get("rules"))
+    except InvalidRule as error:
+        raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
+    for rule in rules:
+        if rule.action is FailureAction.RESTART_GROUP and backend != names.BACKEND_OPERATOR:
+            problem = (
+                f"RestartGroup needs rendezvous.backend operator: with {backend} use Ignore, which begins a new rendezvous"
+            )
+            raise InvalidJob(f"spec.failurePolicy.rules[{rule.index}].action", problem)
+    return rules
 
 
 def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:

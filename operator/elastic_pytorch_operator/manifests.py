@@ -92,6 +92,7 @@ def worker_pod(
     *,
     strictly: bool = True,
     failed_starts: Sequence[str] = (),
+    group_restarts: int = 0,
 ) -> Manifest:
     """A worker pod.
 
@@ -105,9 +106,12 @@ def worker_pod(
         authorities: which vouch for the operator, PEM.
         strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start.
+        group_restarts: how often the job's pods have been replaced as a group.
     """
     pod, container = pod_from_template(job, index, suffix)
     remember_failed_starts(pod, failed_starts)
+    if group_restarts:
+        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(group_restarts)
     spec = pod["spec"]
     image = agent_image if job.inject_agent else None
     own_command = bool(container.get("command"))
