@@ -97,9 +97,9 @@ async def run_local(path: Path, workdir: Path | None = None) -> int:
             await _wait_for_pods(operator.cluster, key)
     if is_true(status, names.COMPLETE):
         return 0
-    failed = find_condition(status, names.FAILED)
-    if failed is None:
+    if not is_true(status, names.FAILED):
         return 130
+    failed = find_condition(status, names.FAILED) or {}
     print(f"{key.name} has failed, {failed['reason']}: {failed['message']}", file=sys.stderr)
     return 1
 
