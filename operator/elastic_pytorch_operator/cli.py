@@ -48,7 +48,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         logger.warning("POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica")
     place = Place(
         operator_url=options.url or f"http://{os.uname().nodename}:{options.port}",
-        host="0.0.0.0",  # a pod's own address is not known in advance
+        host="::",  # a pod's own address is not known in advance, nor is its family
         port=options.port,
         probe_port=options.probe_port,
         namespace=namespace if pod else "",

@@ -56,7 +56,7 @@ class Place:
 
     Attributes:
         operator_url: where agents find the one that leads.
-        host: the address that it listens at.
+        host: the address that it listens at; `::` is every one, of IPv6 and IPv4.
         port: for agents.
         probe_port: for kubelets and Prometheus.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
