@@ -12,16 +12,24 @@ PERMANENT = 127  # the last exit code that ExitCode does not retry
 
 
 def failure_policy(
-    path: str, restart_policy: str, *, backoff_limit: int | None, max_restarts: int | None, torchrun: bool, remarks: Remarks
+    path: str,
+    number_path: str,
+    restart_policy: str,
+    *,
+    backoff_limit: int | None,
+    max_restarts: int | None,
+    own_exit_code: bool,
+    remarks: Remarks,
 ) -> Manifest:
     """A job's failurePolicy, empty if the defaults mean the same.
 
     Args:
         path: of the restartPolicy.
+        number_path: of maxRestarts or backoffLimit.
         restart_policy: of the replicas.
         backoff_limit: of the runPolicy.
         max_restarts: of torchrun; None: nobody set it, and torchrun restarts nothing.
-        torchrun: whether torchrun started the script.
+        own_exit_code: whether torchrun's exit code was seen before, and the script's own is seen now.
         remarks: added to.
     """
     policy: Manifest = {}
@@ -35,8 +43,8 @@ def failure_policy(
         policy["maxFailures"] = min(max_restarts, MOST_FAILURES)
     if policy.get("maxFailures", 0) > DEFAULT_MAX_FAILURES:
         remarks.add(
-            path.rpartition(".")[0] or path,
-            f"maxFailures {policy['maxFailures']} is taken over from maxRestarts or backoffLimit. Here lost pods and nodes do not "
+            number_path,
+            f"becomes failurePolicy.maxFailures: {policy['maxFailures']}. Here lost pods and nodes do not "
             f"count, and progress resets the count: the default of {DEFAULT_MAX_FAILURES} is usually enough",
         )
     if backoff_limit is not None:
@@ -52,7 +60,7 @@ def failure_policy(
             codes = list(range(1, PERMANENT + 1))
             policy["rules"] = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": codes}}]
             text = f"exit codes from 1 to {PERMANENT} fail the job, by a rule of failurePolicy"
-            if torchrun:
+            if own_exit_code:
                 text += ". torchrun exited with 1 whatever its script did; the agent reports the script's own exit code"
             remarks.add(path, text)
         case "Always":
