@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from elastic_pytorch_client.migration.launch import Launch
 from elastic_pytorch_client.migration.remarks import Remarks
 
 Manifest = dict[str, Any]
@@ -18,7 +19,7 @@ def failure_policy(
     *,
     backoff_limit: int | None,
     max_restarts: int | None,
-    own_exit_code: bool,
+    launch: Launch,
     remarks: Remarks,
 ) -> Manifest:
     """A job's failurePolicy, empty if the defaults mean the same.
@@ -29,7 +30,7 @@ def failure_policy(
         restart_policy: of the replicas.
         backoff_limit: of the runPolicy.
         max_restarts: of torchrun; None: nobody set it, and torchrun restarts nothing.
-        own_exit_code: whether torchrun's exit code was seen before, and the script's own is seen now.
+        launch: how the workers start.
         remarks: added to.
     """
     policy: Manifest = {}
@@ -60,8 +61,10 @@ def failure_policy(
             codes = list(range(1, PERMANENT + 1))
             policy["rules"] = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": codes}}]
             text = f"exit codes from 1 to {PERMANENT} fail the job, by a rule of failurePolicy"
-            if own_exit_code:
+            if launch.by == "torchrun" and not launch.command:
                 text += ". torchrun exited with 1 whatever its script did; the agent reports the script's own exit code"
+            elif launch.by == "torchrun":
+                text += ". It does not match yet: torchrun in a `command` does not report its script's exit code"
             remarks.add(path, text)
         case "Always":
             remarks.add(path, "Always also restarted workers that had succeeded. Here a worker that exits with 0 is done")

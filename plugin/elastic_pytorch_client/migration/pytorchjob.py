@@ -201,7 +201,7 @@ def _failure_policy(spec: Mapping[str, Any], role: str, replica: Replica, remark
         replica.restart_policy,
         backoff_limit=(spec.get("runPolicy") or {}).get("backoffLimit"),
         max_restarts=int(str(restarts)) if str(restarts).isdecimal() else None,
-        own_exit_code=replica.launch.by == "torchrun" and not replica.launch.command,
+        launch=replica.launch,
         remarks=remarks,
     )
 
