@@ -269,7 +269,7 @@ def _conditions(
         resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
     if size and size < job.wanted:
         text = f"trains with {size} of {job.wanted} workers"
-        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, f"{text}; {shortage}" if shortage else text)
+        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, "; ".join(filter(None, (text, shortage, cooling))))
     resumed = [Condition(names.SUSPENDED, False, names.JOB_RESUMED, "the job is not suspended")]
     return [running, resizing, degraded, *(resumed if find_condition(job.status, names.SUSPENDED) else [])]
 
