@@ -13,7 +13,7 @@ from elastic_pytorch_operator.failures import FailureRecord, Fault, describe_end
 from elastic_pytorch_operator.observed import Observed, PodView
 from elastic_pytorch_operator.standing import Candidate, Standing
 
-# These do the same however often they are found: nobody needs to know whether an operator before this one has found them, too.
+# Finding these again changes nothing, so it does not matter whether an operator before this one has found them.
 REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
 
 

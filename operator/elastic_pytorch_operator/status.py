@@ -277,7 +277,7 @@ def _conditions(
 def _which_failure(job: Job, budget: Budget) -> str:
     rule = budget.last.rule if budget.last else None
     if rule is not None and rule.action is not FailureAction.COUNT:
-        return f"a failure that does not count, says {rule}"
+        return f"a failure that {rule} does not count"
     return f"failure {budget.failures} of {job.max_failures} allowed"
 
 

@@ -123,7 +123,7 @@ def test_failure_that_is_ignored_for_ever_is_tried_at_a_growing_pace() -> None:
     running_ = find_condition(simulation.job.status, "Running")
     assert running_ is not None
     assert running_["reason"] == "BackingOff"
-    assert "a failure that does not count, says failurePolicy.rules[0] (onExitCodes In 42)" in running_["message"]
+    assert "a failure that failurePolicy.rules[0] (onExitCodes In 42) does not count; rank 1 " in running_["message"]
     simulation.restart_operator()
     assert simulation.memory.budget.hold_until > simulation.now, "a new leader begins with a pause"
     simulation.settle(120)
@@ -181,7 +181,7 @@ def test_all_pods_are_replaced_once() -> None:
     simulation.reconcile()
     assert simulation.declared[-1].size == 0
     [note] = told(simulation, "GroupRestarted")
-    assert "failurePolicy.rules[0] (onExitCodes In 42) has all workers replaced: rank 1 " in note
+    assert "failurePolicy.rules[0] (onExitCodes In 42) replaces all workers: rank 1 " in note
     waits = find_condition(simulation.job.status, "Running")
     assert waits is not None
     assert (waits["status"], waits["reason"]) == ("False", "GroupRestarted")
