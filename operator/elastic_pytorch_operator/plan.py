@@ -12,7 +12,7 @@ from elastic_pytorch_operator.checkpoint_wait import CheckpointWait, hold_for_ch
 from elastic_pytorch_operator.conditions import has_ended, is_true
 from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import decide_ending
-from elastic_pytorch_operator.failed_writes import FailedWrites, describe, mark_told, untold
+from elastic_pytorch_operator.failed_writes import FailedWrites, describe, forget_refused_pods, mark_told, untold
 from elastic_pytorch_operator.failures import FailureRecord, dated, has_succeeded
 from elastic_pytorch_operator.group_restart import GroupRestart, find_group_restart, group_restarts, outdated_pods
 from elastic_pytorch_operator.growth import describe_wait, grown_before, grows, may_grow_at
@@ -49,6 +49,7 @@ class Memory:
         active_since: when the job began, or was resumed, monotonic seconds.
         failed: the writes that the API server has not taken.
         invalid: the template cannot make a pod, says the API server: why.
+        generation: of the spec that the last plan was made for.
         tried_generation: the generation of the spec whose pods the API server has been asked about by a dry run.
         written: the status that was last written.
         written_at: when that was.
@@ -67,6 +68,7 @@ class Memory:
     active_since: float | None = None
     failed: FailedWrites = field(default_factory=dict)
     invalid: str = ""
+    generation: int | None = None
     tried_generation: int = 0
     written: Mapping[str, Any] | None = None
     written_at: float = 0.0
@@ -124,7 +126,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), replicas.victims, leaving)
     last_before = memory.budget.last
     memory = replace(
-        memory,
+        notice_spec(job, memory),
         suspects=suspects,
         stall=stall,
         leaving=leaving,
@@ -213,6 +215,13 @@ def _count_failures(
         cause = rule_on_worker(dated(cause, observed), observed, job.rules)
         budget = budget.after_round(observed.round.number, cause, observed.now, hold=crashed or failure.echoes_only)
     return budget
+
+
+def notice_spec(job: Job, memory: Memory) -> Memory:
+    """What is remembered of the job's spec as it is now: what was refused of another one's pods says nothing of this one's."""
+    changed = memory.generation not in (None, job.generation)
+    failed = forget_refused_pods(memory.failed) if changed else memory.failed
+    return replace(memory, generation=job.generation, failed=failed)
 
 
 def active_since(job: Job, observed: Observed, memory: Memory) -> float | None:

@@ -91,7 +91,7 @@ def test_the_agent_comes_into_an_image_that_has_only_torch_for_any_user(namespac
     run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/warn=restricted")
     manifest = without_agent(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), runAsUser=4321, runAsGroup=4321)
     manifest["spec"]["template"]["spec"]["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
-    manifest["spec"]["maxReplicas"] = 1
+    manifest["spec"]["replicas"] = 1
     job = apply(namespace, manifest)
     until_complete(job)
     [pod] = job.pods()
