@@ -236,6 +236,8 @@ def test_status_holds_what_the_operator_writes() -> None:
         "worldSize",
         "failures",
         "totalFailures",
+        "groupRestarts",
+        "lastGrowthTime",
         "progress",
         "lastRecovery",
         "history",
