@@ -28,7 +28,8 @@ from elastic_pytorch_operator.cluster import Cluster, ClusterError, Manifest
 from elastic_pytorch_operator.conditions import has_ended
 from elastic_pytorch_operator.failed_writes import CLAIMS, DRY_RUN, JOB, PODS, SERVICE, STATUS, FailedWrites
 from elastic_pytorch_operator.injection import AgentImage
-from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_key
+from elastic_pytorch_operator.job import Job, JobKey, parse_key
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.judgement import Judgement
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
 from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod

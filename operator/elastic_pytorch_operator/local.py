@@ -21,7 +21,8 @@ from elastic_pytorch_operator.conditions import find_condition, has_ended, is_tr
 from elastic_pytorch_operator.controller import Controller
 from elastic_pytorch_operator.fake_cluster import FakeCluster
 from elastic_pytorch_operator.identity import TokenReviewer
-from elastic_pytorch_operator.job import InvalidJob, JobKey, parse_job
+from elastic_pytorch_operator.job import JobKey, parse_job
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.local_kubelet import LocalKubelet
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store

@@ -244,7 +244,7 @@ async def test_ended_job_that_cannot_be_read_is_cleaned_up_and_meets_its_time_to
 
 async def test_job_that_cannot_be_read_says_so_once(running: Running) -> None:
     running.cluster.apply_job(a_manifest(minimum=9))
-    await running.until(lambda: running.condition("Failed").startswith("InvalidSpec: spec.minReplicas"))
+    await running.until(lambda: running.condition("Failed").startswith("InvalidSpec: spec.maxReplicas"))
     await asyncio.sleep(0.1)
     assert running.cluster.calls.count("patch_job_status") == 1
 
@@ -256,7 +256,7 @@ async def test_job_that_has_begun_or_ended_is_not_failed_by_a_spec_that_cannot_b
         "default", "lm", {"round": 4}, running.cluster.job("lm")["metadata"]["resourceVersion"]
     )
     running.cluster.apply_job(a_manifest(minimum=9))
-    await running.until(lambda: running.condition("Degraded").startswith("InvalidSpec: spec.minReplicas"))
+    await running.until(lambda: running.condition("Degraded").startswith("InvalidSpec: spec.maxReplicas"))
     assert "Running" in [c["type"] for c in running.cluster.job("lm")["status"]["conditions"]]
     assert not running.condition("Failed")
 
