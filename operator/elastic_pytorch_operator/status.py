@@ -268,14 +268,14 @@ def _conditions(
         resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
     if size and size < job.wanted:
         text = f"trains with {size} of {job.wanted} workers"
-        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, f"{text}; {shortage}" if shortage else text)
+        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, "; ".join(filter(None, (text, shortage, cooling))))
     return [running, resizing, degraded, _not_suspended(job), *not_ended()]
 
 
 def _which_failure(job: Job, budget: Budget) -> str:
     rule = budget.last.rule if budget.last else None
     if rule is not None and rule.action is not FailureAction.COUNT:
-        return f"a failure that does not count, says {rule}"
+        return f"a failure that {rule} does not count"
     return f"failure {budget.failures} of {job.max_failures} allowed"
 
 

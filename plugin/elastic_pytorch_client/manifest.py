@@ -34,7 +34,7 @@ def build_manifest(
         replicas: wanted workers.
         min_replicas: trains with no fewer.
         max_replicas: the most that may be asked for.
-        nproc_per_node: worker processes in each pod, or `auto`, `cpu`, `gpu`.
+        nproc_per_node: processes in each pod, or `auto`, `cpu`, `gpu`, `xpu`; None: one for each accelerator in `resources`, else one.
         env: variables of the training container.
         resources: of the training container, as `{"limits": {"nvidia.com/gpu": "1"}}`.
         labels: of the job.

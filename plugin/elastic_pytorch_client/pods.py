@@ -15,7 +15,8 @@ SLOW_START_SECONDS = 60.0
 
 # What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
 _CLAIM = re.compile(
-    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"", re.ASCII
+    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"|binding volumes",
+    re.ASCII,
 )
 
 _WAITING = {

@@ -90,6 +90,7 @@ def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
         "0/4 nodes are available: 1 node(s) had untolerated taint {control-plane: }, 3 node(s) didn't find available persistent volumes "
         "to bind.",
         '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" not found.',
+        'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded',
         '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" is being deleted.',
     ],
 )
