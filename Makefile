@@ -16,8 +16,9 @@ demo: venv install ## Train a small model on a kind cluster, and disturb it: kil
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@$(PYTHON) hack/bench $(ARGS)
 
-docs: venv ## Write the pages anew that are made from the sources: the references of the API and of the chart, pictures
+docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference
+	@$(PYTHON) hack/reference/architecture.py
 	@$(PYTHON) hack/reference/lost_node.py
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
@@ -28,7 +29,7 @@ test-all: ## What `make test` runs, then every long test (docs/long-tests.md)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory $(LONG_TESTS)
 
-test-fast: check helm etcd ## Format, lint, types, layers, and every test that needs no cluster (ARGS: for pytest)
+test-fast: check helm etcd ## Format, lint, types, prose, layers, and every test that needs no cluster (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m "not e2e and not long" --numprocesses 2 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
@@ -40,7 +41,7 @@ test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the
 matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest (ARGS: "2.4 2.15", --python python3.10)
 	@$(PYTHON) hack/matrix $(ARGS)
 
-check: venv ## Format, lint, types and layers only
+check: venv ## Format, lint, types, prose and layers only
 	@hack/check.sh
 
 venv: ## The virtual environment .venv of requirements-dev.lock, with this project in it
@@ -64,7 +65,7 @@ images: cluster venv ## The operator's and the worker's image, built and put on 
 install: images ## The operator on the cluster, from its Helm chart
 	@hack/install.sh
 
-lock: venv ## Write both lock files anew from pyproject.toml (UPGRADE=1: to the newest versions)
+lock: venv ## Write both lock files again from pyproject.toml (UPGRADE=1: to the newest versions)
 	@UPGRADE=$(UPGRADE) hack/lock.sh
 
 clean: ## Remove all that was made (KEEP_CACHE=1: but for what is slow to make)

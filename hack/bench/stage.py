@@ -74,16 +74,20 @@ class Stage:
                 return victims[0]
             if (moved := crowded(node_of, ranked)) is None:
                 break
-            self._moved.add(moved)
-            await self.api.ask("DELETE", f"/api/v1/namespaces/{self.namespace}/pods/{moved}")
-            await asyncio.sleep(1)
-            await self.whole(len(ranked))
+            await self._move(moved, len(ranked))
         raise RuntimeError("no worker other than rank 0 is alone on a node (that the operator is not on)")
+
+    async def _move(self, pod: str, world: int) -> None:
+        """Delete a member, so that the scheduler chooses a node for another one, and wait until the job is whole."""
+        self._moved.add(pod)
+        await self.api.ask("DELETE", f"/api/v1/namespaces/{self.namespace}/pods/{pod}")
+        await asyncio.sleep(1)
+        await self.whole(world)
 
     async def victim_beside_leader(self, seconds: float) -> str:
         """Find a member that is not rank 0 and has its node for itself and the operator that leads, while another stands by.
 
-        The leader's pod is deleted, with grace, until one leads where such a member is.
+        Members that share a node are moved. Then the leader's pod is deleted, with grace, until one leads where such a member is.
         """
         for _ in range(LEADER_TRIES):
             await self.watcher.until(self._two_ready_operators, seconds=seconds, what="an operator that stands by")
@@ -93,6 +97,9 @@ class Stage:
             for victim in lone_victims(node_of, ranked):
                 if node_of[victim] == pod["spec"]["nodeName"]:
                     return victim
+            if (moved := crowded(node_of, ranked)) is not None:
+                await self._move(moved, len(ranked))
+                continue
             await self.api.ask("DELETE", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{leader}")
             await self._another_leads({leader}, seconds)
             await self.whole(len(ranked))

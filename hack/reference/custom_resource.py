@@ -29,8 +29,8 @@ def page(definition: Schema) -> str:
     for part in ("spec", "status"):
         child = schema["properties"][part]
         parts += [f"## {part}\n\n{child['description']}\n", *_table(child, part), ""]
-        of_the_name = _rules(schema, "metadata.name") if part == "spec" else ()
-        rules = [*of_the_name, *_rules(child, part)]
+        of_the_whole = _own_rules(schema, "") if part == "spec" else ()
+        rules = [*of_the_whole, *_rules(child, part)]
         if rules:
             parts += ["What is refused, and what the API server says then:\n", *[f"- {rule}" for rule in rules], ""]
     parts += ["## Columns of `kubectl get epj`\n", "| column | |", "|---|---|"]
@@ -48,22 +48,31 @@ def _table(schema: Schema, path: str) -> Iterator[str]:
 
 
 def _fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """The fields below a schema with their paths; those that are there only to be refused are left to the rules."""
+    """The fields below a schema with their paths."""
     for name, child in schema.get("properties", {}).items():
-        if not str(child.get("description", "Refused:")).startswith("Refused:"):
-            yield f"{path}.{name}", child
-            yield from _fields(child, f"{path}.{name}")
+        yield f"{path}.{name}", child
+        yield from _fields(child, f"{path}.{name}")
     if "properties" in (items := schema.get("items", {})):
         yield from _fields(items, f"{path}[]")
 
 
 def _rules(schema: Schema, path: str) -> Iterator[str]:
-    for rule in schema.get("x-kubernetes-validations", []):
-        yield f"`{path}{rule.get('fieldPath', '')}`: {_cell(rule['message'])}"
+    yield from _own_rules(schema, path)
     for name, child in schema.get("properties", {}).items():
         yield from _rules(child, f"{path}.{name}")
     if "items" in schema:
         yield from _rules(schema["items"], f"{path}[]")
+
+
+def _own_rules(schema: Schema, path: str) -> Iterator[str]:
+    for rule in schema.get("x-kubernetes-validations", []):
+        field = f"{path}{rule.get('fieldPath', '')}".lstrip(".")
+        yield f"`{field}`: {_cell(rule.get('message') or _without_numbers(rule['messageExpression']))}"
+
+
+def _without_numbers(expression: str) -> str:
+    """The text of a message that is formatted with numbers, with `N` in their places."""
+    return expression.partition("'")[2].rpartition("'.format(")[0].replace("%d", "N")
 
 
 def _type_of(schema: Schema) -> str:

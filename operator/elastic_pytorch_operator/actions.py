@@ -19,6 +19,7 @@ class CreatePod:
         rendezvous: the stock rendezvous that it joins; 0 where the operator decides who is in the group.
         strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start, in a row.
+        group_restarts: how often the job's pods have been replaced as a group.
     """
 
     index: int
@@ -26,6 +27,7 @@ class CreatePod:
     rendezvous: int = 0
     strictly: bool = True
     failed_starts: tuple[str, ...] = ()
+    group_restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

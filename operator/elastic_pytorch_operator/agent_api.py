@@ -121,6 +121,7 @@ class AgentApi:
                 "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
                 "round": job.round.number if job.round else 0,
                 "nudge": job.nudge,
+                "peerStopped": self._roster.peer_stopped(job_uid, beat.round),
             }
         )
 
@@ -148,7 +149,7 @@ class AgentApi:
             dropped = False
             return web.json_response(_describe_round(job, worker))
         finally:
-            self._roster.close_poll(job_uid, worker, time.monotonic())
+            self._roster.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
             if dropped:
                 self._request_work(key, 0.0)
 

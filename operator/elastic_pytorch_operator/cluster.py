@@ -71,6 +71,19 @@ class Cluster(Protocol):
         """Creates a Service."""
         ...
 
+    async def get_claim(self, namespace: str, name: str) -> Manifest:
+        """A PersistentVolumeClaim."""
+        ...
+
+    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Creates a PersistentVolumeClaim; a field that the API server does not know is an error.
+
+        Args:
+            manifest: the claim.
+            dry_run: nothing is stored, but admission and validation are as they would be.
+        """
+        ...
+
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         """Creates a pod.
 

@@ -115,7 +115,7 @@ class Controller:
             await asyncio.sleep(RESYNC_SECONDS)
             try:
                 await self._relist()
-                self._executor.forget_services()
+                self._executor.forget_found()
             except ClusterError as error:
                 logger.warning("cannot list the cluster: %s", error)
 

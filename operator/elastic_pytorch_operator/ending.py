@@ -1,13 +1,13 @@
 """How a job ends: complete, when the workers of a round agree that they are done; failed, when one of its limits is reached."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.budget import Budget
-from elastic_pytorch_operator.failures import FailureRecord, has_spoken
+from elastic_pytorch_operator.failures import FailureRecord, has_spoken, has_succeeded
 from elastic_pytorch_operator.job import FAIL_JOB, Job
-from elastic_pytorch_operator.observed import AgentState, Observed
+from elastic_pytorch_operator.observed import Observed
 from elastic_pytorch_operator.standing import Candidate, Standing
 from elastic_pytorch_operator.start_backoff import NONE_FAILED, FailedStarts, why_given_up
 from elastic_pytorch_operator.unstartable import why_it_cannot_start
@@ -33,6 +33,7 @@ def decide_ending(
     invalid: str = "",
     deadline_at: float | None = None,
     starts: FailedStarts = NONE_FAILED,
+    excused: Collection[str] = (),
 ) -> tuple[Ending | None, float | None]:
     """Decides whether the job ends now.
 
@@ -42,25 +43,35 @@ def decide_ending(
         candidates: its workers, weighed.
         budget: its failures.
         victims: workers that go because the operator wants them to.
-        invalid: why the API server will never accept a pod of its template.
+        invalid: why the API server will never accept a pod of its template, or a claim of its claim templates.
         deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
         starts: the pods that have failed to start.
+        excused: lost workers on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
 
     Returns:
         The ending, None if the job goes on; and when to look again.
     """
     if invalid:
-        return Ending(False, names.INVALID_TEMPLATE, f"spec.template cannot make a pod: {invalid}"), None
+        claim = invalid.startswith("PersistentVolumeClaim")
+        what = "spec.volumeClaimTemplates cannot make a claim" if claim else "spec.template cannot make a pod"
+        return Ending(False, names.INVALID_TEMPLATE, f"{what}: {invalid}"), None
     round_ = observed.round
     if round_ is not None and round_.size > 0:
         done = [name for name in round_.workers if has_succeeded(name, observed)]
         if len(done) == round_.size:
             text = f"all {round_.size} workers of round {round_.number} have succeeded"
             return Ending(True, names.WORKERS_SUCCEEDED, text), None
+    if budget.fatal is not None:
+        text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
+        return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
     if budget.failures > job.max_failures and budget.last is not None:
         text = f"{budget.failures} failures without progress, {job.max_failures} are allowed; the last: {budget.last}"
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
-    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, victims)):
+    if job.backoff_limit is not None and budget.total > job.backoff_limit:
+        last = f"; the last: {budget.last}" if budget.last else ""
+        text = f"{budget.total} failures since the job began, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
+        return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
+    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, {*victims, *excused})):
         return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None
     if deadline_at is not None and observed.now >= deadline_at:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
@@ -76,15 +87,6 @@ def decide_ending(
     return None, deadline_at
 
 
-def has_succeeded(worker: str, observed: Observed) -> bool:
-    """Whether a member of the current round has done its work."""
-    number = observed.round.number if observed.round else 0
-    agent = observed.agents.get(worker)
-    if agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == number:
-        return True
-    return any(pod.name == worker and pod.succeeded for pod in observed.pods)
-
-
 def _never_joined(observed: Observed) -> str:
     """What is wrong with a worker that has ended well without having been part of the job; empty if none has."""
     for pod in observed.pods:
@@ -97,14 +99,14 @@ def _never_joined(observed: Observed) -> str:
     return ""
 
 
-def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate], victims: frozenset[str]) -> list[str]:
-    """The members that go without having been asked to."""
+def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate], excepted: Collection[str]) -> list[str]:
+    """The members that go without having been asked to, other than those excepted."""
     members = observed.round.workers if observed.round else ()
     lost = [
         f"{candidate.worker} {candidate.why}"
         for candidate in candidates
         if candidate.worker in members
-        and candidate.worker not in victims
+        and candidate.worker not in excepted
         and candidate.standing in (Standing.GONE, Standing.LEAVING)
         and not has_succeeded(candidate.worker, observed)
     ]
@@ -113,7 +115,7 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
     if len(members) < size:
         alive = {c.worker for c in candidates if c.standing in (Standing.READY, Standing.STARTING)}
         told = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
-        unheard = (name for name in told if name not in members and name not in alive)
+        unheard = (name for name in told if name not in {*members, *alive, *excepted})
         lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
     return lost
 

@@ -23,9 +23,10 @@ from elastic_pytorch_operator.actions import (
     TryPod,
 )
 from elastic_pytorch_operator.attempts import Attempts
+from elastic_pytorch_operator.claim_writer import ClaimWriter
 from elastic_pytorch_operator.cluster import Cluster, ClusterError, Manifest
 from elastic_pytorch_operator.conditions import has_ended
-from elastic_pytorch_operator.failed_writes import DRY_RUN, JOB, PODS, SERVICE, STATUS, FailedWrites
+from elastic_pytorch_operator.failed_writes import CLAIMS, DRY_RUN, JOB, PODS, SERVICE, STATUS, FailedWrites
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_key
 from elastic_pytorch_operator.judgement import Judgement
@@ -102,15 +103,17 @@ class Executor:
         self._agent_image = agent_image
         self._clock = clock
         self._services: set[str] = set()
+        self._claims = ClaimWriter(cluster)
         self._recording: set[asyncio.Task[None]] = set()
 
     def has_service(self, job_uid: str) -> bool:
         """Whether the job's Service is known to be there."""
         return job_uid in self._services
 
-    def forget_services(self) -> None:
-        """Has every job's Service looked for again."""
+    def forget_found(self) -> None:
+        """Has every job's Service and volume claims looked for again."""
         self._services.clear()
+        self._claims.forget()
 
     async def execute(self, job: Job, actions: Sequence[Action], failed: FailedWrites) -> Outcome:
         """Carries out a job's actions. An API error stops none of the others; the status comes last, as it tells of them.
@@ -127,7 +130,9 @@ class Executor:
         if any(isinstance(action, TryPod) for action in actions):
             await attempts.attempt(DRY_RUN, partial(self._try_pod, job), refused_seconds=DRY_RUN_SECONDS)
         creates = [action for action in actions if isinstance(action, CreatePod | CreateStore)]
-        if creates and not attempts.malformed:
+        if creates and (claims := self._claims.missing(job)):
+            await attempts.attempt(CLAIMS, *claims)
+        if creates and not attempts.malformed and CLAIMS not in attempts.failed:  # a pod must not mount another job's claim
             await attempts.attempt(PODS, *(partial(self._create_pod, job, action) for action in creates))
         for action in actions:
             if isinstance(action, DeletePod):
@@ -191,6 +196,7 @@ class Executor:
             raise ServiceTakenError(job, service)
 
     async def _try_pod(self, job: Job) -> None:
+        await self._claims.try_all(job)
         await self._send_pod(job, CreatePod(0, rendezvous=1 if job.stock else 0), strict=True, dry_run=True)
 
     async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> None:
@@ -217,6 +223,7 @@ class Executor:
                 self._agent_image,
                 self.authorities,
                 failed_starts=action.failed_starts,
+                group_restarts=action.group_restarts,
                 strictly=action.strictly,
             )
         try:

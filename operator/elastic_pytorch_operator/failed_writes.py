@@ -12,7 +12,7 @@ TOLD_AFTER_FAILURES = 3  # in a row: most trouble has passed before
 MAX_TOLD = 3  # at once: the deletions of a thousand pods may be refused
 
 # What is written for a job, besides the deletions of its pods.
-SERVICE, DRY_RUN, PODS, STATUS, JOB = "service", "dry-run", "pods", "status", "job"
+SERVICE, CLAIMS, DRY_RUN, PODS, STATUS, JOB = "service", "claims", "dry-run", "pods", "status", "job"
 
 
 @dataclass(frozen=True, slots=True)

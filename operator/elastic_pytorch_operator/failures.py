@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from elastic_pytorch_operator.failure_rules import FailureRule
 from elastic_pytorch_operator.observed import AgentState, AgentView, Failure, Observed, PodView
 from elastic_pytorch_operator.peer_errors import is_echo
 from elastic_pytorch_operator.timestamps import earlier
@@ -42,6 +43,8 @@ class FailureRecord:
         pid: of the process, in its pod; None: not known.
         node: of the pod, for people.
         time: when it failed, RFC 3339, for people.
+        rule: of `failurePolicy.rules`, which decides on it; None: none does.
+        group_restarts: how often the job's pods had been replaced as a group when this one was made.
     """
 
     worker: str
@@ -55,6 +58,8 @@ class FailureRecord:
     pid: int | None = None
     node: str = ""
     time: str = ""
+    rule: FailureRule | None = None
+    group_restarts: int = 0
 
     @property
     def kind(self) -> str:
@@ -85,6 +90,8 @@ class FailureRecord:
 
     def __str__(self) -> str:
         where = self.worker if self.rank is None else f"rank {self.rank} ({self.worker})"
+        if self.exit_code is None and self.pod_uid:
+            return f"{where} {self.message.strip()}"
         if self.exit_code is None and not self.signal:
             return f"{where} hangs: {self.message.strip()}"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
@@ -160,26 +167,18 @@ def fault_of_pod(pod: PodView, *, spoken: bool) -> Fault | None:
     return Fault.CODE
 
 
-def failed_pods(observed: Observed) -> list[FailureRecord]:
-    """The pods that have failed by the job's own fault, other than those that had before this operator began to decide."""
-    return [
-        FailureRecord(
-            worker=pod.name,
-            rank=None,
-            exit_code=pod.exit_code,
-            signal="",
-            message=pod.exit_message.strip() or f"the container {describe_end(pod)}",
-            failed_at=observed.now,
-            pod_uid=pod.uid,
-        )
-        for pod in observed.pods
-        if not pod.seen_dead_at_start and fault_of_pod(pod, spoken=has_spoken(pod, observed)) is Fault.CODE
-    ]
-
-
 def has_spoken(pod: PodView, observed: Observed) -> bool:
     """Whether a pod's agent has ever been heard, by this operator or by one before it."""
     return pod.name in observed.agents or pod.name in observed.heard_before
+
+
+def has_succeeded(worker: str, observed: Observed) -> bool:
+    """Whether a member of the current round has done its work."""
+    number = observed.round.number if observed.round else 0
+    agent = observed.agents.get(worker)
+    if agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == number:
+        return True
+    return any(pod.name == worker and pod.succeeded for pod in observed.pods)
 
 
 def failed_members(observed: Observed) -> list[AgentView]:

@@ -100,6 +100,10 @@ class FakeCluster:
                 else:
                     self._remove(kind, place, child)
 
+    def remove_claim(self, name: str, namespace: str = "default") -> None:
+        """`kubectl delete persistentvolumeclaim`."""
+        self._remove("PersistentVolumeClaim", namespace, name)
+
     def job(self, name: str, namespace: str = "default") -> Object:
         """A job."""
         return copy.deepcopy(self._get(names.KIND, namespace, name))
@@ -160,6 +164,16 @@ class FakeCluster:
     async def create_service(self, manifest: Manifest) -> Manifest:
         self._called("create_service")
         return copy.deepcopy(self._create("Service", manifest))
+
+    async def get_claim(self, namespace: str, name: str) -> Manifest:
+        self._called("get_claim")
+        return copy.deepcopy(self._get("PersistentVolumeClaim", namespace, name))
+
+    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        self._called("dry_run_claim" if dry_run else "create_claim")
+        if dry_run:
+            return copy.deepcopy(dict(manifest))
+        return copy.deepcopy(self._create("PersistentVolumeClaim", manifest))
 
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         self._called("dry_run_pod" if dry_run else "create_pod")

@@ -66,6 +66,13 @@ class FencedCluster:
         async with self._write() as cluster:
             return await cluster.create_service(manifest)
 
+    async def get_claim(self, namespace: str, name: str) -> Manifest:
+        return await self._cluster.get_claim(namespace, name)
+
+    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        async with self._write() as cluster:
+            return await cluster.create_claim(manifest, dry_run=dry_run)
+
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         async with self._write() as cluster:
             return await cluster.create_pod(manifest, strict=strict, dry_run=dry_run)

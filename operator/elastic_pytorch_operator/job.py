@@ -4,15 +4,20 @@ The API server has already applied the schema of `crds/`; local mode has no API 
 as well, and a job written before a rule existed is refused with the field's name rather than half understood.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from elastic_pytorch_operator import names
+from elastic_pytorch_operator.accelerators import processes_per_node
+from elastic_pytorch_operator.failure_rules import FailureAction, FailureRule, InvalidRule, parse_rules
+from elastic_pytorch_operator.shared_memory import shared_memory_size
 from elastic_pytorch_operator.template_check import find_problem
 from elastic_pytorch_operator.torchrun_options import InvalidOption, torchrun_variables
+from elastic_pytorch_operator.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
 
 Manifest = Mapping[str, Any]
+T = TypeVar("T")
 
 MOST_WORKERS = 4096  # as the schema has it
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
@@ -53,8 +58,12 @@ class Job:
         allowed: the sizes that a group may have, rising; none: any.
         checkpoint_wait_seconds: how long a change that nobody's loss has caused waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
+        growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
+        shared_memory: `spec.sharedMemorySize`; empty: unset.
+        claims: the templates of the volume claims that are created with the job.
+        keep_claims: whether those stay when the job is deleted.
         version: the resource version that all this is from.
     """
 
@@ -70,16 +79,22 @@ class Job:
     managed_by: str = ""
     nproc_per_node: str = "1"
     max_failures: int = 3
+    backoff_limit: int | None = None
     on_pod_loss: str = REPLACE
+    rules: tuple[FailureRule, ...] = ()
     progress_deadline_seconds: int | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
+    growth_seconds: float = 0.0
     checkpoint_wait_seconds: float = 0.0
     checkpoint_path: str = ""
     backend: str = names.BACKEND_OPERATOR
     store_port: int = 29500
     endpoint: str = ""
+    shared_memory: str = ""
+    claims: tuple[ClaimTemplate, ...] = ()
+    keep_claims: bool = True
     clean_pod_policy: str = "Running"
     inject_agent: bool = True
     torchrun: Mapping[str, str] = field(default_factory=dict)  # by PET_ variable
@@ -166,7 +181,7 @@ def parse_job(manifest: Manifest) -> Job:
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
     if (problem := find_problem(template)) is not None:
         raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
-    training_container(template)
+    container = training_container(template)
     suspend = _boolean(spec, "suspend", default=False)
     backend, endpoint = _rendezvous(spec)
     checkpoint_wait, checkpoint_path = _checkpoint_wait(spec, backend)
@@ -183,18 +198,24 @@ def parse_job(manifest: Manifest) -> Job:
         allowed=allowed,
         suspend=suspend,
         managed_by=str(spec.get("managedBy") or ""),
-        nproc_per_node=str(spec.get("nprocPerNode", 1)),
+        nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
         max_failures=_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        backoff_limit=_integer(spec.get("failurePolicy") or {}, "backoffLimit", None, "spec.failurePolicy", least=0),
+        rules=_rules(spec, backend),
         on_pod_loss=str((spec.get("failurePolicy") or {}).get("onPodLoss") or REPLACE),
         progress_deadline_seconds=_integer(spec, "progressDeadlineSeconds", None),
         active_deadline_seconds=_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=_integer(spec, "ttlSecondsAfterFinished", None, least=0),
         settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
+        growth_seconds=_growth_seconds(spec, backend),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
         backend=backend,
         store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
         endpoint=endpoint,
+        shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
+        claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
+        keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
         inject_agent=_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),
@@ -258,6 +279,37 @@ def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
             f"{path}.checkpointPath", f"needs rendezvous.backend operator: with {backend} nobody watches for files"
         )
     return float(seconds), folder
+
+
+def _growth_seconds(spec: Manifest, backend: str) -> float:
+    """`resizePolicy.minSecondsBetweenResizes`."""
+    name, path = "minSecondsBetweenResizes", "spec.resizePolicy"
+    seconds = _integer(spec.get("resizePolicy") or {}, name, 0, path, least=0) or 0
+    if seconds and backend != names.BACKEND_OPERATOR:
+        raise InvalidJob(f"{path}.{name}", f"needs rendezvous.backend operator: with {backend} newcomers join as they come")
+    return float(seconds)
+
+
+def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
+    """`failurePolicy.rules`."""
+    try:
+        rules = parse_rules((spec.get("failurePolicy") or {}).get("rules"))
+    except InvalidRule as error:
+        raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
+    for rule in rules:
+        if rule.action is FailureAction.RESTART_GROUP and backend != names.BACKEND_OPERATOR:
+            problem = (
+                f"RestartGroup needs rendezvous.backend operator: with {backend} use Ignore, which begins a new rendezvous"
+            )
+            raise InvalidJob(f"spec.failurePolicy.rules[{rule.index}].action", problem)
+    return rules
+
+
+def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
+    try:
+        return read(spec.get(name))
+    except ValueError as error:
+        raise InvalidJob(f"spec.{name}", str(error)) from error
 
 
 def _boolean(fields: Manifest, name: str, *, default: bool) -> bool:

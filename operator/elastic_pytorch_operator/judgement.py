@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-# How the API server begins when it has decoded or validated a pod itself (apimachinery, errors.go: NewInvalid; apiserver, rest.go:
-# transformDecodeError). What admission says begins otherwise: `admission webhook "...`, `pods "..." is forbidden: `.
-MALFORMED_POD = re.compile(r'Pod "[^"]*" is invalid: |Pod in version "[^"]*" cannot be handled as a Pod: ')
+# How the API server begins when it has decoded or validated a pod or a volume claim itself (apimachinery, errors.go: NewInvalid; apiserver,
+# rest.go: transformDecodeError). What admission says begins otherwise: `admission webhook "...`, `pods "..." is forbidden: `.
+_KIND = "(?:Pod|PersistentVolumeClaim)"
+MALFORMED = re.compile(rf'{_KIND} "[^"]*" is invalid: |{_KIND} in version "[^"]*" cannot be handled as a {_KIND}: ')
 # What a webhook or a policy says with a code of its own choice, and what is said of a webhook that cannot be asked.
 ADMISSION = re.compile(r"denied (the )?request|failed calling webhook")
 REFUSAL_CODES = (400, 403, 422)
@@ -43,7 +44,7 @@ def judge(code: int, message: str, causes: Sequence[Cause] = ()) -> Judgement:
         message: of the Status object.
         causes: of its details. Those of the API server's own validation name fields; that of a policy's denial names none.
     """
-    if code in (400, 422) and MALFORMED_POD.match(message) and all(cause.field for cause in causes):
+    if code in (400, 422) and MALFORMED.match(message) and all(cause.field for cause in causes):
         return Judgement.MALFORMED
     if code in REFUSAL_CODES or ADMISSION.search(message):
         return Judgement.REFUSED

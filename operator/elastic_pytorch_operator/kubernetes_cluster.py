@@ -70,10 +70,16 @@ class KubernetesCluster:
     async def create_service(self, manifest: Manifest) -> Manifest:
         return await self._request("POST", f"/api/v1/namespaces/{manifest['metadata']['namespace']}/services", manifest)
 
+    async def get_claim(self, namespace: str, name: str) -> Manifest:
+        return await self._request("GET", f"{_claims(namespace)}/{name}")
+
+    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        path = _claims(manifest["metadata"]["namespace"])
+        return await self._request("POST", path, manifest, query=_creation(strict=True, dry_run=dry_run))
+
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
-        query = ({"fieldValidation": "Strict"} if strict else {}) | ({"dryRun": "All"} if dry_run else {})
         path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
-        return await self._request("POST", path, manifest, query=query)
+        return await self._request("POST", path, manifest, query=_creation(strict=strict, dry_run=dry_run))
 
     async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
@@ -199,6 +205,14 @@ class KubernetesCluster:
         found = json.loads(text)
         assert isinstance(found, dict)  # the API server answers with objects
         return found
+
+
+def _creation(*, strict: bool, dry_run: bool) -> dict[str, str]:
+    return ({"fieldValidation": "Strict"} if strict else {}) | ({"dryRun": "All"} if dry_run else {})
+
+
+def _claims(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
 
 
 def _leases(namespace: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.fake_cluster import FakeCluster
 from elastic_pytorch_operator.manifests import TOKEN_FOLDER
+from elastic_pytorch_operator.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
 
 Object = Mapping[str, Any]
 
@@ -196,7 +197,7 @@ class LocalKubelet:
         mapped = dict(self._paths)
         volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
         for mount in container.get("volumeMounts") or ():
-            if mount["mountPath"] == TOKEN_FOLDER:
+            if mount["mountPath"] in (TOKEN_FOLDER, SHARED_MEMORY_FOLDER):
                 continue
             shared = "hostPath" in volumes.get(mount["name"], {}) or "persistentVolumeClaim" in volumes.get(mount["name"], {})
             owner = "shared" if shared else pod["metadata"]["name"]

@@ -7,6 +7,8 @@ from typing import Any
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.job import Job, training_container
+from elastic_pytorch_operator.shared_memory import add_shared_memory
+from elastic_pytorch_operator.volume_claims import ClaimTemplate, add_claim_volumes
 
 Manifest = dict[str, Any]
 
@@ -61,6 +63,24 @@ def headless_service(job: Job) -> Manifest:
     }
 
 
+def volume_claim(job: Job, template: ClaimTemplate) -> Manifest:
+    """The volume claim that a job has from one of its templates."""
+    metadata: Manifest = {
+        "name": template.claim_name(job.key.name),
+        "namespace": job.key.namespace,
+        "labels": {**template.labels, **labels(job)},
+        "annotations": dict(template.annotations),
+    }
+    if not job.keep_claims:
+        metadata["ownerReferences"] = [owner_reference(job)]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": copy.deepcopy(dict(template.spec)),
+    }
+
+
 def worker_pod(
     job: Job,
     index: int,
@@ -72,6 +92,7 @@ def worker_pod(
     *,
     strictly: bool = True,
     failed_starts: Sequence[str] = (),
+    group_restarts: int = 0,
 ) -> Manifest:
     """A worker pod.
 
@@ -85,9 +106,12 @@ def worker_pod(
         authorities: which vouch for the operator, PEM.
         strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start.
+        group_restarts: how often the job's pods have been replaced as a group.
     """
     pod, container = pod_from_template(job, index, suffix)
     remember_failed_starts(pod, failed_starts)
+    if group_restarts:
+        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(group_restarts)
     spec = pod["spec"]
     image = agent_image if job.inject_agent else None
     own_command = bool(container.get("command"))
@@ -136,6 +160,8 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Mani
     spec["subdomain"] = job.key.name
     if spec.get("hostNetwork"):
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the node's own resolver does not know the cluster's Services
+    add_claim_volumes(spec, job.claims, job.key.name)
+    add_shared_memory(spec, container, job.shared_memory)
     own_labels = metadata.get("labels") or {}
     pod = {
         "apiVersion": "v1",

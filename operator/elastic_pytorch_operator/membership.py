@@ -5,7 +5,7 @@ The rules (docs/rounds.md tells them at more length):
 - **first**: when the minimum is ready, and everybody wanted is or nobody more has come for a settle time;
 - **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has spoken since or is
   known to be gone, so that one round is enough;
-- **newcomers**: when they are ready, several in one round, without disturbing anybody before;
+- **newcomers**: when they are ready, several in one round, without disturbing anybody before, and not too soon after the last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **too few**: an empty round, which stops everybody, until the minimum is ready again.
 
@@ -33,11 +33,13 @@ class Decision:
         round: to be declared; None: the current one stands.
         nudge: ask every agent to speak at once.
         recheck_at: when to decide again if nothing happens before; None: only on an event.
+        cooling: which newcomers are ready and wait only since the group has grown a short while ago; empty: none.
     """
 
     round: Round | None = None
     nudge: bool = False
     recheck_at: float | None = None
+    cooling: str = ""
 
 
 def next_round(
@@ -57,6 +59,8 @@ def next_round(
     suspended: bool = False,
     stalled: str = "",
     settled: bool = False,
+    grow_at: float = 0.0,
+    replaced: str = "",
 ) -> Decision:
     """Decides on the next round.
 
@@ -76,6 +80,8 @@ def next_round(
         suspended: nobody is to train.
         stalled: why the group hangs and is to be restarted; empty: it does not.
         settled: the change for which newcomers are awaited is held up anyway: none is waited for beside that.
+        grow_at: newcomers make no round of their own before, monotonic seconds.
+        replaced: why all workers are replaced, so that the group stops; empty: they are not.
     """
     members = current.workers if current else ()
     by_name = {candidate.worker: candidate for candidate in candidates}
@@ -103,6 +109,8 @@ def next_round(
     recheck = min((c.recheck_at for c in candidates if c.recheck_at is not None), default=None)
     if suspended:
         return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
+    if replaced and current and current.size:
+        return declare(names.GROUP_RESTARTED, replaced)
     if current is None or current.size == 0:
         if len(chosen) < minimum:
             return Decision(recheck_at=recheck)
@@ -142,7 +150,10 @@ def next_round(
         wait_until = _settled_at(newcomers, candidates, wanted - len(stay), settle_seconds, now)
         if now < wait_until and not settled:
             return Decision(recheck_at=_earliest(wait_until, recheck))
-        return declare(names.WORKER_JOINED, f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready", chosen)
+        arrived = f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready"
+        if now < grow_at:
+            return Decision(recheck_at=_earliest(grow_at, recheck), cooling=arrived)
+        return declare(names.WORKER_JOINED, arrived, chosen)
     return Decision(recheck_at=recheck)
 
 

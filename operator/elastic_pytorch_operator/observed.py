@@ -43,6 +43,8 @@ class PodView:
     created_at: float = 0.0
     stuck_since: float = 0.0  # when its containers could not be made for the first time in a row
     ended_at: float = 0.0  # when it was first seen to have ended
+    conditions: frozenset[tuple[str, str]] = frozenset()  # type and status of each
+    group_restarts: int = 0  # how often the job's pods had been replaced as a group when it was made
     failed_starts: tuple[str, ...] = ()  # the nodes on which the pods before it of its index have failed to start, in a row
     seen_dead_at_start: bool = False  # was dead already when this operator began to decide
     role: str = names.ROLE_WORKER

@@ -3,17 +3,13 @@
 The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_operator.observed import NodeView, Taint
+from elastic_pytorch_operator.quantities import parse_quantity
 
 Manifest = Mapping[str, Any]
-
-_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)")
-_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_UNITS |= {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", start=1)}
 
 
 def could_take(node: NodeView, spec: Manifest) -> bool:
@@ -30,14 +26,8 @@ def could_take(node: NodeView, spec: Manifest) -> bool:
         and all(node.labels.get(key) == value for key, value in selector.items())
         and _has_affinity(node, spec)
         and all(any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()) for taint in node.taints)
-        and all(parse_quantity(node.allocatable.get(name)) >= amount for name, amount in _requests(spec).items())
+        and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in _requests(spec).items())
     )
-
-
-def parse_quantity(text: object) -> float:
-    """A Kubernetes quantity, such as `500m` or `2Gi`, in its base unit; 0 for what is none."""
-    found = _QUANTITY.fullmatch(str(text))
-    return float(found[1]) * _UNITS[found[2]] if found else 0.0
 
 
 def _has_affinity(node: NodeView, spec: Manifest) -> bool:
@@ -90,5 +80,5 @@ def _requests(spec: Manifest) -> dict[str, float]:
     for container in spec.get("containers") or ():
         resources = container.get("resources") or {}
         for name, quantity in ((resources.get("limits") or {}) | (resources.get("requests") or {})).items():
-            total[name] = total.get(name, 0.0) + parse_quantity(quantity)
+            total[name] = total.get(name, 0.0) + (parse_quantity(quantity) or 0.0)
     return total

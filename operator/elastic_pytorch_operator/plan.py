@@ -11,9 +11,11 @@ from elastic_pytorch_operator.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.checkpoint_wait import CheckpointWait, hold_for_checkpoint
 from elastic_pytorch_operator.conditions import has_ended, is_true
 from elastic_pytorch_operator.dry_run import wants_dry_run
-from elastic_pytorch_operator.ending import decide_ending, has_succeeded
+from elastic_pytorch_operator.ending import decide_ending
 from elastic_pytorch_operator.failed_writes import FailedWrites, describe, mark_told, untold
-from elastic_pytorch_operator.failures import dated, failed_pods
+from elastic_pytorch_operator.failures import FailureRecord, dated, has_succeeded
+from elastic_pytorch_operator.group_restart import GroupRestart, find_group_restart, group_restarts, outdated_pods
+from elastic_pytorch_operator.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.job import FAIL_JOB, Job
 from elastic_pytorch_operator.membership import Decision, next_round
 from elastic_pytorch_operator.observed import AgentState, Observed
@@ -22,6 +24,7 @@ from elastic_pytorch_operator.recovery import Recovery, advance_recovery, begin_
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.round import Round
 from elastic_pytorch_operator.round_failure import RoundFailure, judge_round
+from elastic_pytorch_operator.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.stall import Stall, find_stall
 from elastic_pytorch_operator.standing import Candidate, weigh
 from elastic_pytorch_operator.start_backoff import FailedStarts, find_failed_starts
@@ -40,6 +43,8 @@ class Memory:
         suspects: nodes that have probably died, and since when that is suspected.
         stall: the round that hangs, if it does.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
+        excused: lost members on which a rule has decided.
+        grown_at: when the group last grew, monotonic seconds; None: never, as far as is known.
         active_since: when the job began, or was resumed, monotonic seconds.
         failed: the writes that the API server has not taken.
         invalid: the template cannot make a pod, says the API server: why.
@@ -55,6 +60,8 @@ class Memory:
     recovery: Recovery | None = None
     stall: Stall | None = None
     checkpoint_wait: CheckpointWait | None = None
+    excused: frozenset[str] = frozenset()
+    grown_at: float | None = None
     active_since: float | None = None
     failed: FailedWrites = field(default_factory=dict)
     invalid: str = ""
@@ -104,22 +111,26 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
     avoided = {*suspects, *starts.avoid}
-    replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided)
+    outdated = outdated_pods(job, observed)
+    replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated)
     if replicas.victims:
         candidates = weigh(observed, replicas.victims, suspects)
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
     failure = judge_round(observed, candidates)
+    pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), replicas.victims)
+    last_before = memory.budget.last
     memory = replace(
         memory,
         suspects=suspects,
         stall=stall,
+        excused=excused_members(observed, memory.excused, pods),
+        grown_at=grown_before(job, observed, memory.grown_at),
         active_since=active_since(job, observed, memory),
-        budget=_count_failures(observed, memory.budget, failure, restart),
+        budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
-    deadline = job.active_deadline_seconds
-    deadline_at = None if deadline is None or memory.active_since is None else memory.active_since + deadline
+    group_restart = find_group_restart(job, observed, memory.budget)
     ending, ending_recheck = decide_ending(
         job,
         observed,
@@ -127,10 +138,12 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         memory.budget,
         victims=replicas.victims,
         invalid=memory.invalid,
-        deadline_at=deadline_at,
+        deadline_at=deadline_at(job, memory),
         starts=starts,
+        excused=memory.excused,
     )
-    decision = Decision() if ending else _decide_round(job, observed, candidates, memory, failure, restart)
+    held = ending is not None or group_restart.asked
+    decision = Decision() if held else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
     hold = hold_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
     if hold.until is not None:
         decision = Decision(recheck_at=_earliest(hold.until, *(candidate.recheck_at for candidate in candidates)))
@@ -138,7 +151,8 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if decision.round is not None:
         recovery = begin_recovery(observed.round, decision.round, observed, recovery)
     recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
-    memory = replace(memory, recovery=recovery, checkpoint_wait=hold.wait)
+    grown = grows(observed.round, decision.round)
+    memory = replace(memory, recovery=recovery, checkpoint_wait=hold.wait, grown_at=observed.now if grown else memory.grown_at)
     round_ = decision.round or observed.round
     status = describe_job(
         job,
@@ -150,16 +164,20 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         ending=ending,
         refusal=describe(memory.failed),
         waiting=hold.text,
+        cooling=describe_wait(job, decision.cooling) if decision.cooling else "",
+        restarting=group_restart,
+        grown=grown,
         starts=starts,
     )
     actions: list[Action] = []
     recheck = _earliest(decision.recheck_at, stall_recheck, ending_recheck)
     if ending is None:
-        actions += _pod_actions(job, observed, replicas, round_, memory, starts)
-        held = [starts.hold_until.get(index, 0.0) for index in replicas.create]
-        recheck = _earliest(recheck, *(until for until in held if until > observed.now))
+        actions += _pod_actions(job, observed, replicas, round_, memory, starts, group_restart)
+        pauses = [max(starts.hold_until.get(index, 0.0), memory.budget.hold_until) for index in replicas.create]
+        recheck = _earliest(recheck, *(until for until in pauses if until > observed.now))
     news = untold(memory.failed)
-    actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, news, hold.over)
+    ruled = memory.budget.last if memory.budget.last is not last_before else None
+    actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, news, hold.over, ruled)
     memory = replace(memory, failed=mark_told(memory.failed))
     due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
     if due is not None and due <= observed.now:
@@ -170,12 +188,14 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     return Plan(memory, decision.round, decision.nudge, dump_stacks, verdict, tuple(actions), recheck)
 
 
-def _count_failures(observed: Observed, budget: Budget, failure: RoundFailure, stall: Stall | None) -> Budget:
+def _count_failures(
+    job: Job, observed: Observed, budget: Budget, failure: RoundFailure, pods: Sequence[FailureRecord], stall: Stall | None
+) -> Budget:
     members = observed.round.workers if observed.round else ()
     reports = [observed.agents[name].progress for name in members if name in observed.agents]
     step = max((r.step for r in reports if r.step is not None), default=None)
     checkpoint_step = max((r.checkpoint_step for r in reports if r.checkpoint_step is not None), default=None)
-    pods = [dated(record, observed) for record in failed_pods(observed)]
+    pods = [dated(record, observed) for record in pods]
     cause = stall.cause if stall is not None else failure.cause
     lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
     if step is not None:
@@ -183,11 +203,11 @@ def _count_failures(observed: Observed, budget: Budget, failure: RoundFailure, s
     elif cause is None and not failure.open and all(pod.pod_uid in budget.counted_pods for pod in pods):  # kept for their logs
         budget = budget.after_steady_round(lasted)
     crashed = lasted < CRASH_LOOP_SECONDS
-    budget = budget.after_pods(pods, observed.now, hold=crashed)
+    there = [pod.uid for pod in observed.pods]
+    budget = budget.after_pods(pods, there, observed.now, hold=crashed)
     if observed.round is not None and cause is not None:
-        budget = budget.after_round(
-            observed.round.number, dated(cause, observed), observed.now, hold=crashed or failure.echoes_only
-        )
+        cause = rule_on_worker(dated(cause, observed), observed, job.rules)
+        budget = budget.after_round(observed.round.number, cause, observed.now, hold=crashed or failure.echoes_only)
     return budget
 
 
@@ -200,6 +220,13 @@ def active_since(job: Job, observed: Observed, memory: Memory) -> float | None:
     return observed.now - seconds_between(str(job.status.get("startTime", observed.time)), observed.time)
 
 
+def deadline_at(job: Job, memory: Memory) -> float | None:
+    """When `activeDeadlineSeconds` are over, monotonic seconds; None: never."""
+    if job.active_deadline_seconds is None or memory.active_since is None:
+        return None
+    return memory.active_since + job.active_deadline_seconds
+
+
 def _decide_round(
     job: Job,
     observed: Observed,
@@ -207,6 +234,7 @@ def _decide_round(
     memory: Memory,
     failure: RoundFailure,
     restart: Stall | None,
+    replaced: str,
 ) -> Decision:
     current = observed.round
     finishing = current is not None and any(has_succeeded(name, observed) for name in current.workers)
@@ -226,6 +254,8 @@ def _decide_round(
         suspended=job.suspend,
         stalled=restart.cause.message if restart else "",
         settled=memory.checkpoint_wait is not None,
+        grow_at=may_grow_at(job, memory.grown_at),
+        replaced=replaced,
     )
 
 
@@ -240,19 +270,32 @@ def _missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action,
     taken = {pod.index for pod in observed.pods if not pod.deleting}
     if ending or job.on_pod_loss == FAIL_JOB or observed.now < memory.budget.hold_until:
         return ()
-    return tuple(CreatePod(index) for index in range(job.wanted) if index not in taken)[: max(0, job.wanted - len(taken))]
+    missing = [index for index in range(job.wanted) if index not in taken][: max(0, job.wanted - len(taken))]
+    return tuple(CreatePod(index, group_restarts=group_restarts(job)) for index in missing)
 
 
 def _pod_actions(
-    job: Job, observed: Observed, replicas: Replicas, round_: Round | None, memory: Memory, starts: FailedStarts
+    job: Job,
+    observed: Observed,
+    replicas: Replicas,
+    round_: Round | None,
+    memory: Memory,
+    starts: FailedStarts,
+    restarting: GroupRestart,
 ) -> list[Action]:
     actions: list[Action] = [] if observed.service_exists else [CreateService()]
     held = {index for index, until in starts.hold_until.items() if observed.now < until}
-    if replicas.create and observed.now >= memory.budget.hold_until:
+    if replicas.create and observed.now >= memory.budget.hold_until and not restarting.asked:
         avoid = tuple(sorted({*memory.suspects, *starts.avoid}))
         strictly = not avoid or others_have_room(avoid, observed.nodes, observed.pods, job.template)
         actions += [
-            CreatePod(index, avoid, strictly=strictly, failed_starts=starts.nodes.get(index, ()))
+            CreatePod(
+                index,
+                avoid,
+                strictly=strictly,
+                failed_starts=starts.nodes.get(index, ()),
+                group_restarts=group_restarts(job),
+            )
             for index in replicas.create
             if index not in held
         ]

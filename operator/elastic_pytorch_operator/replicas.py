@@ -33,13 +33,15 @@ def plan_replicas(
     round_: Round | None,
     wanted: int,
     suspects: Collection[str] = (),
+    outdated: Collection[str] = (),
 ) -> Replicas:
     """Compares the pods there are with the number wanted.
 
     A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does a member that has succeeded, as
     long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless it
     lingers: then it holds devices and a part of the quota, which its replacement needs. One that waits for a place, away from a
-    node that would take it after all, is replaced.
+    node that would take it after all, is replaced. So are all that are outdated, once their group does without them: their replacements
+    are made when the last of them is being deleted, for they may need their places.
     """
     standings = {candidate.worker: candidate.standing for candidate in candidates}
     abandon = tuple(
@@ -47,6 +49,8 @@ def plan_replicas(
     )
     lost = {pod.name for pod in abandon}
     serving = [pod for pod in pods if not pod.ended and not pod.deleting and standings.get(pod.name) is not Standing.GONE]
+    replaced = {pod.name for pod in serving if pod.name in outdated}
+    serving = [pod for pod in serving if pod.name not in replaced]
     misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
     live = [pod for pod in serving if pod not in misled]
     victims = _choose_victims(live, nodes, standings, round_, wanted)
@@ -60,8 +64,8 @@ def plan_replicas(
         if not pod.ended and not pod.deleting and standings.get(pod.name) is Standing.GONE and pod.name not in lost
     )
     return Replicas(
-        create=tuple(free[: max(0, wanted - len(kept))]),
-        victims=frozenset(victims),
+        create=() if replaced else tuple(free[: max(0, wanted - len(kept))]),
+        victims=frozenset(victims | replaced),
         discard=silent + misled + _spent(pods, done),
         abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
     )

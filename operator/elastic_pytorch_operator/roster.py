@@ -2,12 +2,15 @@
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.heartbeat import Heartbeat
 from elastic_pytorch_operator.observed import AgentState, AgentView
 from elastic_pytorch_operator.round import Round
+
+LEFT_ROUNDS = 16  # agents stop the workers of the last few rounds
 
 
 @dataclass(slots=True)
@@ -20,6 +23,7 @@ class JobRoster:
         dump: the newest round whose stacks have been asked for.
         verdict: `complete` or `failed` once the job has ended.
         news: is set and replaced whenever a long poll may have something to answer.
+        left_rounds: the latest rounds that some member has left: its workers no longer train with those of the other members.
     """
 
     round: Round | None = None
@@ -31,6 +35,7 @@ class JobRoster:
     agents: dict[str, AgentView] = field(default_factory=dict)
     polls: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
+    left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
 
     def announce(self) -> None:
         """Wakes every long poll."""
@@ -97,6 +102,8 @@ class Roster:
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
         first_step = beat.progress.first_step is not None and (steady is None or steady.progress.first_step is None)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
+        if known is not None and known.round > 0 and (beat.state is AgentState.READY or beat.round != known.round):
+            self._leave(job, known.round)
         job.agents[worker] = AgentView(
             worker=worker,
             incarnation=beat.incarnation,
@@ -135,13 +142,25 @@ class Roster:
         job = self.job(job_uid)
         job.polls[worker] = job.polls.get(worker, 0) + 1
 
-    def close_poll(self, job_uid: str, worker: str, now: float) -> None:
-        """An agent's long poll has been answered, or its connection has closed."""
+    def close_poll(self, job_uid: str, worker: str, now: float, *, dropped: bool) -> None:
+        """An agent's long poll has been answered, or, if it was dropped, its connection has closed."""
         job = self.job(job_uid)
+        agent = job.agents.get(worker)
+        if dropped and agent is not None and agent.state is AgentState.LEAVING:
+            self._leave(job, agent.round)  # the agent has ended
         job.polls[worker] = job.polls.get(worker, 1) - 1
         if not job.polls[worker]:
             del job.polls[worker]
             job.closed_at[worker] = now
+
+    def peer_stopped(self, job_uid: str, round_number: int) -> bool:
+        """Whether a member of a round has stopped its workers, so that the round's collectives cannot complete any more."""
+        return round_number in self.job(job_uid).left_rounds
+
+    @staticmethod
+    def _leave(job: JobRoster, round_number: int) -> None:
+        if round_number not in job.left_rounds:
+            job.left_rounds.append(round_number)
 
     def declare(self, job_uid: str, round_: Round) -> None:
         """Declares a round to the agents."""

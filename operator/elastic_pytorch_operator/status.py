@@ -8,6 +8,8 @@ from elastic_pytorch_operator import names
 from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.conditions import Condition, find_condition, has_ended, is_true, merge_conditions
 from elastic_pytorch_operator.ending import Ending
+from elastic_pytorch_operator.failure_rules import FailureAction
+from elastic_pytorch_operator.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.history import extend_history
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observed import AgentState, AgentView, Observed
@@ -37,6 +39,9 @@ def describe_job(
     ending: Ending | None = None,
     refusal: str = "",
     waiting: str = "",
+    cooling: str = "",
+    restarting: GroupRestart = NO_RESTART,
+    grown: bool = False,
     starts: FailedStarts = NONE_FAILED,
 ) -> Status:
     """The whole status of a job that has not ended before.
@@ -51,6 +56,9 @@ def describe_job(
         ending: set if it ends now.
         refusal: what came of the writes that the API server does not take.
         waiting: which change of the group waits for a checkpoint, and for how long; empty: none.
+        cooling: which newcomers wait since the group has grown a short while ago, and until when; empty: none.
+        restarting: where a restart of the whole group stands.
+        grown: the round that is declared now makes the group larger.
         starts: the pods that have failed to start.
     """
     old = job.status
@@ -58,7 +66,7 @@ def describe_job(
     ready = [c for c in live if c.standing is Standing.READY]
     members = round_.workers if round_ else ()
     agents = [observed.agents[name] for name in members if name in observed.agents]
-    held = observed.now < budget.hold_until and any(candidate.failed for candidate in live)
+    held = restarting.asked or (observed.now < budget.hold_until and any(candidate.failed for candidate in live))
     trains = bool(members) and ending is None and not held
     status: Status = {
         "observedGeneration": job.generation,
@@ -69,6 +77,7 @@ def describe_job(
         "round": round_.number if round_ else int(old.get("round", 0)),
         "worldSize": 0 if held else world_size(round_, agents, job),
         "failures": budget.failures,
+        "totalFailures": budget.total,
         "restarts": _restarts(old, round_),
         "workers": [
             _worker(c, job, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
@@ -76,6 +85,10 @@ def describe_job(
     }
     if not job.suspend:
         status["startTime"] = old.get("startTime") or observed.time
+    if budget.group_restarts:
+        status["groupRestarts"] = budget.group_restarts
+    if grown or old.get("lastGrowthTime"):
+        status["lastGrowthTime"] = observed.time if grown else old["lastGrowthTime"]
     progress = _progress(agents) or old.get("progress")
     if progress:
         status["progress"] = progress
@@ -101,7 +114,7 @@ def describe_job(
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
     size = 0 if held or round_ is None else round_.size
-    conditions = _conditions(job, observed, live, round_, size, budget, ending, refusal, waiting, starts)
+    conditions = _conditions(job, observed, live, round_, size, budget, ending, refusal, waiting, cooling, restarting, starts)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
         status["completionTime"] = observed.time
@@ -213,6 +226,8 @@ def _conditions(
     ending: Ending | None,
     refusal: str,
     waiting: str,
+    cooling: str,
+    restarting: GroupRestart,
     starts: FailedStarts,
 ) -> list[Condition]:
     if ending is not None:
@@ -231,8 +246,10 @@ def _conditions(
             names.RUNNING,
             False,
             names.BACKING_OFF,
-            f"restarting after failure {budget.failures} of {job.max_failures} allowed; {budget.last}",
+            f"restarting after {_which_failure(job, budget)}; {budget.last}",
         )
+    elif restarting.text:
+        running = Condition(names.RUNNING, False, names.GROUP_RESTARTED, restarting.text)
     else:
         ready = sum(c.standing is Standing.READY for c in live)
         text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"
@@ -248,11 +265,20 @@ def _conditions(
     if waiting:
         text = f"{resizing.message}: {waiting}" if resizing.true else waiting
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
+    if cooling:
+        resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
     if size and size < job.wanted:
         text = f"trains with {size} of {job.wanted} workers"
         degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, f"{text}; {shortage}" if shortage else text)
     resumed = [Condition(names.SUSPENDED, False, names.JOB_RESUMED, "the job is not suspended")]
     return [running, resizing, degraded, *(resumed if find_condition(job.status, names.SUSPENDED) else [])]
+
+
+def _which_failure(job: Job, budget: Budget) -> str:
+    rule = budget.last.rule if budget.last else None
+    if rule is not None and rule.action is not FailureAction.COUNT:
+        return f"a failure that does not count, says {rule}"
+    return f"failure {budget.failures} of {job.max_failures} allowed"
 
 
 def _suspended(observed: Observed, waiting: str, refusal: str) -> list[Condition]:

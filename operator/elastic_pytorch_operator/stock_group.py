@@ -4,7 +4,7 @@ There are no agents to talk to: the operator sees pods and nodes only. It keeps 
 in; it finds out when their rendezvous is over, and then begins a new one, completes the job or fails it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator import names
@@ -18,21 +18,23 @@ from elastic_pytorch_operator.actions import (
     RecordEvent,
     TryPod,
 )
-from elastic_pytorch_operator.budget import CRASH_LOOP_SECONDS, Budget, backoff_seconds
+from elastic_pytorch_operator.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
 from elastic_pytorch_operator.conditions import has_ended
 from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import Ending, decide_ending
 from elastic_pytorch_operator.failed_writes import describe, mark_told, untold
-from elastic_pytorch_operator.failures import dated
+from elastic_pytorch_operator.failure_rules import FailureAction
+from elastic_pytorch_operator.failures import FailureRecord, Fault, dated
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.node_outage import is_outage
 from elastic_pytorch_operator.observed import Observed, PodView
-from elastic_pytorch_operator.plan import Memory, Plan, active_since, plan_ended
+from elastic_pytorch_operator.plan import Memory, Plan, active_since, deadline_at, plan_ended
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
+from elastic_pytorch_operator.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.standing import Candidate, Standing, weigh
 from elastic_pytorch_operator.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.status import describe_job, write_status_at
-from elastic_pytorch_operator.stock_ends import Manner, read_end
+from elastic_pytorch_operator.stock_ends import CLOSING, Manner, read_end
 from elastic_pytorch_operator.stock_memory import StockMemory
 from elastic_pytorch_operator.stock_rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
 from elastic_pytorch_operator.stock_rounds import adopt_group, next_group
@@ -77,13 +79,21 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
     view, stock = _look(job, observed, memory)
     replicas = plan_replicas(_serving(view), observed.nodes, view.candidates, view.observed.round, job.wanted)
     stock = replace(stock, victims=stock.victims | replicas.victims)
-    budget, stock, events = _understand(view, memory.budget, stock)
+    pods = judge_pods(view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims)
+    budget, stock, events = _understand(view, memory.budget, stock, pods)
     group, settled_at = next_group(
         job, stock.group, view.running, {c.worker: c.why for c in view.candidates}, stock.victims, observed.now
     )
     told = group.round if group.round is not view.observed.round else None
     stock = replace(stock, group=group)
-    memory = replace(memory, budget=budget, stock=stock, active_since=active_since(job, observed, memory))
+    last_before = memory.budget.last
+    memory = replace(
+        memory,
+        budget=budget,
+        stock=stock,
+        excused=excused_members(view.observed, memory.excused, pods),
+        active_since=active_since(job, observed, memory),
+    )
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
     refusal = describe(memory.failed)
     status = describe_job(
@@ -105,7 +115,8 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         over_at = stock.over_since + WORDS_SECONDS if stock.over_since is not None else 0.0
         rechecks += [t for t in (over_at, stock.hold_until, budget.hold_until, *held) if t > observed.now]
     news = untold(memory.failed)
-    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, news)
+    ruled = budget.last if budget.last is not last_before else None
+    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, news, failed=ruled)
     memory = replace(memory, failed=mark_told(memory.failed))
     due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
     if due is not None and due <= observed.now:
@@ -142,14 +153,16 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
     return _View(job, observed, candidates, lost, tuple(running), rendezvous, starts), stock
 
 
-def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget, StockMemory, list[Action]]:
+def _understand(
+    view: _View, budget: Budget, stock: StockMemory, pods: Sequence[FailureRecord]
+) -> tuple[Budget, StockMemory, list[Action]]:
     """Counts what the job's own code has done wrong: a rendezvous once, and each pod that left its rendezvous standing."""
     now, rendezvous = view.observed.now, view.rendezvous
-    ends = [read_end(pod, now) for pod in view.observed.pods if pod.ended and not pod.seen_dead_at_start]
-    broken = [dated(end.record, view.observed) for end in ends if end.manner is Manner.BROKEN]
-    if rendezvous.phase is not Phase.OVER and all(record.pod_uid in budget.counted_pods for record in broken):
+    if rendezvous.phase is not Phase.OVER and all(record.pod_uid in budget.counted_pods for record in pods):
         budget = budget.after_steady_round(now - stock.since)
-    budget = budget.after_pods(broken, now, hold=now - stock.since < CRASH_LOOP_SECONDS)
+    there = [pod.uid for pod in view.observed.pods]
+    failed = [dated(record, view.observed) for record in pods]
+    budget = budget.after_pods(failed, there, now, hold=now - stock.since < CRASH_LOOP_SECONDS)
     if rendezvous.phase is not Phase.OVER:
         return budget, stock, []
     if stock.over_since is None:
@@ -159,8 +172,10 @@ def _understand(view: _View, budget: Budget, stock: StockMemory) -> tuple[Budget
         return budget, stock, []
     cause = rendezvous.cause
     if cause is not None and rendezvous.counts and not cause.pod.seen_dead_at_start:
-        budget = budget.after_round(rendezvous.number, dated(cause.record, view.observed), now, hold=True)
-        if cause.gave_up:  # torchrun itself has started the script again as often as the job allows
+        record = rule_on_worker(dated(cause.record, view.observed), view.observed, view.job.rules)
+        budget = budget.after_round(rendezvous.number, record, now, hold=True)
+        # Torchrun itself has started the script again as often as the job allows.
+        if cause.gave_up and action_on(record) is FailureAction.COUNT:
             budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
     note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"
     return budget, replace(stock, understood=True), [RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)]
@@ -180,7 +195,6 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
         return Ending(True, names.WORKERS_SUCCEEDED, f"{done} worker{'s have' if done > 1 else ' has'} succeeded"), None
     if view.rendezvous.phase is Phase.OVER and not stock.understood:
         return None, None
-    deadline, since = view.job.active_deadline_seconds, memory.active_since
     return decide_ending(
         view.job,
         view.observed,
@@ -188,9 +202,17 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
         memory.budget,
         victims=stock.victims | replicas.victims,
         invalid=memory.invalid,
-        deadline_at=None if deadline is None or since is None else since + deadline,
+        deadline_at=deadline_at(view.job, memory),
         starts=view.starts,
+        excused=memory.excused,
     )
+
+
+def _ended_pods(observed: Observed) -> list[FailureRecord]:
+    """The pods that have ended without success and without closing their rendezvous."""
+    ends = [read_end(pod, observed.now) for pod in observed.pods if pod.ended]
+    left = [end for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
+    return [replace(end.record, fault=Fault.CODE if end.manner is Manner.BROKEN else Fault.PLACE) for end in left]
 
 
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:

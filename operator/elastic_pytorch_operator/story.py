@@ -6,12 +6,21 @@ from elastic_pytorch_operator import names
 from elastic_pytorch_operator.actions import RecordEvent
 from elastic_pytorch_operator.conditions import is_true
 from elastic_pytorch_operator.ending import Ending
+from elastic_pytorch_operator.failure_rules import FailureAction
+from elastic_pytorch_operator.failures import FailureRecord
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observed import Observed
 from elastic_pytorch_operator.recovery import Recovery
 from elastic_pytorch_operator.round import Round
 
-BAD_NEWS = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM, names.PROGRESS_STALLED, names.PROCESSES_DIFFER)
+BAD_NEWS = (
+    names.WORKER_LOST,
+    names.WORKER_FAILED,
+    names.BELOW_MINIMUM,
+    names.PROGRESS_STALLED,
+    names.PROCESSES_DIFFER,
+    names.GROUP_RESTARTED,
+)
 
 
 def tell_story(
@@ -22,6 +31,7 @@ def tell_story(
     ending: Ending | None,
     refusals: Sequence[str],
     waited: str = "",
+    failed: FailureRecord | None = None,
 ) -> list[RecordEvent]:
     """The events of this moment.
 
@@ -33,6 +43,7 @@ def tell_story(
         ending: how the job ends now.
         refusals: what came of the writes that the API server does not take, as far as that is news.
         waited: why a wait for a checkpoint is over now.
+        failed: the cause of a failure that has become known now.
     """
     events = []
     suspended = is_true(job.status, names.SUSPENDED)
@@ -48,6 +59,8 @@ def tell_story(
     events += tell_refusals(refusals)
     if waited:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
+    if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:
+        events.append(RecordEvent(names.FAILURE_IGNORED, f"{failed.rule} ignores a failure: {failed}"))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
         before = observed.round.size if observed.round else 0
         change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"

@@ -4,27 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# What the operator decides, and the field that says what it decides. crds/ has the same words for the API server.
-DECIDED = {
-    "nnodes": "is decided by spec.minReplicas and spec.maxReplicas",
-    "nprocPerNode": "is decided by spec.nprocPerNode",
-    "nodeRank": "is decided by the operator, anew for each group",
-    "standalone": "is decided by spec.maxReplicas: 1 makes a job of a single node",
-    "rdzvBackend": "is decided by spec.rendezvous",
-    "rdzvEndpoint": "is decided by spec.rendezvous",
-    "rdzvId": "is decided by the job itself: its UID",
-    "rdzvConf": "is decided by spec.rendezvous and spec.resizePolicy",
-    "masterAddr": "is decided by the operator: rank 0's address in each group",
-    "masterPort": "is decided by spec.rendezvous.port",
-    "localAddr": "is decided by the operator: each pod's own address",
-    "module": "belongs in the container's args, in front of the module's name: -m",
-    "noPython": "belongs in the container's args, in front of the program: --no-python",
-    "runPath": "belongs in the container's args, in front of the script: --run-path",
-}
-
 START_METHODS = ("spawn", "fork", "forkserver")
 STREAMS = re.compile(r"[0-3]|[0-9]:[0-3](,[0-9]:[0-3])*")  # torchrun's own: all local ranks, or some
-SECONDS = re.compile(r"[0-9]{1,4}([.][0-9]{1,6})?")
 SIGNAL = re.compile(r"SIG[A-Z0-9]+")
 
 
@@ -49,16 +30,14 @@ def torchrun_variables(options: object) -> dict[str, str]:
         options: the field's value.
 
     Raises:
-        InvalidOption: one of them is unknown, malformed, or the operator's to decide.
+        InvalidOption: one of them is unknown or malformed.
     """
     if not isinstance(options, Mapping):
         raise InvalidOption("", f"must be an object, not {options!r}")
     variables = {}
     for name, value in options.items():
-        if name in DECIDED:
-            raise InvalidOption(name, DECIDED[name])
         if name not in _OPTIONS:
-            raise InvalidOption(name, "is no option of torchrun that a job may set")
+            raise InvalidOption(name, "is not a field of spec.torchrun: `kubectl explain epj.spec.torchrun` lists them")
         variable, read = _OPTIONS[name]
         text = read(value)
         if text is None:
@@ -80,9 +59,9 @@ def _streams(value: Any) -> str | None:
     return text if STREAMS.fullmatch(text) else None
 
 
-def _seconds(value: Any) -> str | None:
-    text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
-    return text if SECONDS.fullmatch(text) and 0 < float(text) <= 3600 else None
+def _milliseconds(value: Any) -> str | None:
+    well_formed = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 3_600_000
+    return str(value / 1000) if well_formed else None
 
 
 def _count(value: Any) -> str | None:
@@ -113,7 +92,7 @@ def _flag(value: Any) -> str | None:
 
 _OPTIONS: dict[str, tuple[str, Callable[[Any], str | None]]] = {
     "maxRestarts": ("PET_MAX_RESTARTS", _count),
-    "monitorInterval": ("PET_MONITOR_INTERVAL", _seconds),
+    "monitorIntervalMilliseconds": ("PET_MONITOR_INTERVAL", _milliseconds),
     "startMethod": ("PET_START_METHOD", _choice),
     "role": ("PET_ROLE", _text),
     "redirects": ("PET_REDIRECTS", _streams),
@@ -126,7 +105,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[Any], str | None]]] = {
     "duplicateStderrFilters": ("PET_DUPLICATE_STDERR_FILTERS", _filters),
     "eventLogHandler": ("PET_EVENT_LOG_HANDLER", _text),
     "signalsToHandle": ("PET_SIGNALS_TO_HANDLE", _signals),
-    "shutdownTimeout": ("PET_SHUTDOWN_TIMEOUT", _count),
+    "shutdownTimeoutSeconds": ("PET_SHUTDOWN_TIMEOUT", _count),
     "virtualLocalRank": ("PET_VIRTUAL_LOCAL_RANK", _flag),
 }
 OPTIONS = frozenset(_OPTIONS)

@@ -46,6 +46,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     state = _state_of(training, status)
     terminated = state.get("terminated") or _failed_init(spec, status)
     phase = status.get("phase", "Pending")
+    restarts = annotations.get(names.ANNOTATION_GROUP_RESTARTS, "")
     index, rendezvous = labels.get(names.LABEL_WORKER_INDEX, ""), labels.get(names.LABEL_RENDEZVOUS, "")
     view = PodView(
         name=metadata["name"],
@@ -65,6 +66,8 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         unschedulable=_unscheduled(status).get("reason") == "Unschedulable" and not status.get("nominatedNodeName"),
         avoids=_listed(annotations, names.ANNOTATION_AVOIDS),
         prefers_others_to=_listed(annotations, names.ANNOTATION_PREFERS_OTHERS),
+        conditions=frozenset((str(c.get("type")), str(c.get("status"))) for c in status.get("conditions") or ()),
+        group_restarts=int(restarts) if restarts.isdigit() else 0,
         failed_starts=tuple(filter(None, annotations.get(names.ANNOTATION_FAILED_STARTS, "").split(","))),
         created_at=seen_at,
         ended_at=seen_at,

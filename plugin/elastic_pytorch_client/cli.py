@@ -12,13 +12,15 @@ from rich.console import Console
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.verbs import list_jobs, logs, plot, resize, resume, status, suspend, top, why
+from elastic_pytorch_client.verbs import list_jobs, logs, migrate, plot, resize, resume, status, suspend, top, why
 from elastic_pytorch_client.verbs.context import Context
 
 FAILED, INTERRUPTED = 1, 130
 PLAIN_WIDTH = 140  # where there is no terminal to ask
 
-VERBS: dict[str, ModuleType] = {verb.NAME: verb for verb in (status, list_jobs, top, why, logs, plot, resize, suspend, resume)}
+VERBS: dict[str, ModuleType] = {
+    verb.NAME: verb for verb in (status, list_jobs, top, why, logs, plot, resize, suspend, resume, migrate)
+}
 
 
 def main() -> None:
@@ -43,6 +45,8 @@ def run(
     options = parser().parse_args(list(words))
     verb = VERBS[options.verb]
     try:
+        if verb is migrate:
+            return migrate.run_offline(options, sys.stdout, sys.stderr)
         cluster = connect(Access(options.kubeconfig, options.context, options.namespace))
         everywhere = getattr(options, "all_namespaces", False)
         code: int = verb.run(make(cluster, console, None if everywhere else cluster.namespace), options)

@@ -47,6 +47,7 @@ class ScriptedOperator:
         self.nudge = 0
         self.dump = 0
         self.verdict: str | None = None
+        self.left_rounds: set[int] = set()  # of which a member has stopped its workers
         self.requests = 0
         self._changed = threading.Condition()
         self._server: _Server | None = None
@@ -140,8 +141,16 @@ class ScriptedOperator:
 
     def take(self, worker: str, body: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
+            before = next((heard.round for heard in reversed(self.heard) if heard.worker == worker), 0)
+            if body["state"] == "ready" or body["round"] != before:
+                self.left_rounds.add(before)
             self.heard.append(Heard(worker, time.monotonic(), body))
-            return {"heartbeatSeconds": self.heartbeat_seconds, "round": self.round["round"], "nudge": self.nudge}
+            return {
+                "heartbeatSeconds": self.heartbeat_seconds,
+                "round": self.round["round"],
+                "nudge": self.nudge,
+                "peerStopped": body["round"] in self.left_rounds,
+            }
 
     def hold(self, worker: str, after: int, nudge: int, seconds: float, server: "_Server") -> dict[str, Any]:
         with self._changed:

@@ -163,6 +163,13 @@ def test_orderly_changes_do_not_wait_for_what_does_not_come(group: Group, backen
 
 
 @BACKENDS
+def test_ranks_that_leave_one_by_one_in_an_orderly_change_do_not_wait_for_each_other(group: Group, backend: str) -> None:
+    group.begin(backend, "alone", *WORKERS)
+    group.go_on("w0", "w1", orderly=True)
+    group.done()
+
+
+@BACKENDS
 def test_the_library_loses_nothing_in_a_drain_and_a_step_at_most_with_a_pod(
     operator: ScriptedOperator, events: Events, agents: Callable[..., Agent], backend: str
 ) -> None:

@@ -81,7 +81,7 @@ def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Sta
 def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
     operator: ScriptedOperator, agents: Start, events: Events
 ) -> None:
-    options = torchrun_variables({"shutdownTimeout": 1})
+    options = torchrun_variables({"shutdownTimeoutSeconds": 1})
     agents("w0", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=60, **options)
     operator.wait_for("ready", "w0")
     operator.declare("w0")

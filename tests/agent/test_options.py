@@ -44,7 +44,7 @@ def test_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_variables_of_all_options_that_a_job_may_set_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = {
         "maxRestarts": 7,
-        "monitorInterval": "0.5",
+        "monitorIntervalMilliseconds": 500,
         "startMethod": "spawn",
         "role": "trainer",
         "redirects": "0:3",
@@ -56,7 +56,7 @@ def test_variables_of_all_options_that_a_job_may_set_are_understood(monkeypatch:
         "duplicateStderrFilters": ["error"],
         "eventLogHandler": "console",
         "signalsToHandle": ["SIGTERM", "SIGUSR1"],
-        "shutdownTimeout": 20,
+        "shutdownTimeoutSeconds": 20,
         "virtualLocalRank": True,
     }
     assert set(everything) == OPTIONS

@@ -52,6 +52,18 @@ def test_an_orderly_stop_gives_all_the_time_until_a_loss_is_known(
     events.wait(2, what="start")
 
 
+@pytest.mark.parametrize("place", ["mutex", "computation"])
+def test_an_orderly_stop_ends_once_a_peer_has_stopped_its_workers(
+    operator: ScriptedOperator, agents: Start, events: Events, place: str
+) -> None:
+    agents("w0", HANGS, "--in", place, **LONG)
+    _begin(operator, events)
+    operator.declare("w0", orderly=True)
+    operator.wait_for("stopping", "w0")
+    operator.left_rounds.add(1)
+    events.wait(2, what="start")
+
+
 @pytest.mark.parametrize("handler", ["save", "save-in-c"])
 @pytest.mark.parametrize("place", ["python", "queue"])
 def test_a_handler_that_runs_has_its_time_after_a_loss(

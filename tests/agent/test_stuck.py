@@ -1,5 +1,6 @@
 """When a worker is taken for one that cannot run its handler: a table of looks."""
 
+from collections.abc import Callable
 from functools import reduce
 
 import pytest
@@ -69,4 +70,11 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_stuck(case: str) -> None:
     seen, stuck = CASES[case]
-    assert reduce(MainThread.after, seen, MainThread()).stuck == stuck
+    assert reduce(MainThread.after, seen, MainThread()).stuck() == stuck
+
+
+@pytest.mark.parametrize(("seconds", "stuck"), [(LONG, False), (5.0 + STEP, True)])
+@pytest.mark.parametrize("seen", [looks, lambda stack, seconds: [*looks(OTHER, 0), *looks(stack, seconds, since=0.1)]])
+def test_more_patience(seen: Callable[[str, float], list[Look]], seconds: float, stuck: bool) -> None:
+    stack = LOOP if seen is looks else BARRIER
+    assert reduce(MainThread.after, seen(stack, seconds), MainThread()).stuck(5.0) == stuck

@@ -89,6 +89,13 @@ def test_draws_a_picture(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing.png").exists()
 
 
+def test_picture_shows_what_was_measured_of_the_two(tmp_path: Path) -> None:
+    figure.draw([result("scale-up", figures()), result("drain", figures())], tmp_path / "one.png")
+    assert (tmp_path / "one.png").exists()
+    figure.draw([result("drain", figures())], tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
 def test_groups_end_with_a_pause_a_new_size_or_a_step_back() -> None:
     assert figure.spans([(0.0, 1, 3), (0.1, 2, 3), (0.2, 2, 3), (0.3, 3, 3), (0.4, 4, 2), (2.0, 5, 2)]) == [
         (0.0, 0.1, 3),

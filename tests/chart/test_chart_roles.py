@@ -9,6 +9,7 @@ JOBS = {
     ("elasticpytorch.dev", "elasticpytorchjobs/finalizers"): ["update"],
     ("", "pods"): ["create", "delete", "list", "watch"],
     ("", "services"): ["create", "get"],
+    ("", "persistentvolumeclaims"): ["create", "get"],
     ("events.k8s.io", "events"): ["create"],
 }
 EVERYWHERE = {

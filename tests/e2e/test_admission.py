@@ -99,12 +99,10 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
     stored = json.loads(kubectl("apply", "-f", "-", "--dry-run=server", "-o", "json", input=text).stdout)["spec"]
     del stored["template"]
     assert stored == {
-        "minReplicas": 1,
-        "nprocPerNode": 1,
+        "replicas": 1,
         "suspend": False,
-        "managedBy": "",
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
-        "resizePolicy": {"settleSeconds": 1, "checkpointWaitSeconds": 0},
+        "resizePolicy": {"settleSeconds": 1, "minSecondsBetweenResizes": 0, "checkpointWaitSeconds": 0},
         "rendezvous": {"backend": "operator", "port": 29500},
         "injectAgent": True,
         "torchrun": {},
@@ -115,8 +113,8 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize(
     ("replicas", "message"),
     [
-        (5, "replicas (5) must not be more than maxReplicas (4): ask for fewer workers or raise maxReplicas first"),
-        (1, "replicas (1) must not be less than minReplicas (2): ask for more workers or lower minReplicas first"),
+        (5, "must be less than or equal to maxReplicas (4), not 5: lower replicas or raise maxReplicas"),
+        (1, "must be greater than or equal to minReplicas (2), not 1: raise replicas or lower minReplicas"),
         (0, "spec.replicas in body should be greater than or equal to 1"),
     ],
 )
@@ -132,25 +130,100 @@ def test_scaling_within_bounds_is_taken(kubectl: Kubectl, job: str) -> None:
     assert spec_of(kubectl, job)["replicas"] == 4
 
 
+def change(kubectl: Kubectl, job: str, spec: dict[str, Any], **options: Any) -> subprocess.CompletedProcess[str]:
+    return kubectl("patch", job, "--type=merge", f"--patch={json.dumps({'spec': spec})}", **options)
+
+
+FIXED = {"minReplicas": None, "maxReplicas": None}
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_scaling_a_job_of_a_fixed_size_is_refused_with_the_way_to_make_it_elastic(
+    kubectl: Kubectl, job: str, replicas: int
+) -> None:
+    change(kubectl, job, FIXED)
+    result = kubectl("scale", job, f"--replicas={replicas}", check=False)
+    assert result.returncode != 0
+    words = "field is immutable while minReplicas is unset: set spec.minReplicas and spec.maxReplicas to make the job elastic"
+    assert words in result.stderr
+    assert spec_of(kubectl, job)["replicas"] == 3
+    change(kubectl, job, {"minReplicas": 2, "maxReplicas": 4})
+    kubectl("scale", job, f"--replicas={replicas}")
+    assert spec_of(kubectl, job)["replicas"] == replicas
+
+
+def test_job_of_a_fixed_size_can_be_scaled_while_it_is_suspended(kubectl: Kubectl, job: str) -> None:
+    change(kubectl, job, FIXED | {"suspend": True})
+    kubectl("scale", job, "--replicas=5")
+    change(kubectl, job, {"suspend": False})
+    assert kubectl("scale", job, "--replicas=6", check=False).returncode != 0
+    assert spec_of(kubectl, job)["replicas"] == 5
+
+
+def test_elastic_job_without_a_maximum_can_only_be_scaled_down(kubectl: Kubectl, job: str) -> None:
+    change(kubectl, job, {"maxReplicas": None})
+    result = kubectl("scale", job, "--replicas=4", check=False)
+    assert "may not be raised while maxReplicas is unset: set spec.maxReplicas" in result.stderr
+    kubectl("scale", job, "--replicas=2")
+    assert spec_of(kubectl, job)["replicas"] == 2
+
+
 @pytest.mark.parametrize(
     ("path", "patch"),
     [
         ("spec.rendezvous", {"rendezvous": {"port": 29501}}),
-        ("spec.nprocPerNode", {"nprocPerNode": "auto"}),
         ("spec.injectAgent", {"injectAgent": False}),
         ("spec.torchrun", {"torchrun": {"role": "trainer"}}),
-        ("spec.template", {"template": {"metadata": {"labels": {"team": "language"}}}}),
-        ("spec.template", {"template": {"spec": {"terminationGracePeriodSeconds": 60}}}),
-        ("spec.template", {"template": {"spec": {"nodeSelector": None}}}),
+        ("spec.managedBy", {"managedBy": "example.com/other"}),
+        (
+            "spec.volumeClaimTemplates",
+            {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"]}}]},
+        ),
     ],
     ids=str,
 )
 def test_what_running_pods_depend_on_cannot_be_changed(kubectl: Kubectl, job: str, path: str, patch: dict[str, Any]) -> None:
     before = spec_of(kubectl, job)
-    result = kubectl("patch", job, "--type=merge", f"--patch={json.dumps({'spec': patch})}", check=False)
+    result = change(kubectl, job, patch, check=False)
     assert result.returncode != 0
-    assert f"{path}: Forbidden: cannot be changed: delete the job and create it again" in result.stderr
+    assert path in result.stderr
+    assert "field is immutable: delete the job and create it again" in result.stderr
     assert spec_of(kubectl, job) == before
+
+
+CHANGES_OF_PODS: list[dict[str, Any]] = [
+    {"nprocPerNode": "auto"},
+    {"sharedMemorySize": "8Gi"},
+    {"template": {"metadata": {"labels": {"team": "language"}}}},
+    {"template": {"spec": {"terminationGracePeriodSeconds": 60}}},
+    {"template": {"spec": {"nodeSelector": None}}},
+]
+
+
+@pytest.mark.parametrize("patch", CHANGES_OF_PODS, ids=str)
+def test_what_pods_are_made_from_cannot_be_changed_while_there_are_some(
+    kubectl: Kubectl, job: str, patch: dict[str, Any]
+) -> None:
+    before = spec_of(kubectl, job)
+    result = change(kubectl, job, patch, check=False)
+    assert result.returncode != 0
+    words = "template, nprocPerNode and sharedMemorySize are immutable unless the condition Suspended is True"
+    assert words in result.stderr
+    assert spec_of(kubectl, job) == before
+
+
+@pytest.mark.parametrize("patch", CHANGES_OF_PODS, ids=str)
+def test_what_pods_are_made_from_can_be_changed_while_the_job_is_suspended(
+    kubectl: Kubectl, job: str, patch: dict[str, Any]
+) -> None:
+    before = spec_of(kubectl, job)
+    change(kubectl, job, {"suspend": True})
+    kubectl("wait", "--for=condition=Suspended", job, "--timeout=90s")
+    change(kubectl, job, patch)
+    change(kubectl, job, {"suspend": False})
+    kubectl("wait", "--for=condition=Suspended=False", job, "--timeout=90s")
+    assert spec_of(kubectl, job) != before
+    assert change(kubectl, job, {"nprocPerNode": 3}, check=False).returncode != 0
 
 
 def test_the_rest_can_be_changed(kubectl: Kubectl, job: str) -> None:
@@ -158,18 +231,23 @@ def test_the_rest_can_be_changed(kubectl: Kubectl, job: str) -> None:
         "replicas": 5,
         "minReplicas": 1,
         "maxReplicas": 6,
-        "failurePolicy": {"maxFailures": 0, "onPodLoss": "FailJob"},
+        "failurePolicy": {"maxFailures": 0, "backoffLimit": 4, "onPodLoss": "FailJob"},
         "suspend": True,
         "activeDeadlineSeconds": 60,
-        "resizePolicy": {"settleSeconds": 5, "checkpointWaitSeconds": 10, "checkpointPath": "/checkpoints"},
+        "resizePolicy": {
+            "settleSeconds": 5,
+            "minSecondsBetweenResizes": 60,
+            "checkpointWaitSeconds": 10,
+            "checkpointPath": "/checkpoints",
+        },
         "cleanPodPolicy": "All",
     }
-    kubectl("patch", job, "--type=merge", f"--patch={json.dumps({'spec': changes})}")
+    change(kubectl, job, changes)
     spec = spec_of(kubectl, job)
     assert {name: spec[name] for name in changes} == changes
 
 
 def test_explain_shows_the_manual(kubectl: Kubectl) -> None:
     text = " ".join(kubectl("explain", "epj.spec").stdout.split())
-    assert "How many workers are wanted, from `minReplicas` to `maxReplicas`." in text
+    assert "The number of workers that are wanted." in text
     assert "The container named `pytorch`, or the only one, trains." in text

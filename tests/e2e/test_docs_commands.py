@@ -15,7 +15,7 @@ pytestmark = pytest.mark.e2e
 IMAGES = {"pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime": "elastic-pytorch-worker:dev"}
 
 
-@pytest.mark.parametrize("page", ["getting-started.md", "operations.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md", "docs/operations.md"])
 def test_commands_of_a_page_work(page: str, namespace: str, tmp_path: Path) -> None:
     kubeconfig = shutil.copy(KUBECONFIG, tmp_path / "kubeconfig")
     environment = os.environ | {"KUBECONFIG": str(kubeconfig), "PATH": f"{ROOT / '.cluster' / 'bin'}:{os.environ['PATH']}"}
@@ -26,8 +26,9 @@ def test_commands_of_a_page_work(page: str, namespace: str, tmp_path: Path) -> N
         assert done.returncode == 0, f"{script}{done.stdout}{done.stderr}"
         print(done.stdout)
 
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     run(f"kubectl config set-context --current --namespace={namespace}")
-    for block in blocks(ROOT / "docs" / page):
+    for block in blocks(ROOT / page):
         text = block.text
         for theirs, ours in IMAGES.items():
             text = text.replace(theirs, ours)

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from elastic_pytorch_operator.agent_api import AgentApi, listening
 from elastic_pytorch_operator.fake_cluster import FakeCluster
+from elastic_pytorch_operator.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.identity import TokenReviewer
 from elastic_pytorch_operator.job import JobKey
 from elastic_pytorch_operator.manifests import worker_pod
@@ -58,7 +59,7 @@ async def served() -> AsyncIterator[Served]:
 
 async def test_heartbeat_is_put_down_to_the_tokens_pod(served: Served) -> None:
     code, answer = await served.post(BEAT)
-    assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "round": 0, "nudge": 0})
+    assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "round": 0, "nudge": 0, "peerStopped": False})
     assert served.roster.agents("uid-lm", {POD})[POD].state == "ready"
     assert served.work == [KEY]
 
@@ -174,3 +175,45 @@ async def test_closed_long_poll_is_noticed_at_once(served: Served) -> None:
     await asyncio.sleep(0.2)
     assert served.roster.agents("uid-lm", {POD})[POD].disconnected_since is not None
     assert served.work == [KEY]
+
+
+OTHER = "lm-worker-1-q2mmz"
+MEMBERS_WORDS: dict[
+    str, tuple[list[tuple[str, int]], list[int]]
+] = {  # what another member says, and the rounds that it has left then
+    "it trains": ([("running", 7), ("running", 7)], []),
+    "it stops its workers": ([("running", 7), ("stopping", 7)], []),
+    "it has stopped them": ([("running", 7), ("stopping", 7), ("ready", 7)], [7]),
+    "it is in the next round by now": ([("running", 7), ("running", 8)], [7]),
+    "it never was in a round": ([("ready", 0), ("running", 8)], []),
+    "its training is over": ([("running", 7), ("succeeded", 7)], []),
+}
+
+
+@pytest.mark.parametrize("case", MEMBERS_WORDS)
+def test_rounds_that_a_member_has_left(case: str) -> None:
+    roster = Roster()
+    said, left = MEMBERS_WORDS[case]
+    for state, number in said:
+        roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": number}), 0.0)
+    assert [number for number in range(10) if roster.peer_stopped("uid-lm", number)] == left
+
+
+@pytest.mark.parametrize(
+    ("state", "dropped", "left"), [("leaving", True, True), ("leaving", False, False), ("running", True, False)]
+)
+def test_agent_that_leaves_has_left_its_round_once_its_poll_drops(state: str, dropped: bool, left: bool) -> None:
+    roster = Roster()
+    roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0)
+    roster.open_poll("uid-lm", OTHER)
+    roster.close_poll("uid-lm", OTHER, 1.0, dropped=dropped)
+    assert roster.peer_stopped("uid-lm", 7) == left
+
+
+async def test_agents_are_told_that_a_peer_has_stopped_its_workers(served: Served) -> None:
+    _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
+    assert not answer["peerStopped"]
+    served.roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0)
+    served.roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0)
+    _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
+    assert answer["peerStopped"]

@@ -94,6 +94,12 @@ class FailingCluster(FakeCluster):
     async def get_service(self, namespace: str, name: str) -> Manifest:
         return await self._through(super().get_service(namespace, name))
 
+    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        return await self._through(super().create_claim(manifest, dry_run=dry_run))
+
+    async def get_claim(self, namespace: str, name: str) -> Manifest:
+        return await self._through(super().get_claim(namespace, name))
+
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         return await self._through(super().create_pod(manifest, strict=strict, dry_run=dry_run), [MALFORMED])
 
@@ -138,7 +144,12 @@ class World:
         self.clock = Clock()
         self.cluster = FailingCluster(self.clock, self.chance)
         self.store, self.roster, self.agenda = Store(), Roster(), Agenda(self.clock)
-        self.manifest = a_manifest(rendezvous={"backend": backend}, maximum=4)
+        self.manifest = a_manifest(
+            rendezvous={"backend": backend},
+            maximum=4,
+            volumeClaimTemplates=[{"metadata": {"name": name}, "spec": {}} for name in ("checkpoints", "data")],
+            volumeClaimRetentionPolicy={"whenDeleted": "Delete"},
+        )
         self.controller = Controller(self.cluster, self.store, self.roster, self.agenda, "http://operator", self.clock)
         self._told: list[tuple[float, str, str, dict[str, Any]]] = []
         self._work: dict[JobKey, asyncio.Task[Any]] = {}

@@ -1,12 +1,9 @@
 """The controller on a cluster in memory: what it writes, and what it does when the API server refuses or fails."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 
 import pytest
 from elastic_pytorch_operator import names
-from elastic_pytorch_operator.conditions import find_condition
 from elastic_pytorch_operator.controller import Controller
 from elastic_pytorch_operator.execute import merge_patch
 from elastic_pytorch_operator.job import JobKey
@@ -17,48 +14,7 @@ from elastic_pytorch_operator.store import Store
 from elastic_pytorch_operator.workqueue import WorkQueue
 from faulty_cluster import FaultyCluster
 from operator_builders import a_manifest
-
-
-@dataclass
-class Running:
-    cluster: FaultyCluster
-    roster: Roster
-    store: Store
-
-    async def begin(self) -> None:
-        """Has the job, with its three pods, begun."""
-        self.cluster.apply_job(a_manifest())
-        await self.until(lambda: len(self.indices()) == 3 and bool(self.condition("Running")))
-        version = self.cluster.job("lm")["metadata"]["resourceVersion"]
-        await self.cluster.patch_job_status("default", "lm", {"round": 1}, version)
-
-    def events(self, reason: str) -> list[str]:
-        return [event["note"] for event in self.cluster.events if event["reason"] == reason]
-
-    async def until(self, fulfilled: Callable[[], bool], seconds: float = 10.0) -> None:
-        async with asyncio.timeout(seconds):
-            while not fulfilled():
-                await asyncio.sleep(0.01)
-
-    def condition(self, type_: str) -> str:
-        found = find_condition(self.cluster.job("lm").get("status", {}), type_)
-        return f"{found['reason']}: {found['message']}" if found else ""
-
-    def indices(self) -> list[str]:
-        return sorted(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX] for pod in self.cluster.pods())
-
-
-@pytest.fixture
-async def running() -> AsyncIterator[Running]:
-    cluster, store, roster = FaultyCluster(), Store(), Roster()
-    queue: WorkQueue[JobKey] = WorkQueue()
-    controller = Controller(cluster, store, roster, queue, "http://operator")
-    cluster.watch(lambda kind, change, found: feed(store, queue.add, kind, change, found))
-    await controller.prime()
-    working = asyncio.create_task(controller.run())
-    yield Running(cluster, roster, store)
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
+from running_controller import Running
 
 
 async def test_makes_a_service_and_pods_once(running: Running) -> None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.failures import Fault, failed_pods, fault_of_pod, fault_of_worker, record_of, root_cause
+from elastic_pytorch_operator.failures import Fault, fault_of_pod, fault_of_worker, record_of, root_cause
 from elastic_pytorch_operator.observed import Failure, PodView
-from operator_builders import NOW, a_dead_pod, a_failure, a_pod, an_agent, observed
+from operator_builders import NOW, a_dead_pod, a_failure, a_pod, an_agent
 
 NCCL_FAILED = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
 ABORTED = {"exit_code": -6, "signal": "SIGABRT", "exception": ""}
@@ -120,21 +120,6 @@ REJECTED = {"exit_code": None, "exit_reason": "UnexpectedAdmissionError"}
 )
 def test_fault_of_a_pod(pod: PodView, spoken: bool, fault: str | None) -> None:
     assert fault_of_pod(pod, spoken=spoken) == fault
-
-
-def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count() -> None:
-    pods = [
-        a_dead_pod(0),
-        a_dead_pod(1, exit_code=137),
-        a_dead_pod(2, seen_dead_at_start=True),
-        a_dead_pod(3, exit_code=128, exit_reason="StartError"),
-    ]
-    assert [record.worker for record in failed_pods(observed(pods))] == ["w0"]
-
-
-def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent() -> None:
-    seen = observed([a_dead_pod(0, exit_code=127)], heard_before=frozenset({"w0"}))
-    assert [record.worker for record in failed_pods(seen)] == ["w0"]
 
 
 @pytest.mark.parametrize(

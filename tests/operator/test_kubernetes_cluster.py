@@ -55,6 +55,18 @@ async def test_how_a_pod_is_created(
     assert server.queries == [query]
 
 
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [({}, {"fieldValidation": "Strict"}), ({"dry_run": True}, {"fieldValidation": "Strict", "dryRun": "All"})],
+)
+async def test_how_a_volume_claim_is_created(
+    served: tuple[Server, KubernetesCluster], options: dict[str, bool], query: dict[str, str]
+) -> None:
+    server, cluster = served
+    await cluster.create_claim({"metadata": {"name": "checkpoints-lm", "namespace": "default"}}, **options)
+    assert server.queries == [query]
+
+
 async def test_error_carries_what_the_status_object_says(served: tuple[Server, KubernetesCluster]) -> None:
     server, cluster = served
     message = 'Pod "lm-worker-0" is invalid: spec.containers[0].image: Required value'

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.observed import NodeView, Taint
-from elastic_pytorch_operator.placement import could_take, parse_quantity
+from elastic_pytorch_operator.placement import could_take
 
 NODE = NodeView(
     "gpu-0",
@@ -94,11 +94,3 @@ def test_taints(toleration: dict[str, str], tolerated: bool) -> None:
 @pytest.mark.parametrize("node", [NodeView("n", ready=False), NodeView("n", unschedulable=True)])
 def test_node_that_takes_no_pods(node: NodeView) -> None:
     assert not could_take(node, {})
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [("2", 2.0), (2, 2.0), ("500m", 0.5), ("1.5Gi", 1.5 * 2**30), ("1e3", 1000.0), ("2E", 2e18), ("", 0.0), (None, 0.0)],
-)
-def test_quantity(text: object, amount: float) -> None:
-    assert parse_quantity(text) == pytest.approx(amount)

@@ -28,6 +28,9 @@ from elastic_pytorch.stderr_tail import StderrTails
 from elastic_pytorch.wakeup import Wakeup
 from elastic_pytorch.worker_processes import UnkillableError, WorkerProcesses
 
+# In one call of C, for a worker that is being stopped in an orderly change of which another member has stopped its workers.
+PEER_STOPPED_SECONDS = 5.0
+
 # An event of torch's carries the host's fully qualified name, looked up anew each time, workers waiting: with a slow DNS for seconds.
 api._get_fq_hostname = socket.gethostname
 
@@ -305,7 +308,9 @@ class ElasticAgent(LocalElasticAgent):
             asked = self._signals.at if self._signals.received else since
             failed = any(processes.exit_codes().values())
             try:
-                processes.stop(death_sig, asked + self._stop_seconds, self._wakeup, lambda: failed or self._has_lost_worker())
+                processes.stop(
+                    death_sig, asked + self._stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
+                )
             except UnkillableError:
                 self._pcontext = None  # torch would wait for it once more, in older releases for ever
                 raise
@@ -316,9 +321,16 @@ class ElasticAgent(LocalElasticAgent):
         # What is left to torch are the tails of the log files; the processes are gone.
         super()._shutdown(death_sig, *args, **kwargs)
 
-    def _has_lost_worker(self) -> bool:
-        """Whether the round cannot go on in order: a worker has failed here, or a member is lost, as far as is known by now."""
-        return self._rendezvous_handler.broken or not self._rendezvous_handler.newer_round_is_orderly()
+    def _patience_seconds(self, *, failed: bool) -> float | None:
+        """How long workers that are being stopped may stay in one call of C; None: as long as they like, no peer of theirs is gone.
+
+        After a loss, no time at all beyond what shows that they are stuck. In an orderly change, some: they may be at a long computation
+        of their own, after which their handler runs.
+        """
+        handler = self._rendezvous_handler
+        if failed or handler.broken or not handler.newer_round_is_orderly():
+            return 0.0
+        return PEER_STOPPED_SECONDS if self._client.peer_stopped(handler.taken.number) else None
 
     def _exit_barrier(self) -> None:
         """The operator's verdict is the barrier, and it has been passed."""

@@ -75,6 +75,7 @@ class OperatorClient:
         self.verdict: Verdict | None = None
         self.leave_seconds = LEAVE_SECONDS
         self.leaving = False
+        self._peer_stopped_in = 0
         self._stopped = False
         self._worker = ""
         self._nudge = 0
@@ -103,6 +104,10 @@ class OperatorClient:
     def running_round(self) -> int:
         """The round whose workers run here, 0 while none do."""
         return self._standing.round if self._standing.state == "running" else 0
+
+    def peer_stopped(self, round_number: int) -> bool:
+        """Whether the operator has said that another member of a round has stopped its workers."""
+        return round_number > 0 and self._peer_stopped_in == round_number
 
     @property
     def worker(self) -> str:
@@ -167,9 +172,12 @@ class OperatorClient:
                 time.sleep(FIRST_RETRY_SECONDS)  # an answer that came too early and brought nothing
 
     def _heartbeat(self, connection: OperatorConnection) -> None:
-        answer = connection.request("POST", "/v1/heartbeat", self._body())
+        body = self._body()
+        answer = connection.request("POST", "/v1/heartbeat", body)
         if not isinstance(answer, dict):
             raise RoundError("the answer is not an object")
+        if answer.get("peerStopped") is True:
+            self._peer_stopped_in = body["round"]
         seconds = answer.get("heartbeatSeconds")
         if isinstance(seconds, (int, float)) and 0.05 <= seconds <= MAX_HEARTBEAT_SECONDS:
             self._heartbeat_seconds = float(seconds)

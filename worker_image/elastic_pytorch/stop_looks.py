@@ -50,13 +50,17 @@ class StopLooks:
         for process in self._processes:
             process.ask_answer()
 
-    def stuck(self) -> list[tuple[int, str]]:
-        """Looks again, if it is time to: the processes that cannot run their handler, with their main threads' stacks; each once."""
+    def stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
+        """Looks again, if it is time to: the processes that cannot run their handler, with their main threads' stacks; each once.
+
+        Args:
+            patience_seconds: for how long a process is to have been in one call of C, at least.
+        """
         now = time.monotonic()
         if now - self._looked_at < min(LONGEST_LOOK_SECONDS, max(LOOK_SECONDS, 0.1 * (now - self._since))):
             return []
         self._looked_at = now
-        found = [process for process in self._processes if process.look()]
+        found = [process for process in self._processes if process.look(patience_seconds)]
         for process in found:
             process.close()
             self._processes.remove(process)
@@ -98,7 +102,7 @@ class _Process:
     def has_written(self) -> bool:
         return os.fstat(self._memory).st_size > self._read_bytes
 
-    def look(self) -> bool:
+    def look(self, patience_seconds: float) -> bool:
         """Takes in what it has written since it was asked, asks again, and returns whether it is stuck."""
         written = os.pread(self._memory, os.fstat(self._memory).st_size - self._read_bytes, self._read_bytes)
         self._read_bytes += len(written)
@@ -121,7 +125,7 @@ class _Process:
             self.ask_answer()
         if stack:
             self.ask_stack()
-        return self._thread.stuck
+        return self._thread.stuck(patience_seconds)
 
     def close(self) -> None:
         os.close(self._memory)

@@ -74,9 +74,12 @@ class MainThread:
             slept=look.sleeps and (self.slept or first is look),
         )
 
-    @property
-    def stuck(self) -> bool:
-        """Whether it has been in one call of C for so long that it will not come back to Python, and is not at work in its handler."""
+    def stuck(self, patience_seconds: float = 0.0) -> bool:
+        """Whether it has been in one call of C for so long that it will not come back to Python, and is not at work in its handler.
+
+        Args:
+            patience_seconds: what "so long" is at least.
+        """
         if self.last is None:
             return False
         if self.first is None:
@@ -85,8 +88,10 @@ class MainThread:
         if not self.answered and self.last.stack == self.before:
             cpu_seconds = self.last.cpu_seconds - self.first.cpu_seconds
             waits = self.slept and cpu_seconds <= WAITING_SHARE * seconds
-            return seconds >= (WAITING_SECONDS if waits else COMPUTING_SECONDS)
-        return seconds >= COMPUTING_SECONDS and (not self._in_handler() or waits_for_peers(self.last.stack))
+            return seconds >= max(patience_seconds, WAITING_SECONDS if waits else COMPUTING_SECONDS)
+        return seconds >= max(patience_seconds, COMPUTING_SECONDS) and (
+            not self._in_handler() or waits_for_peers(self.last.stack)
+        )
 
     def _same_call(self, look: Look) -> bool:
         return (

@@ -71,14 +71,17 @@ class WorkerProcesses:
             os.close(self._pidfds.pop(rank))
             self._exited_at = time.monotonic()
 
-    def stop(self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup, lost: Callable[[], bool]) -> None:
+    def stop(
+        self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup, patience_seconds: Callable[[], float | None]
+    ) -> None:
         """Ends all that still run: with the signal, and at the deadline (a monotonic time) with SIGKILL.
 
         Args:
             death_signal: what asks them to end.
             deadline: see above.
             wakeup: ends a wait early.
-            lost: whether a worker of the group is lost. Then those that can no longer run their handler get SIGKILL at once.
+            patience_seconds: asked again and again. None: all peers of the workers are there, so that a collective may still complete.
+                Otherwise those that can no longer run their handler get SIGKILL once they have been in one call of C for so long.
 
         Raises:
             UnkillableError: one has outlived even that.
@@ -89,8 +92,8 @@ class WorkerProcesses:
         killed: set[int] = set()
         while not self._running() <= killed and (left := deadline - time.monotonic()) > 0:
             self.wait(wakeup, min(left, LOOK_SECONDS))
-            if lost():
-                for pid, stack in looks.stuck():
+            if (patience := patience_seconds()) is not None:
+                for pid, stack in looks.stuck(patience):
                     killed.add(pid)
                     where = stack.partition("\n")[0]
                     logger.warning("pid %d cannot run its handler after the loss of a peer, killing it: %s", pid, where)

@@ -4,6 +4,7 @@ Handlers:
 
 - "none".
 - "flag" notes the signal. All ranks save and leave in the step in which one of them knows of it.
+- "alone" notes the signal. Each rank saves and leaves without asking the others, a step later than the rank before it.
 - "lightning", as of Lightning 2.5.2 (and 2.6): what `_SignalConnector.register_signal_handlers` installs without SLURM, and the look of the
   training loop after each batch, in which rank 0 tells the others whether it has had the signal. Written down from its source and its
   changelog, as Lightning is not installed here. Up to 2.5.1 no rank tells another: each leaves after its own batch.
@@ -48,7 +49,7 @@ def note(number: int, _frame: FrameType | None) -> None:
     received.append(number)
 
 
-if handler == "flag":
+if handler in ("flag", "alone"):
     signal.signal(signal.SIGTERM, note)
 elif handler == "lightning":
     handlers: list[Any] = [note]
@@ -63,6 +64,7 @@ if backend == "nccl_like":
     import nccl_like  # noqa: F401 - registers it
 
 dist.init_process_group(backend)
+steps_left = dist.get_rank()
 for step in itertools.count(1):
     total = torch.tensor([1.0, float(bool(received))])
     dist.all_reduce(total)
@@ -71,6 +73,11 @@ for step in itertools.count(1):
     if handler == "flag" and total[1] > 0:
         event("saved", step=step, **mode)
         sys.exit()
+    if handler == "alone" and received:
+        if not steps_left:
+            event("saved", step=step, **mode)
+            sys.exit()
+        steps_left -= 1
     time.sleep(0.02)
     if handler == "lightning":
         sigterm = torch.tensor([int(bool(received))])

@@ -1,0 +1,63 @@
+"""Checks the English that people read: words that the project does without, and sentences that are too long.
+
+Prints `file:line: the word, and what to write instead`; the exit status is 1 if there is anything to print.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import passages
+from passages import Passage
+from words import objections
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Reader = Callable[[str], Iterator[Passage]]
+# Generated pages are not among them: what they are generated from is.
+READERS: dict[str, Reader] = {
+    "README.md": passages.markdown,
+    "docs/*.md": passages.markdown,
+    "examples/*/README.md": passages.markdown,
+    "hack/reference/*.md": passages.markdown,
+    "CHANGELOG.md": passages.unreleased,
+    "crds/*.yaml": passages.schema,
+    "charts/*/values.yaml": passages.comments,
+    "charts/*/files/alerts.yaml": passages.schema,
+    "charts/*/templates/NOTES.txt": passages.plain,
+    "operator/**/*.py": passages.python,
+    "plugin/**/*.py": passages.python,
+    "worker_image/**/*.py": passages.python,
+}
+GENERATED = {"docs/reference-api.md", "docs/metrics.md", "docs/conditions.md"}
+# Files that do not pass yet, one a line.
+NOT_YET = "hack/prose/not_yet.txt"
+
+
+def check(root: Path) -> list[str]:
+    """What is to be written in another way, file by file."""
+    found = []
+    left_out = GENERATED | set((root / NOT_YET).read_text().split() if (root / NOT_YET).exists() else ())
+    for pattern, reader in READERS.items():
+        for path in sorted(root.glob(pattern)):
+            name = str(path.relative_to(root))
+            if name in left_out:
+                continue
+            lines = [
+                (passage.line + passage.text[:offset].count("\n"), what)
+                for passage in reader(path.read_text())
+                for offset, what in objections(passage.text)
+            ]
+            found += [f"{name}:{line}: {what}" for line, what in sorted(lines)]
+    return found
+
+
+def main(root: Path = ROOT) -> int:
+    """Print what is found below a folder, the repository's by default."""
+    found = check(root)
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(Path, sys.argv[1:2])))

@@ -1,0 +1,66 @@
+"""What restarted pods before, as a failurePolicy."""
+
+from typing import Any
+
+from elastic_pytorch_client.migration.remarks import Remarks
+
+Manifest = dict[str, Any]
+
+DEFAULT_MAX_FAILURES = 3
+MOST_FAILURES = 1000
+PERMANENT = 127  # the last exit code that ExitCode does not retry
+
+
+def failure_policy(
+    path: str, restart_policy: str, *, backoff_limit: int | None, max_restarts: int | None, torchrun: bool, remarks: Remarks
+) -> Manifest:
+    """A job's failurePolicy, empty if the defaults mean the same.
+
+    Args:
+        path: of the restartPolicy.
+        restart_policy: of the replicas.
+        backoff_limit: of the runPolicy.
+        max_restarts: of torchrun; None: nobody set it, and torchrun restarts nothing.
+        torchrun: whether torchrun started the script.
+        remarks: added to.
+    """
+    policy: Manifest = {}
+    if max_restarts is not None and restart_policy == "Never":
+        policy["maxFailures"] = min(max_restarts, MOST_FAILURES)
+    elif restart_policy == "Never":
+        policy["maxFailures"] = 0
+    elif backoff_limit is not None and max(backoff_limit, max_restarts or 0) > DEFAULT_MAX_FAILURES:
+        policy["maxFailures"] = min(max(backoff_limit, max_restarts or 0), MOST_FAILURES)
+    elif max_restarts is not None and max_restarts > DEFAULT_MAX_FAILURES:
+        policy["maxFailures"] = min(max_restarts, MOST_FAILURES)
+    if policy.get("maxFailures", 0) > DEFAULT_MAX_FAILURES:
+        remarks.add(
+            path.rpartition(".")[0] or path,
+            f"maxFailures {policy['maxFailures']} is taken over from maxRestarts or backoffLimit. Here lost pods and nodes do not "
+            f"count, and progress resets the count: the default of {DEFAULT_MAX_FAILURES} is usually enough",
+        )
+    if backoff_limit is not None:
+        policy["backoffLimit"] = backoff_limit
+    match restart_policy:
+        case "Never":
+            policy["onPodLoss"] = "FailJob"
+            remarks.add(
+                path,
+                "Never failed the job with the first pod that failed, and so does failurePolicy. Remove onPodLoss to replace lost pods",
+            )
+        case "ExitCode":
+            codes = list(range(1, PERMANENT + 1))
+            policy["rules"] = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": codes}}]
+            text = f"exit codes from 1 to {PERMANENT} fail the job, by a rule of failurePolicy"
+            if torchrun:
+                text += ". torchrun exited with 1 whatever its script did; the agent reports the script's own exit code"
+            remarks.add(path, text)
+        case "Always":
+            remarks.add(path, "Always also restarted workers that had succeeded. Here a worker that exits with 0 is done")
+    if restart_policy in ("OnFailure", "Always") and backoff_limit is None and "maxFailures" not in policy:
+        remarks.add(
+            path,
+            f"{restart_policy} restarted failed pods without a limit. This job fails after {DEFAULT_MAX_FAILURES} failures in a row "
+            "without progress in between: set failurePolicy.maxFailures to allow more",
+        )
+    return policy

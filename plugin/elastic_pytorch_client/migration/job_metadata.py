@@ -1,0 +1,49 @@
+"""A job's metadata: its name, labels and annotations, without what the API server and other controllers wrote."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+
+Manifest = dict[str, Any]
+
+LONGEST_NAME = 45
+NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
+KEPT = ("name", "generateName", "namespace", "labels", "annotations")
+NOT_KEPT_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
+QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
+
+
+def migrate_metadata(manifest: Mapping[str, Any], template: Manifest, remarks: Remarks) -> tuple[Manifest, Manifest]:
+    """A job's metadata, and its template with the labels that count there now.
+
+    Raises:
+        CannotMigrate: a job cannot have the name.
+    """
+    old = manifest.get("metadata") or {}
+    metadata = {key: old[key] for key in KEPT if old.get(key)}
+    name = str(metadata.get("name") or metadata.get("generateName") or "")
+    if "name" in metadata and (len(name) > LONGEST_NAME or not NAME.match(name)):
+        raise CannotMigrate(
+            "metadata.name",
+            f"must have at most {LONGEST_NAME} characters of a-z, 0-9 and -, and begin with a letter: pods and hosts are named after it",
+        )
+    if not name:
+        raise CannotMigrate("metadata.name", "is missing")
+    annotations = {key: value for key, value in (old.get("annotations") or {}).items() if key not in NOT_KEPT_ANNOTATIONS}
+    labels = dict(old.get("labels") or {})
+    queue = {label: labels.pop(label) for label in QUEUE_LABELS if label in labels}
+    if queue:
+        pod_metadata = dict(template.get("metadata") or {})
+        pod_metadata["labels"] = {**(pod_metadata.get("labels") or {}), **queue}
+        template = {"metadata": pod_metadata, **{key: value for key, value in template.items() if key != "metadata"}}
+        remarks.add(
+            f"metadata.labels[{next(iter(queue))}]",
+            "moves to the pods: Kueue does not know this kind of job. With its pod integration enabled, it admits each worker by itself",
+        )
+    for key, value in (("labels", labels), ("annotations", annotations)):
+        metadata.pop(key, None)
+        if value:
+            metadata[key] = value
+    return metadata, template

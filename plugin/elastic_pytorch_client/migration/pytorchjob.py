@@ -1,0 +1,276 @@
+"""PyTorchJob (kubeflow.org/v1), as its training-operator 1.9 treats it."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.migration.failure_policy import failure_policy
+from elastic_pytorch_client.migration.job_metadata import QUEUE_LABELS, migrate_metadata
+from elastic_pytorch_client.migration.launch import Launch, read_launch
+from elastic_pytorch_client.migration.process_count import process_count
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.replica_templates import merge_templates
+from elastic_pytorch_client.migration.template import (
+    accelerators,
+    clean_template,
+    find_training_container,
+    set_launch,
+    take_variables,
+)
+
+Manifest = dict[str, Any]
+
+API_GROUP, KIND = "kubeflow.org", "PyTorchJob"
+REPLICAS = "spec.pytorchReplicaSpecs"
+CONTAINER = "pytorch"
+OWN_CONTROLLER = "kubeflow.org/training-operator"
+DEFAULT_RESTART_POLICY = "OnFailure"
+DEFAULT_PROCESSES = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica type with its template as the new job's.
+
+    Attributes:
+        count: how many.
+        template: cleaned, its container started as the agent does.
+        launch: how.
+        options: torchrun's options from the command line and the environment.
+        accelerators: of each.
+        restart_policy: the Kubeflow one.
+    """
+
+    count: int
+    template: Manifest
+    launch: Launch
+    options: dict[str, str]
+    accelerators: int
+    restart_policy: str
+
+
+def migrate_pytorchjob(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()) -> list[Manifest]:
+    """The ElasticPyTorchJob that means the same as a PyTorchJob, and the HorizontalPodAutoscaler that its operator would have made.
+
+    Args:
+        manifest: the PyTorchJob.
+        remarks: added to.
+        entrypoint: of the image, for containers without a command.
+
+    Raises:
+        CannotMigrate: it cannot be done.
+    """
+    spec = manifest.get("spec") or {}
+    master, worker = _replicas(spec, remarks, entrypoint)
+    base = worker or master
+    assert base is not None  # or _replicas raises
+    template = base.template
+    if master is not None and worker is not None:
+        template = merge_templates(f"{REPLICAS}.Master.template", master.template, worker.template, remarks)
+    total = sum(replica.count for replica in (master, worker) if replica is not None)
+    role = "Worker" if worker is not None else "Master"
+    sizes = _sizes(spec, total, base, remarks)
+    metadata, template = migrate_metadata(manifest, template, remarks)
+    run_policy = spec.get("runPolicy") or {}
+    policy = _failure_policy(spec, role, base, remarks)
+    processes = _processes(spec, base, role, remarks)
+    if base.launch.by == "python" and master is None and total > 1:
+        remarks.add(REPLICAS, "without a Master, each worker trained by itself. Now all workers form one group")
+    job: Manifest = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": {
+            **sizes,
+            **({"nprocPerNode": processes} if processes is not None else {}),
+            **_run_policy(run_policy, metadata, template, sizes, remarks),
+            **({"failurePolicy": policy} if policy else {}),
+            "template": template,
+        },
+    }
+    return [job, *_autoscaler(spec, job, remarks)]
+
+
+def _replicas(spec: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]) -> tuple[Replica | None, Replica | None]:
+    specs = {str(name).capitalize(): replica or {} for name, replica in (spec.get("pytorchReplicaSpecs") or {}).items()}
+    if not specs or set(specs) - {"Master", "Worker"}:
+        raise CannotMigrate(REPLICAS, "must have Worker, Master, or both, and nothing else")
+    worker = _replica("Worker", specs["Worker"], remarks, entrypoint) if "Worker" in specs else None
+    own = Remarks()
+    master = _replica("Master", specs["Master"], own, entrypoint) if "Master" in specs else None
+    said = {remark.text for remark in remarks.found}
+    for remark in own.found:
+        if remark.text not in said:
+            remarks.add(remark.path, remark.text)
+    if master is not None and worker is not None and master.restart_policy != worker.restart_policy:
+        text = f"{master.restart_policy} differs from the Worker's. Workers are alike, and {worker.restart_policy} is taken"
+        remarks.add(f"{REPLICAS}.Master.restartPolicy", text)
+    return master, worker
+
+
+def _replica(role: str, replica: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]) -> Replica:
+    path = f"{REPLICAS}.{role}.template"
+    template = clean_template(path, replica.get("template") or {}, remarks)
+    place, container = find_training_container(path, template["spec"], CONTAINER)
+    path = f"{path}.spec.containers[{container.get('name', place)}]"
+    variables = take_variables(path, container, remarks)
+    launch = read_launch(path, container.get("command") or (), container.get("args") or (), entrypoint)
+    set_launch(path, container, launch, remarks)
+    count = replica.get("replicas")
+    return Replica(
+        count=1 if count is None else int(count),
+        template=template,
+        launch=launch,
+        options=variables | launch.options,
+        accelerators=accelerators(container),
+        restart_policy=replica.get("restartPolicy") or DEFAULT_RESTART_POLICY,
+    )
+
+
+def _sizes(spec: Mapping[str, Any], total: int, base: Replica, remarks: Remarks) -> Manifest:
+    """`replicas`, and the bounds of an elastic job: torchrun's own `--nnodes` wins over the elasticPolicy, as it does there."""
+    elastic, options = spec.get("elasticPolicy"), base.options
+    minimum, maximum = total, total
+    if elastic is not None:
+        given = [bound for bound in (elastic.get("minReplicas"), elastic.get("maxReplicas")) if bound is not None]
+        minimum, maximum = (int(given[0]), int(given[-1])) if given else (base.count, base.count)
+    if (bounds := _bounds(options.get("nnodes", ""))) and bounds != (minimum, maximum) and (bounds[1] > 1 or total == 1):
+        remarks.add(REPLICAS, f"torchrun's --nnodes={options['nnodes']} is taken, as torchrun did")
+        minimum, maximum = bounds
+    alone = "standalone" in options or (elastic or {}).get("standalone") or _bounds(options.get("nnodes", "")) == (1, 1)
+    if alone and total > 1:
+        remarks.add(
+            REPLICAS, f"each of the {total} pods trained by itself (standalone). Now they form one group of {total} workers"
+        )
+    if elastic is not None:
+        _rendezvous(elastic, remarks)
+    if minimum == maximum == total:
+        return {"replicas": total}
+    replicas = min(max(total, minimum), maximum)
+    if replicas != total:
+        remarks.add(REPLICAS, f"{total} replicas are outside of {minimum} to {maximum}: replicas is {replicas}")
+    if minimum == maximum:
+        return {"replicas": replicas}
+    return {"replicas": replicas, "minReplicas": minimum, "maxReplicas": maximum}
+
+
+def _bounds(nnodes: str) -> tuple[int, int] | None:
+    low, _, high = nnodes.partition(":")
+    high = high or low
+    return (int(low), int(high)) if low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high) else None
+
+
+def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:
+    fields = [field for field in ("rdzvPort", "rdzvHost", "rdzvId") if elastic.get(field) is not None]
+    if elastic.get("rdzvBackend") in ("etcd", "etcd-v2"):
+        remarks.add("spec.elasticPolicy.rdzvBackend", "etcd is not needed: the operator decides who is in the group")
+    if fields:
+        remarks.add(
+            f"spec.elasticPolicy.{fields[0]}", f"{', '.join(fields)}: dropped. The operator tells the workers where to meet"
+        )
+    if elastic.get("rdzvConf"):
+        text = "dropped. For last_call_timeout, set spec.resizePolicy.settleSeconds. A job below its minimum waits, it does not time out"
+        remarks.add("spec.elasticPolicy.rdzvConf", text)
+
+
+def _processes(spec: Mapping[str, Any], replica: Replica, role: str, remarks: Remarks) -> int | str | None:
+    path = f"{REPLICAS}.{role}.template"
+    given = spec.get("nprocPerNode")
+    source = "spec.nprocPerNode"
+    if given is None and (spec.get("elasticPolicy") or {}).get("nProcPerNode") is not None:
+        given, source = spec["elasticPolicy"]["nProcPerNode"], "spec.elasticPolicy.nProcPerNode"
+    if "nproc-per-node" in replica.options and replica.launch.by == "torchrun":
+        given, source = replica.options["nproc-per-node"], f"{path}, --nproc-per-node"
+    return process_count(
+        source,
+        str(given) if given is not None else DEFAULT_PROCESSES,
+        started_by=replica.launch.by,
+        accelerators=replica.accelerators,
+        remarks=remarks,
+    )
+
+
+def _failure_policy(spec: Mapping[str, Any], role: str, replica: Replica, remarks: Remarks) -> Manifest:
+    restarts = replica.options.get("max-restarts", (spec.get("elasticPolicy") or {}).get("maxRestarts"))
+    return failure_policy(
+        f"{REPLICAS}.{role}.restartPolicy",
+        replica.restart_policy,
+        backoff_limit=(spec.get("runPolicy") or {}).get("backoffLimit"),
+        max_restarts=int(str(restarts)) if str(restarts).isdecimal() else None,
+        torchrun=replica.launch.by == "torchrun",
+        remarks=remarks,
+    )
+
+
+def _run_policy(
+    policy: Mapping[str, Any], metadata: Manifest, template: Manifest, sizes: Manifest, remarks: Remarks
+) -> Manifest:
+    spec: Manifest = {}
+    if policy.get("suspend"):
+        spec["suspend"] = True
+        if any(label in (template.get("metadata") or {}).get("labels", {}) for label in QUEUE_LABELS):
+            remarks.add(
+                "spec.runPolicy.suspend", "is kept, but Kueue does not resume this kind of job: set it to false if Kueue set it"
+            )
+    spec["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"  # the default there; here it is Running
+    for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):
+        if policy.get(field) is not None:
+            spec[field] = policy[field]
+    manager = policy.get("managedBy")
+    if manager not in (None, "", OWN_CONTROLLER):
+        remarks.add(
+            "spec.runPolicy.managedBy", f"{manager} is dropped: it does not know this kind of job, which would never start"
+        )
+    _scheduling(policy.get("schedulingPolicy") or {}, template, sizes, remarks)
+    return spec
+
+
+def _scheduling(policy: Mapping[str, Any], template: Manifest, sizes: Manifest, remarks: Remarks) -> None:
+    path = "spec.runPolicy.schedulingPolicy"
+    pod = template["spec"]
+    if policy.get("priorityClass") and not pod.get("priorityClassName"):
+        pod["priorityClassName"] = policy["priorityClass"]
+        remarks.add(f"{path}.priorityClass", "becomes the pods' priorityClassName; there it was the PodGroup's")
+    if policy.get("queue"):
+        remarks.add(
+            f"{path}.queue",
+            "dropped: no PodGroup is created. For Volcano, annotate template.metadata as its documentation says",
+        )
+    if policy.get("minAvailable") is not None:
+        text = "dropped: no PodGroup is created. "
+        if "minReplicas" in sizes:
+            text += f"The job trains as soon as minReplicas ({sizes['minReplicas']}) workers run"
+        else:
+            text += f"The job waits until all {sizes['replicas']} workers run; those that run hold their resources meanwhile"
+        remarks.add(f"{path}.minAvailable", text)
+    rest = [field for field in ("minResources", "scheduleTimeoutSeconds") if policy.get(field)]
+    if rest:
+        remarks.add(f"{path}.{rest[0]}", f"{', '.join(rest)}: dropped, for no PodGroup is created")
+
+
+def _autoscaler(spec: Mapping[str, Any], job: Manifest, remarks: Remarks) -> list[Manifest]:
+    metrics = (spec.get("elasticPolicy") or {}).get("metrics")
+    if not metrics:
+        return []
+    remarks.add(
+        "spec.elasticPolicy.metrics",
+        "becomes a HorizontalPodAutoscaler of its own, which training-operator made itself. It is not deleted with the job: delete both",
+    )
+    sizes = job["spec"]
+    metadata = {key: job["metadata"][key] for key in ("name", "generateName", "namespace") if key in job["metadata"]}
+    target = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata.get("name", "")}
+    return [
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": metadata,
+            "spec": {
+                "scaleTargetRef": target,
+                "minReplicas": sizes.get("minReplicas", sizes["replicas"]),
+                "maxReplicas": sizes.get("maxReplicas", sizes["replicas"]),
+                "metrics": copy.deepcopy(metrics),
+            },
+        }
+    ]

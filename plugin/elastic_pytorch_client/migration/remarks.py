@@ -1,0 +1,44 @@
+"""What a migration has to say to the person who asked for it."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something that could not be carried over, or that means something else now.
+
+    Attributes:
+        path: the field of the old manifest.
+        text: what changes, and what to do about it.
+    """
+
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
+
+
+@dataclass(slots=True)
+class Remarks:
+    """Collects remarks, each once."""
+
+    found: list[Remark] = field(default_factory=list)
+
+    def add(self, path: str, text: str) -> None:
+        """Adds one, unless it is there."""
+        remark = Remark(path, text)
+        if remark not in self.found:
+            self.found.append(remark)
+
+
+class CannotMigrate(Exception):
+    """A manifest that no ElasticPyTorchJob can be made of without asking.
+
+    Attributes:
+        remark: why, and what to do.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(f"{path}: {text}")
+        self.remark = Remark(path, text)

@@ -1,0 +1,75 @@
+"""Master and Worker become workers that are alike: which template they get, and what the other one had."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from elastic_pytorch_client.migration.remarks import Remarks
+
+Manifest = dict[str, Any]
+
+SHARED = (
+    "only the Master has it. It is given to all workers, for each of them can be rank 0. A claim must allow ReadWriteMany if the "
+    "workers run on several nodes"
+)
+
+
+def merge_templates(master_path: str, master: Manifest, worker: Manifest, remarks: Remarks) -> Manifest:
+    """The Worker's template, with the volumes that only the Master has; all else in which they differ is remarked upon.
+
+    Args:
+        master_path: of the Master's template, for remarks.
+        master: its template, its training container the one of the name that the Worker's has.
+        worker: the Worker's.
+        remarks: added to.
+    """
+    merged = copy.deepcopy(worker)
+    pod, other = merged["spec"], copy.deepcopy(master["spec"])
+    _add_named(f"{master_path}.spec.volumes", pod, other, "volumes", "name", remarks)
+    own = {container.get("name"): container for container in pod["containers"]}
+    for container in other["containers"]:
+        twin = own.get(container.get("name"))
+        if twin is not None:
+            place = f"{master_path}.spec.containers[{container.get('name')}].volumeMounts"
+            _add_named(place, twin, container, "volumeMounts", "mountPath", remarks)
+    for path in _differences({**master, "spec": other}, merged, ""):
+        text = "differs from the Worker's. Workers are alike, and the Worker's is taken"
+        remarks.add(f"{master_path}{path}", text)
+    return merged
+
+
+def _add_named(path: str, into: Manifest, source: Manifest, field: str, key: str, remarks: Remarks) -> None:
+    """Adds the items of a list that have no twin in the other."""
+    known = {item.get(key) for item in into.get(field) or ()}
+    for item in source.get(field) or ():
+        if item.get(key) not in known:
+            into[field] = [*(into.get(field) or []), copy.deepcopy(item)]
+            remarks.add(f"{path}[{item.get('name')}]", SHARED)
+
+
+def _differences(one: Any, other: Any, path: str) -> Iterator[str]:
+    """The paths at which two templates differ, no deeper than what has no name there."""
+    if one == other:
+        return
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in [*one, *(key for key in other if key not in one)]:
+            yield from _differences(one.get(key), other.get(key), f"{path}.{key}")
+        return
+    named = _by_name(one), _by_name(other)
+    if named[0] is not None and named[1] is not None:
+        for name in [*named[0], *(name for name in named[1] if name not in named[0])]:
+            yield from _differences(named[0].get(name), named[1].get(name), f"{path}[{name}]")
+        return
+    if one is None and (path.startswith(".spec.volumes[") or ".volumeMounts[" in path):
+        return  # what only the Worker mounts is no loss
+    yield path
+
+
+def _by_name(items: Any) -> Manifest | None:
+    """The items of a list by their names or mount paths; an absent list is empty; None if they have none."""
+    if items is None:
+        return {}
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        return None
+    keys = [item.get("mountPath") or item.get("name") for item in items]
+    return dict(zip(keys, items, strict=True)) if all(keys) and len(set(keys)) == len(keys) else None

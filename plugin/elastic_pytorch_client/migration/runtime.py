@@ -1,0 +1,181 @@
+"""A ClusterTrainingRuntime or TrainingRuntime (trainer.kubeflow.org/v1alpha1), and what a TrainJob patches in it."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+
+Manifest = dict[str, Any]
+
+KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
+ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+TRAINER_JOB = TRAINER_CONTAINER = "node"
+# What Kubeflow's own torch-distributed says, but for the image, which differs with its release.
+TORCH_DISTRIBUTED: Manifest = {
+    "spec": {
+        "mlPolicy": {"numNodes": 1, "torch": {}},
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": TRAINER_JOB,
+                        "template": {
+                            "metadata": {"labels": {ANCESTOR: "trainer"}},
+                            "spec": {"template": {"spec": {"containers": [{"name": TRAINER_CONTAINER}]}}},
+                        },
+                    }
+                ]
+            }
+        },
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a runtime gives to a TrainJob.
+
+    Attributes:
+        nodes: how many, unless the TrainJob says.
+        processes: in each; empty: as many as the trainer counts.
+        job: the name of the replicated job that trains.
+        template: of its pods.
+        backoff_limit: of its Job.
+    """
+
+    nodes: int
+    processes: str
+    job: str
+    template: Manifest
+    backoff_limit: int | None
+
+
+def find_runtime(reference: Mapping[str, Any], runtimes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The runtime that a TrainJob refers to.
+
+    Raises:
+        CannotMigrate: it is not known.
+    """
+    kind, name = reference.get("kind") or KINDS[0], reference.get("name")
+    for runtime in runtimes:
+        if runtime.get("kind") == kind and (runtime.get("metadata") or {}).get("name") == name:
+            return runtime
+    if name == "torch-distributed" and kind == KINDS[0]:
+        return TORCH_DISTRIBUTED
+    raise CannotMigrate(
+        "spec.runtimeRef",
+        f"{kind} {name} is not known: save it (`kubectl get {kind.lower()} {name} -o yaml > runtime.yaml`) and pass it with "
+        "--runtime runtime.yaml",
+    )
+
+
+def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
+    """What of a runtime concerns training.
+
+    Raises:
+        CannotMigrate: it does not train with torch, or has no job that trains.
+    """
+    spec = runtime.get("spec") or {}
+    policy = spec.get("mlPolicy") or {}
+    if "torch" not in policy:
+        others = ", ".join(sorted(set(policy) - {"numNodes"})) or "none"
+        raise CannotMigrate(
+            "spec.runtimeRef", f"the runtime has no mlPolicy.torch (it has {others}): only torch can be migrated"
+        )
+    jobs = ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or []
+    trainer = next((job for job in jobs if _ancestor(job) == "trainer"), None)
+    if trainer is None:
+        raise CannotMigrate("spec.runtimeRef", f"the runtime has no replicated job with the label {ANCESTOR}: trainer")
+    for job in jobs:
+        if job is not trainer:
+            text = f"the runtime's job {job.get('name')} is dropped. Run it before, as a Job that fills the volume"
+            remarks.add("spec.runtimeRef", text)
+    if spec.get("podGroupPolicy"):
+        remarks.add(
+            "spec.runtimeRef",
+            "the runtime's podGroupPolicy is dropped: no PodGroup is created. The job waits until it is whole",
+        )
+    job_spec = (trainer.get("template") or {}).get("spec") or {}
+    return Runtime(
+        nodes=int(policy.get("numNodes") or 1),
+        processes=str((policy["torch"] or {}).get("numProcPerNode") or ""),
+        job=str(trainer.get("name")),
+        template=copy.deepcopy(dict(job_spec.get("template") or {})),
+        backoff_limit=job_spec.get("backoffLimit"),
+    )
+
+
+def apply_patches(spec: Mapping[str, Any], job: str, template: Manifest, remarks: Remarks) -> None:
+    """Changes a pod template as a TrainJob's patches say, in each of the forms that releases of Trainer have had."""
+    for path, patch in _patches(spec, job, remarks):
+        for field, value in (patch.get("metadata") or {}).items():
+            if field in ("labels", "annotations"):
+                metadata = template.setdefault("metadata", {})
+                metadata[field] = {**(metadata.get(field) or {}), **value}
+        pod = template.setdefault("spec", {})
+        for field, value in (patch.get("spec") or {}).items():
+            if field in ("containers", "initContainers"):
+                _patch_containers(f"{path}.{field}", pod, field, value, remarks)
+            elif field == "nodeSelector":
+                pod[field] = {**(pod.get(field) or {}), **value}
+            elif field in ("volumes", "imagePullSecrets", "schedulingGates"):
+                pod[field] = _by_key(pod.get(field) or (), value, "name")
+            else:
+                pod[field] = copy.deepcopy(value)
+
+
+def _patches(spec: Mapping[str, Any], job: str, remarks: Remarks) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The patches of the trainer's pod template."""
+    for place, patch in enumerate(spec.get("runtimePatches") or ()):  # Trainer 2.2 and newer
+        runtime = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
+        for replicated in runtime.get("replicatedJobs") or ():
+            path = f"spec.runtimePatches[{place}]"
+            inner = (((replicated.get("template") or {}).get("spec") or {}).get("template")) or {}
+            if replicated.get("name") == job:
+                yield path, inner
+            else:
+                remarks.add(path, f"the patch of {replicated.get('name')} is dropped, as that job is")
+    for field in ("podTemplateOverrides", "podSpecOverrides"):  # 2.1, 2.0
+        for place, override in enumerate(spec.get(field) or ()):
+            targets = [target.get("name") for target in override.get("targetJobs") or ()]
+            if job not in targets:
+                remarks.add(f"spec.{field}[{place}]", f"is dropped, as {', '.join(map(str, targets))} is")
+            elif field == "podTemplateOverrides":
+                yield f"spec.{field}[{place}]", override
+            else:
+                yield f"spec.{field}[{place}]", {"spec": {key: value for key, value in override.items() if key != "targetJobs"}}
+
+
+def _patch_containers(path: str, pod: Manifest, field: str, patches: Sequence[Mapping[str, Any]], remarks: Remarks) -> None:
+    known = {container.get("name"): container for container in pod.get(field) or ()}
+    for patch in patches:
+        container = known.get(patch.get("name"))
+        if container is None:
+            remarks.add(path, f"{patch.get('name')} is dropped: the runtime has no container of that name")
+            continue
+        for key, value in patch.items():
+            if key == "env":
+                container[key] = _by_key(container.get(key) or (), value, "name")
+            elif key == "volumeMounts":
+                container[key] = _by_key(container.get(key) or (), value, "mountPath")
+            else:
+                container[key] = copy.deepcopy(value)
+
+
+def merge_variables(own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]) -> list[Manifest]:
+    """Environment variables with others put over those of the same name."""
+    return _by_key(own, more, "name")
+
+
+def _by_key(own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]], key: str) -> list[Manifest]:
+    merged = {item.get(key): dict(item) for item in own}
+    for item in more:
+        merged[item.get(key)] = copy.deepcopy(dict(item))
+    return list(merged.values())
+
+
+def _ancestor(job: Mapping[str, Any]) -> str | None:
+    found = ((job.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return found.get(ANCESTOR)

@@ -1,0 +1,155 @@
+"""The pod template: taken over as it is, without what the old operator needed and with the new operator's labels."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.migration.launch import Launch
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+
+Manifest = dict[str, Any]
+
+KEPT_METADATA = ("labels", "annotations")
+OF_THE_OPERATOR = ("restartPolicy", "hostname", "subdomain")
+OLD_PORTS = {"pytorchjob-port"}
+ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+LABELS = {
+    "training.kubeflow.org/job-name": names.LABEL_JOB_NAME,
+    "training.kubeflow.org/replica-index": f"{names.GROUP}/worker-index",
+    "jobset.sigs.k8s.io/jobset-name": names.LABEL_JOB_NAME,
+    "batch.kubernetes.io/job-completion-index": f"{names.GROUP}/worker-index",
+}
+OLD_LABELS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "batch.kubernetes.io/", "trainer.kubeflow.org/")
+# In the containers, both operators before set what these say; here each training process has its own.
+SET_BY_AGENT = {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"}
+SET_BY_OPERATOR = {
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_NPROC_PER_NODE",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_STANDALONE",
+    "PET_LOCAL_ADDR",
+}
+
+
+def find_training_container(path: str, pod: Mapping[str, Any], name: str) -> tuple[int, Manifest]:
+    """The container that trains, and its place: the one of a name, or the only one.
+
+    Raises:
+        CannotMigrate: there is none.
+    """
+    containers = pod.get("containers") or []
+    found = next((place for place, container in enumerate(containers) if container.get("name") == name), None)
+    if found is None and len(containers) == 1:
+        found = 0
+    if found is None:
+        raise CannotMigrate(f"{path}.spec.containers", f"has none that is named `{name}`: which one trains is not known")
+    return found, containers[found]
+
+
+def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> Manifest:
+    """A copy of a template, without what is the operator's, and with selectors that find the new pods."""
+    metadata = {key: value for key, value in (template.get("metadata") or {}).items() if key in KEPT_METADATA and value}
+    metadata = copy.deepcopy(metadata)
+    labels = metadata.get("labels") or {}
+    for label in [label for label in labels if label.startswith((*OLD_LABELS, f"{names.GROUP}/"))]:
+        del labels[label]
+        remarks.add(f"{path}.metadata.labels[{label}]", "is dropped: it is an operator's own label")
+    if not labels:
+        metadata.pop("labels", None)
+    spec = copy.deepcopy(dict(template.get("spec") or {}))
+    for field in OF_THE_OPERATOR:
+        if spec.pop(field, None) and field != "restartPolicy":
+            remarks.add(f"{path}.spec.{field}", "is dropped: the operator names the workers' hosts `JOB-worker-N`")
+    if spec.get("serviceAccountName") and "automountServiceAccountToken" not in spec:
+        spec["automountServiceAccountToken"] = True  # as it was: here, pods get no token unless they ask for it
+    for part in ("affinity", "topologySpreadConstraints"):
+        if part in spec:
+            spec[part] = _relabel(f"{path}.spec.{part}", spec[part], remarks)
+    return {**({"metadata": metadata} if metadata else {}), "spec": spec}
+
+
+def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks) -> None:
+    """Has a container start training as the agent does, under the name that the operator looks for."""
+    container["name"] = names.TRAINING_CONTAINER
+    for field, words in (("command", launch.command), ("args", launch.args)):
+        container.pop(field, None)
+        if words:
+            container[field] = list(words)
+    for text in launch.remarks:
+        remarks.add(f"{path}.command", text)
+    ports = [port for port in container.get("ports") or () if port.get("name") not in OLD_PORTS]
+    if len(ports) < len(container.get("ports") or ()):
+        remarks.add(
+            f"{path}.ports", "pytorchjob-port is dropped: `spec.rendezvous.port` of the job sets the port, if one is needed"
+        )
+    container.pop("ports", None)
+    if ports:
+        container["ports"] = ports
+    if launch.unbuffered and not any(variable.get("name") == "PYTHONUNBUFFERED" for variable in container.get("env") or ()):
+        container["env"] = [*(container.get("env") or []), {"name": "PYTHONUNBUFFERED", "value": "1"}]
+    ordered = {key: container[key] for key in ("name", "image", "imagePullPolicy", "command", "args") if key in container}
+    rest = {key: value for key, value in container.items() if key not in ordered}
+    container.clear()
+    container.update(ordered | rest)
+
+
+def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str, str]:
+    """Drops the variables that the operator or the agent sets.
+
+    Returns:
+        The values of those that are torchrun's options and still have a place in the spec, by the options' names.
+    """
+    kept, taken, dropped = [], {}, []
+    for variable in container.get("env") or ():
+        name = str(variable.get("name", ""))
+        if name == "PET_MAX_RESTARTS" and "value" in variable:
+            taken["max-restarts"] = str(variable["value"])
+        elif name in SET_BY_AGENT | SET_BY_OPERATOR or name.startswith("PET_RDZV_") or name == "PET_MAX_RESTARTS":
+            dropped.append(name)
+        else:
+            kept.append(variable)
+    if dropped:
+        remarks.add(f"{path}.env", f"{', '.join(dropped)}: dropped. The operator and the agent set them, for each group")
+    container.pop("env", None)
+    if kept:
+        container["env"] = kept
+    return taken
+
+
+def accelerators(container: Mapping[str, Any]) -> int:
+    """How many accelerators a container asks for: its limits, else its requests."""
+    resources = container.get("resources") or {}
+    total = 0
+    for name in ACCELERATORS:
+        amount = (resources.get("limits") or {}).get(name, (resources.get("requests") or {}).get(name, 0))
+        total += int(amount) if str(amount).isdecimal() else 0
+    return total
+
+
+def _relabel(path: str, part: Any, remarks: Remarks) -> Any:
+    """Has selectors select by the new operator's labels."""
+    if isinstance(part, list):
+        return [_relabel(path, item, remarks) for item in part]
+    if not isinstance(part, dict):
+        return part
+    changed: Manifest = {}
+    for key, value in part.items():
+        if key == "matchLabels" and isinstance(value, dict):
+            changed[key] = {_new_label(path, label, remarks): wanted for label, wanted in value.items()}
+        elif key == "key" and isinstance(value, str):
+            changed[key] = _new_label(path, value, remarks)
+        else:
+            changed[key] = _relabel(path, value, remarks)
+    return changed
+
+
+def _new_label(path: str, label: str, remarks: Remarks) -> str:
+    if label in LABELS:
+        remarks.add(path, f"selects by {LABELS[label]} now, in place of {label}")
+        return LABELS[label]
+    if label.startswith(OLD_LABELS):
+        remarks.add(path, f"selects by {label}, which worker pods do not have: select by {names.LABEL_JOB_NAME}")
+    return label

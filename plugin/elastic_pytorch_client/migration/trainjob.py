@@ -1,0 +1,165 @@
+"""TrainJob (trainer.kubeflow.org/v1alpha1), as Kubeflow Trainer 2.0 to 2.3 treats it."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.migration.job_metadata import migrate_metadata
+from elastic_pytorch_client.migration.launch import read_launch
+from elastic_pytorch_client.migration.process_count import process_count
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.runtime import (
+    TORCH_DISTRIBUTED,
+    TRAINER_CONTAINER,
+    apply_patches,
+    find_runtime,
+    merge_variables,
+    read_runtime,
+)
+from elastic_pytorch_client.migration.template import (
+    accelerators,
+    clean_template,
+    find_training_container,
+    set_launch,
+    take_variables,
+)
+
+Manifest = dict[str, Any]
+
+API_GROUP, KIND = "trainer.kubeflow.org", "TrainJob"
+OWN_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
+PATH = "spec.trainer"
+
+
+def migrate_trainjob(
+    manifest: Mapping[str, Any],
+    remarks: Remarks,
+    runtimes: Sequence[Mapping[str, Any]] = (),
+    entrypoint: Sequence[str] = (),
+) -> list[Manifest]:
+    """The ElasticPyTorchJob that means the same as a TrainJob.
+
+    Args:
+        manifest: the TrainJob.
+        remarks: added to.
+        runtimes: ClusterTrainingRuntimes and TrainingRuntimes that it may refer to.
+        entrypoint: of the image, for trainers without a command.
+
+    Raises:
+        CannotMigrate: it cannot be done.
+    """
+    spec = manifest.get("spec") or {}
+    trainer = spec.get("trainer") or {}
+    found = find_runtime(spec.get("runtimeRef") or {}, runtimes)
+    runtime = read_runtime(found, remarks)
+    apply_patches(spec, runtime.job, runtime.template, remarks)
+    template = clean_template("spec.runtimeRef", runtime.template, remarks)
+    _, container = find_training_container("spec.runtimeRef", template["spec"], TRAINER_CONTAINER)
+    _apply_trainer(trainer, container)
+    if not container.get("image"):
+        name = (spec.get("runtimeRef") or {}).get("name")
+        known = "differs with Trainer's release" if found is TORCH_DISTRIBUTED else "is missing there"
+        raise CannotMigrate(
+            f"{PATH}.image",
+            f"is missing, and the image of the runtime {name} {known}: write it into the TrainJob, or pass the runtime with --runtime",
+        )
+    variables = take_variables(PATH, container, remarks)
+    launch = read_launch(PATH, container.get("command") or (), container.get("args") or (), entrypoint)
+    set_launch(PATH, container, launch, remarks)
+    options = variables | launch.options
+    replicas = int(trainer.get("numNodes") or runtime.nodes)
+    metadata, template = migrate_metadata(_with_labels(manifest, spec), template, remarks)
+    processes = _processes(trainer, runtime.processes, container, launch.by, options, remarks)
+    policy: Manifest = {} if runtime.backoff_limit is None else {"backoffLimit": runtime.backoff_limit}
+    if str(options.get("max-restarts", "")).isdecimal():
+        policy["maxFailures"] = int(options["max-restarts"])
+    job: Manifest = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": {
+            "replicas": replicas,
+            **({"nprocPerNode": processes} if processes is not None else {}),
+            **({"suspend": True} if spec.get("suspend") else {}),
+            **({"activeDeadlineSeconds": spec["activeDeadlineSeconds"]} if spec.get("activeDeadlineSeconds") else {}),
+            **({"failurePolicy": policy} if policy else {}),
+            "template": template,
+        },
+    }
+    _say_what_is_dropped(spec, remarks)
+    return [job]
+
+
+def _apply_trainer(trainer: Mapping[str, Any], container: Manifest) -> None:
+    for field in ("image", "command", "args"):
+        if trainer.get(field):
+            container[field] = copy.deepcopy(trainer[field])
+    if trainer.get("env"):
+        container["env"] = merge_variables(container.get("env") or (), trainer["env"])
+    if trainer.get("resourcesPerNode"):
+        container["resources"] = copy.deepcopy(trainer["resourcesPerNode"])
+
+
+def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
+    """The TrainJob with `spec.labels` and `spec.annotations`, which Trainer 2.0 and 2.1 put on the JobSet, among its own."""
+    metadata = dict(manifest.get("metadata") or {})
+    for field in ("labels", "annotations"):
+        if spec.get(field):
+            metadata[field] = {**spec[field], **(metadata.get(field) or {})}
+    return {**manifest, "metadata": metadata}
+
+
+def _processes(
+    trainer: Mapping[str, Any],
+    of_runtime: str,
+    container: Mapping[str, Any],
+    started_by: str,
+    options: Mapping[str, str],
+    remarks: Remarks,
+) -> int | str | None:
+    """As Trainer's torch plugin: `auto` is the GPUs, or without them the CPUs that the container asks for."""
+    path = f"{PATH}.numProcPerNode"
+    given = str(trainer.get("numProcPerNode") or of_runtime or "auto")
+    if "nproc-per-node" in options and started_by == "torchrun":
+        given, path = options["nproc-per-node"], f"{PATH}.command, --nproc-per-node"
+    asked = accelerators(container)
+    if given == "auto" and not asked and started_by != "python" and not _other_gpus(container):
+        cores = _cores(container)
+        if cores <= 1:
+            return None
+        text = f"Trainer starts one process for each of the {cores} CPUs that the container asks for: nprocPerNode is {cores}"
+        remarks.add(path, text)
+        return cores
+    return process_count(path, given, started_by=started_by, accelerators=asked, remarks=remarks)
+
+
+def _other_gpus(container: Mapping[str, Any]) -> bool:
+    """Whether it asks for GPUs under a name that the operator does not count."""
+    resources = container.get("resources") or {}
+    return any("gpu" in name.lower() for kind in ("limits", "requests") for name in resources.get(kind) or {})
+
+
+def _cores(container: Mapping[str, Any]) -> int:
+    """The CPUs that a container asks for, rounded up, as Kubernetes' Quantity.Value does: requests, else limits."""
+    resources = container.get("resources") or {}
+    asked = (resources.get("requests") or {}).get("cpu") or (resources.get("limits") or {}).get("cpu") or "0"
+    text = str(asked)
+    try:
+        return -(-int(text[:-1]) // 1000) if text.endswith("m") else -int(-float(text) // 1)
+    except ValueError:
+        return 0
+
+
+def _say_what_is_dropped(spec: Mapping[str, Any], remarks: Remarks) -> None:
+    initializer = spec.get("initializer") or {}
+    for part in ("dataset", "model"):
+        if initializer.get(part) is not None:
+            remarks.add(
+                f"spec.initializer.{part}",
+                f"{initializer[part].get('storageUri') or 'it'} is not downloaded. Run a Job before that fills a volume, and mount that "
+                "volume at the path the script reads: spec.volumeClaimTemplates makes one for the job",
+            )
+    manager = spec.get("managedBy")
+    if manager not in (None, "", OWN_CONTROLLER):
+        remarks.add("spec.managedBy", f"{manager} is dropped: it does not know this kind of job, which would never start")

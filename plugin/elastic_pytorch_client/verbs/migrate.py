@@ -1,0 +1,66 @@
+"""`kubectl epj migrate -f FILE`: ElasticPyTorchJob manifests from those of PyTorchJobs and TrainJobs. Asks no API server."""
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from elastic_pytorch_client.errors import Refused
+from elastic_pytorch_client.migration.documents import Migrated, migrate_documents
+from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
+
+NAME, HELP = "migrate", "write ElasticPyTorchJob manifests for PyTorchJobs and TrainJobs; needs no cluster"
+FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    parser.add_argument("files", metavar="FILE", nargs="*", default=[], help="manifests, YAML or JSON; - is stdin")
+    parser.add_argument("-f", "--filename", metavar="FILE", action="append", default=[], help="the same, as kubectl has it")
+    parser.add_argument(
+        "--runtime", metavar="FILE", action="append", default=[], help="ClusterTrainingRuntimes that TrainJobs refer to"
+    )
+    parser.add_argument(
+        "--entrypoint", metavar="WORDS", default="", help="the image's ENTRYPOINT, for containers without a command"
+    )
+
+
+def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Writes the manifests to one stream, and the remarks to the other.
+
+    Returns:
+        0, or 1 if a document cannot be migrated; the others are written all the same.
+
+    Raises:
+        Refused: a file cannot be read, or no file is named.
+    """
+    files = [*options.files, *options.filename]
+    if not files:
+        raise Refused("which manifests? `kubectl epj migrate -f job.yaml`, or `-f -` for stdin")
+    runtimes = [runtime for file in options.runtime for runtime in _read(file) if isinstance(runtime, dict)]
+    found: list[tuple[str, Migrated]] = []
+    for file in files:
+        found += [(file, migrated) for migrated in migrate_documents(_read(file), runtimes, shlex.split(options.entrypoint))]
+    documents = [document for _, migrated in found for document in migrated.documents]
+    if documents:
+        out.write(write_documents(documents))
+    for file, migrated in found:
+        err.write(_tell("stdin" if file == "-" else file, migrated))
+    return FAILED if any(migrated.failed for _, migrated in found) else 0
+
+
+def _read(file: str) -> list[Any]:
+    try:
+        return read_documents(sys.stdin.read() if file == "-" else Path(file).read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise Refused(f"cannot read {file}: {' '.join(str(error).split())}") from error
+
+
+def _tell(file: str, migrated: Migrated) -> str:
+    lines = [f"  {remark}\n" for remark in migrated.remarks]
+    if migrated.failed is not None:
+        lines.append(f"  error: {migrated.failed}\n")
+    return f"{file}: {migrated.title}\n{''.join(lines)}" if lines else ""
