@@ -55,7 +55,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         pod=pod,
         watched=options.namespaces,
     )
-    await run_operator(place, agent_image, timing)
+    await run_operator(place, agent_image, timing, metrics_per_job=options.metrics_per_job)
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
     )
+    run.add_argument("--metrics-per-job", action="store_true", help="give each job series of its own")
     timing = LeaseTiming()
     run.add_argument(
         "--lease-duration",

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from elastic_pytorch_operator.agent_api import AgentApi, listening
@@ -261,7 +262,8 @@ class Replica:
         return find_ailments(vitals)
 
     def _render(self) -> bytes:
-        census = take_census(self._store, self._roster, self._queue, leading=self.leading, now=time.monotonic())
+        moment = datetime.now(UTC).isoformat()
+        census = take_census(self._store, self._roster, self._queue, leading=self.leading, now=time.monotonic(), time=moment)
         return self._metrics.render(census)
 
 
