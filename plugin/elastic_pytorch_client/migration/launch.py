@@ -66,6 +66,10 @@ def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoi
     Raises:
         CannotMigrate: it cannot be worked out, or needs something that the agent does not have.
     """
+    for part, given in (("command", command), ("args", args)):
+        for word in given:
+            if not isinstance(word, str):
+                raise CannotMigrate(f"{path}.{part}", f"{word!r} is not a string: put it in quotes")
     words = [*command, *args]
     remarks: list[str] = []
     if not command:
@@ -160,7 +164,7 @@ def _left(words: Sequence[str], why: str) -> Launch:
     text = (
         f"{why}, so the command is kept. If it calls torchrun, remove torchrun's rendezvous options: it then joins the job. If it "
         f"starts Python without torchrun, write `args: [--no-python, {', '.join(words[:2])}{', ...' if len(words) > 2 else ''}]` "
-        "in place of `command`"
+        "instead of `command`"
     )
     return Launch(tuple(words), (), "unknown", remarks=(text,), unbuffered=True)
 

@@ -112,7 +112,7 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
         else:
             kept.append(variable)
     if dropped:
-        remarks.add(f"{path}.env", f"{', '.join(dropped)}: dropped. The operator and the agent set them, for each group")
+        remarks.add(f"{path}.env", f"{', '.join(dropped)}: dropped, for the operator and the agent set them for each group")
     container.pop("env", None)
     if kept:
         container["env"] = kept
@@ -148,7 +148,7 @@ def _relabel(path: str, part: Any, remarks: Remarks) -> Any:
 
 def _new_label(path: str, label: str, remarks: Remarks) -> str:
     if label in LABELS:
-        remarks.add(path, f"selects by {LABELS[label]} now, in place of {label}")
+        remarks.add(path, f"selects by {LABELS[label]} now, instead of {label}")
         return LABELS[label]
     if label.startswith(OLD_LABELS):
         remarks.add(path, f"selects by {label}, which worker pods do not have: select by {names.LABEL_JOB_NAME}")
