@@ -59,7 +59,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """What is told of one job, on request.
+    """What is exported for one job, on request.
 
     Attributes:
         namespace: of the job.
@@ -133,46 +133,44 @@ class Metrics:
 
     def _define_queue(self) -> None:
         name = ("name",)
-        self._queue_depth = self._gauge("workqueue_depth", "Jobs that await a reconcile, now or later.", name)
-        self._queue_adds = self._counter("workqueue_adds_total", "Times that a job was put into the queue.", name)
-        self._queue_retries = self._counter("workqueue_retries_total", "Times that a job was put back after a failure.", name)
+        self._queue_depth = self._gauge("workqueue_depth", "Jobs that wait for a reconcile, due or scheduled.", name)
+        self._queue_adds = self._counter("workqueue_adds_total", "Jobs put into the queue.", name)
+        self._queue_retries = self._counter("workqueue_retries_total", "Jobs put back after a failed reconcile.", name)
         self._queue_wait = self._histogram(
-            "workqueue_queue_duration_seconds", "How long a job waited after it was due.", name, WORK_BUCKETS
+            "workqueue_queue_duration_seconds", "Time from when a job was due until its reconcile began.", name, WORK_BUCKETS
         )
         self._queue_work = self._histogram(
-            "workqueue_work_duration_seconds", "How long a job was worked on.", name, WORK_BUCKETS
+            "workqueue_work_duration_seconds", "Time that a job was worked on.", name, WORK_BUCKETS
         )
         self._queue_longest = self._gauge(
-            "workqueue_longest_running_processor_seconds", "How long the oldest reconcile has been going on.", name
+            "workqueue_longest_running_processor_seconds", "Age of the oldest running reconcile.", name
         )
 
     def _define_reconciles(self) -> None:
         controller = ("controller",)
         self._reconciles = self._counter(
             "controller_runtime_reconcile_total",
-            "Reconciles by result: success, error, or requeue_after (to be looked at again at a known time).",
+            "Reconciles by result: success, error, or requeue_after (scheduled again).",
             ("controller", "result"),
         )
         self._reconcile_errors = self._counter(
-            "controller_runtime_reconcile_errors_total", "Reconciles that failed and are tried again.", controller
+            "controller_runtime_reconcile_errors_total", "Reconciles that failed and are retried.", controller
         )
         self._reconcile_seconds = self._histogram(
-            "controller_runtime_reconcile_time_seconds", "How long a reconcile took.", controller, WORK_BUCKETS
+            "controller_runtime_reconcile_time_seconds", "Duration of reconciles.", controller, WORK_BUCKETS
         )
         self._requests = self._counter(
             "rest_client_requests_total",
-            f"Requests to the API server by status code ({NO_ANSWER}: none came) and method. The watches are not among them.",
+            f"Requests to the API server, except watches, by status code ({NO_ANSWER}: no response) and method.",
             ("code", "method"),
         )
-        self._leader = self._gauge(
-            "leader_election_master_status", "1 on the replica that leads, 0 on one that stands by.", ("name",)
-        )
+        self._leader = self._gauge("leader_election_master_status", "1 on the leader, 0 on a standby replica.", ("name",))
 
     def _define_domain(self) -> None:
         self._jobs = self._gauge("elastic_pytorch_jobs", f"Jobs by state: {', '.join(JOB_STATES)}.", ("namespace", "state"))
         self._longest_pending = self._gauge(
             "elastic_pytorch_longest_pending_seconds",
-            "How long the job has been Pending that has been so for longest; 0 if none is.",
+            "The longest time that a job has been Pending; 0 if none is.",
             ("namespace",),
         )
         self._workers = self._gauge(
@@ -185,7 +183,7 @@ class Metrics:
         )
         self._recovery = self._histogram(
             "elastic_pytorch_recovery_seconds",
-            "From what disturbed a group to the next step of its training, by the reason of the round.",
+            "Time from a disturbance of a group to its next training step, by the reason of the round.",
             ("reason",),
             RECOVERY_BUCKETS,
         )
@@ -203,20 +201,22 @@ class Metrics:
             "Requests of agents by kind (heartbeat, round, other) and status code (docs/protocol.md).",
             ("request", "code"),
         )
-        self._agents = self._gauge("elastic_pytorch_agents_connected", "Agents that have spoken within the last ten seconds.")
-        self._polls = self._gauge("elastic_pytorch_long_polls_open", "Agents that wait for the next round.")
+        self._agents = self._gauge(
+            "elastic_pytorch_agents_connected", "Agents that sent a request within the last ten seconds."
+        )
+        self._polls = self._gauge("elastic_pytorch_long_polls_open", "Open long polls: agents that wait for the next round.")
         self._token_reviews = self._counter(
             "elastic_pytorch_token_reviews_total",
-            "Tokens that the API server was asked about, by result: valid, invalid, or error (it could not be asked).",
+            "Token reviews by result: valid, invalid, or error (no answer from the API server).",
             ("result",),
         )
         self._refused_connections = self._counter(
             "elastic_pytorch_connections_refused_total",
-            "Connections to the agents' port that were closed, by reason: their address opened too many in a second (rate), or had too "
-            "many open (address), or all had (total), or no agent was recognised on them in time (timeout).",
+            "Connections to the agents' port that were refused, by reason: the address opens too many per second (rate) or has too many "
+            "open (address), all addresses have (total), or no agent authenticated in time (timeout).",
             ("reason",),
         )
-        self._info = self._gauge("elastic_pytorch_operator_info", "1, with the operator's version.", ("version",))
+        self._info = self._gauge("elastic_pytorch_operator_info", "Always 1, with the operator's version.", ("version",))
 
     def _define_jobs(self) -> None:
         job = ("namespace", "job_name")
@@ -323,7 +323,7 @@ class Metrics:
         self._requests.labels(str(code) if code else NO_ANSWER, method).inc()
 
     def decided(self, namespace: str, before: Memory, todo: Plan) -> None:
-        """A plan was made for a job of a namespace, upon what was remembered before."""
+        """A plan was made for a job of a namespace, with what was remembered before."""
         self._begin_namespace(namespace)
         if todo.round is not None:
             self._rounds.labels(namespace, todo.round.reason).inc()

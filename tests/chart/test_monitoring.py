@@ -69,6 +69,12 @@ def test_alerts_point_to_their_runbooks() -> None:
 
 
 @needs_helm
+def test_alerts_have_no_link_that_leads_nowhere() -> None:
+    (group,) = only(render("metrics.prometheusRule.enabled=true"), "PrometheusRule")["spec"]["groups"]
+    assert {tuple(rule["annotations"]) for rule in group["rules"]} == {("summary",)}
+
+
+@needs_helm
 @pytest.mark.parametrize(("kind", "value"), [("ServiceMonitor", "serviceMonitor"), ("PodMonitor", "podMonitor")])
 def test_prometheus_finds_every_replica(kind: str, value: str) -> None:
     objects = render(f"metrics.{value}.enabled=true")
