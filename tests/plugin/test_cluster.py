@@ -199,6 +199,16 @@ def test_pods_that_are_not_there() -> None:
     assert isinstance(error_of(404, status(404, 'pods "w" not found', "w")), NotFound)
 
 
+def test_a_refusal_by_a_rule_is_the_sentence_and_its_field() -> None:
+    sentence = "field is immutable while minReplicas is unset: set spec.minReplicas"
+    cause = {"reason": "FieldValueInvalid", "message": f'Invalid value: "integer": {sentence}', "field": "spec.replicas"}
+    answer = {"message": "ElasticPyTorchJob.elasticpytorch.dev is invalid: ...", "details": {"causes": [cause]}}
+    assert str(error_of(422, json.dumps(answer).encode())) == f"spec.replicas: {sentence}"
+    required = {"message": "Required value: set the number of workers", "field": "spec.replicas"}
+    answer = {"message": "invalid", "details": {"causes": [required, {"message": "plain", "field": "<nil>"}]}}
+    assert str(error_of(422, json.dumps(answer).encode())) == "spec.replicas: Required value: set the number of workers; plain"
+
+
 def test_an_answer_that_is_no_json(server: ApiServer, cluster: KubernetesCluster) -> None:
     server.answers["GET", f"{JOBS}/j"] = [(200, b"<html>")]
     with pytest.raises(Unreachable, match="broke off"):

@@ -26,5 +26,6 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def has_stopped(job: JobView) -> bool:
-    """Whether a suspended job's workers have gone; what was lost with a node may never be confirmed, and does not count."""
-    return job.seen and job.holds("Suspended") and all(worker.state == "Lost" for worker in job.workers)
+    """Whether a suspended job has no workers left. One that was lost with its node may never be confirmed, and does not count."""
+    stopped = job.holds("Suspended") or (job.stopping and not job.world)
+    return job.seen and stopped and all(worker.state == "Lost" for worker in job.workers)

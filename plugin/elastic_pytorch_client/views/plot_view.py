@@ -25,11 +25,11 @@ def draw_plot(job: JobView, series: Series, width: int) -> Text:
         series: what is known of it.
         width: of the terminal, in characters.
     """
-    times = [sample.at for sample in series.samples]
+    times = [sample.at for sample in series.samples] + [end for _, end in series.suspensions]
     text = Text()
     text.append(job.name, "bold").append("  ").append(job.state, state_style(job.state))
     if not times or max(times) == min(times):
-        return text.append("\n\nNothing is known of its training yet.\n", MUTED)
+        return text.append("\n\nThere is nothing to plot yet.\n", MUTED)
     begin, end = min(times), max(times)
     wide = max(20, width - LABEL_WIDTH - 2)
     text.append(f"  {spell((end - begin).total_seconds())} from {begin:%Y-%m-%d %H:%M:%S} UTC\n", MUTED)
@@ -39,13 +39,14 @@ def draw_plot(job: JobView, series: Series, width: int) -> Text:
         text.append("\nloss", f"bold {ACCENT}").append(f"  {losses[0][1]:.4g} → {losses[-1][1]:.4g}\n", MUTED)
         _panel(text, losses, (begin, end), (low, high), (wide, LOSS_LINES), ACCENT, steps=False)
     else:
-        text.append("\nIts script reports no loss: elastic_pytorch.report(step=…, loss=…) does.\n", MUTED)
+        text.append("\nThe script reports no loss. To report it: elastic_pytorch.report(step=…, loss=…)\n", MUTED)
     worlds: list[tuple[datetime, float]] = [(at, world) for at, world in series.worlds]
     if worlds:
         worlds.append((end, worlds[-1][1]))
         most = max(world for _, world in worlds)
         text.append("\nworld size", f"bold {WORLD}").append("  processes that train together\n", MUTED)
         _panel(text, worlds, (begin, end), (0, max(1, most)), (wide, WORLD_LINES), WORLD, steps=True)
+    _suspensions(text, series, (begin, end), wide)
     _recoveries(text, series, (begin, end), wide)
     _axis(text, series, (begin, end), wide)
     return text
@@ -70,6 +71,16 @@ def _panel(
     for number, line in enumerate(canvas.lines()):
         label = {0: f"{high:.3g}", tall - 1: f"{low:.3g}"}.get(number, "")
         text.append(f"{label:>{LABEL_WIDTH - 1}} ", MUTED).append("│", MUTED).append(line, style).append("\n")
+
+
+def _suspensions(text: Text, series: Series, span: tuple[datetime, datetime], wide: int) -> None:
+    if not series.suspensions:
+        return
+    marks = [" "] * wide
+    for since, until in series.suspensions:
+        first, last = (min(wide - 1, max(0, round(_place(at, span) * (wide - 1)))) for at in (since, until))
+        marks[first : last + 1] = "─" * (last + 1 - first)
+    text.append(f"{'suspended':>{LABEL_WIDTH}} {''.join(marks).rstrip()}\n", MUTED)
 
 
 def _recoveries(text: Text, series: Series, span: tuple[datetime, datetime], wide: int) -> None:
