@@ -146,7 +146,7 @@ def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             what = f"{who} {'has' if len(troubles) == 1 else 'have'} no node: {said.rstrip('.')}."
             yield Finding(what + (f" {room.what}" if room else ""), _make_room(job, room.do if room else ""))
         else:
-            joint = " " if said.startswith(("does ", "has ", "is ")) else ": "
+            joint = " " if said.startswith("does") else ": "
             yield Finding(f"{who}{joint}{said.rstrip('.')}.", troubles[0].do)
 
 

@@ -13,9 +13,10 @@ from elastic_pytorch_client.nodes import requests_of
 
 SLOW_START_SECONDS = 60.0
 KUEUE = "kueue.x-k8s.io/"
-# What the scheduler says of claims: https://github.com/kubernetes/kubernetes/tree/master/pkg/scheduler/framework/plugins/volumebinding
-OF_A_CLAIM = re.compile(
-    r"persistentvolumeclaim|PersistentVolumeClaims|persistent volumes? to bind|volume node affinity conflict"
+
+# What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
+_CLAIM = re.compile(
+    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"", re.ASCII
 )
 
 _WAITING = {
@@ -34,7 +35,7 @@ class PodTrouble:
     """What keeps a pod from training.
 
     Attributes:
-        kind: `gated`, `claim`, `unscheduled`, `waiting`, `starting` or `leaving`.
+        kind: `gated`, `unscheduled`, `claim`, `waiting`, `starting` or `leaving`.
         said: what is the matter, without the pod's name.
         do: what to do about it.
         requests: what it asks of a node.
@@ -71,9 +72,9 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
     if not pod["spec"].get("nodeName"):
         scheduled: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
         said = str(scheduled.get("message") or "it waits for the scheduler")
-        if OF_A_CLAIM.search(said):
-            look = f"See what the claim waits for:\n  kubectl describe persistentvolumeclaims -n {namespace}"
-            return PodTrouble(name, "claim", f"has no node because of a volume: {gist(said)}", look)
+        if _CLAIM.search(said):
+            do = f"See which claim is not bound, and why:\n  kubectl describe persistentvolumeclaim -n {namespace} {_claims_of(pod)}"
+            return PodTrouble(name, "claim", f"waiting for a volume claim: {gist(said)}", do)
         return PodTrouble(name, "unscheduled", gist(said), describe, requests_of(pod))
     for state in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (state.get("state") or {}).get("waiting") or {}
@@ -95,11 +96,16 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
 
 def _gated(name: str, namespace: str, gates: Sequence[str]) -> PodTrouble:
     """A pod that the scheduler does not look at until its gates are removed: room for it is not the question."""
-    said = f"is held back by the scheduling gate {' and '.join(gates)}"
+    said = f"held back by the scheduling gate {' and '.join(gates)}"
     do = "The controller that set the gate removes it. Until then the scheduler does not place the pod."
     if any(gate.startswith(KUEUE) for gate in gates):
         do = f"Kueue removes the gate when the queue has quota for the pod:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}"
     return PodTrouble(name, "gated", said, do)
+
+
+def _claims_of(pod: Mapping[str, Any]) -> str:
+    claims = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in pod["spec"].get("volumes") or ()]
+    return " ".join(str(claim) for claim in claims if claim)
 
 
 def silent_pods(pods: Iterable[Mapping[str, Any]], spoken: Iterable[str], now: datetime) -> list[str]:

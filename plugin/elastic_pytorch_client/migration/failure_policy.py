@@ -29,7 +29,7 @@ def failure_policy(
         number_path: of maxRestarts or backoffLimit.
         restart_policy: of the replicas.
         backoff_limit: of the runPolicy.
-        max_restarts: of torchrun; None: nobody set it, and torchrun restarts nothing.
+        max_restarts: of torchrun; None: not set, and torchrun restarts nothing.
         launch: how the workers start.
         remarks: added to.
     """

@@ -164,7 +164,7 @@ def _left(words: Sequence[str], why: str) -> Launch:
     text = (
         f"{why}, so the command is kept. If it calls torchrun, remove torchrun's rendezvous options: it then joins the job. If it "
         f"starts Python without torchrun, write `args: [--no-python, {', '.join(words[:2])}{', ...' if len(words) > 2 else ''}]` "
-        "in place of `command`"
+        "instead of `command`"
     )
     return Launch(tuple(words), (), "unknown", remarks=(text,), unbuffered=True)
 

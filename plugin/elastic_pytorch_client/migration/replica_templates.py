@@ -15,7 +15,7 @@ SHARED = (
 
 
 def merge_templates(master_path: str, master: Manifest, worker: Manifest, remarks: Remarks) -> Manifest:
-    """The Worker's template, with the volumes that only the Master has; all else in which they differ is remarked upon.
+    """The Worker's template, with the volumes that only the Master has; every other difference gets a remark.
 
     Args:
         master_path: of the Master's template, for remarks.

@@ -148,7 +148,7 @@ def _relabel(path: str, part: Any, remarks: Remarks) -> Any:
 
 def _new_label(path: str, label: str, remarks: Remarks) -> str:
     if label in LABELS:
-        remarks.add(path, f"selects by {LABELS[label]} now, in place of {label}")
+        remarks.add(path, f"selects by {LABELS[label]} now, instead of {label}")
         return LABELS[label]
     if label.startswith(OLD_LABELS):
         remarks.add(path, f"selects by {label}, which worker pods do not have: select by {names.LABEL_JOB_NAME}")
