@@ -304,11 +304,13 @@ def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> Ep
                 f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"; `kubectl epj list -A` shows all'
             )
         case 404 if not details.get("name"):
-            return NoJobKind("this cluster knows no ElasticPyTorchJobs: is the chart elastic-pytorch-operator installed?")
+            return NoJobKind(
+                "this cluster does not have the kind ElasticPyTorchJob: install the chart elastic-pytorch-operator"
+            )
         case 404:
             return NotFound(message)
         case 401:
-            return NotAllowed("the API server does not know you: are your credentials still valid?")
+            return NotAllowed("the API server does not accept your credentials: they may have expired")
         case 403:
             return NotAllowed(_one_line(message))
         case 422 if causes := details.get("causes"):
