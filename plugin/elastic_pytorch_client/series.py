@@ -14,6 +14,9 @@ _STEP = re.compile(r"""\b(?:global_?)?step["']?\s*[=:]?\s*(\d+)""", re.IGNORECAS
 _LOSS = re.compile(r"""\b(?:train(?:ing)?[_ ])?loss["']?\s*[=:]?\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)""", re.IGNORECASE)
 
 
+RESIZES = ("WorkerJoined", "ScaledDown")  # causes of rounds
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """What was known at a moment; None: not known."""
@@ -37,6 +40,11 @@ class Recovered:
     at: datetime
     cause: str = ""
     seconds: float | None = None
+
+    @property
+    def resized(self) -> bool:
+        """Whether the group was made larger or smaller on purpose, and nothing had failed."""
+        return self.cause in RESIZES
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def test_list_has_a_line_each_however_long_the_trouble() -> None:
         *["NAMESPACE", "NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "RECOVERIES", "AGE", "NOTE"]
     ]
     assert "341/800 (43%)" in lines[1]
-    assert "told to fail at step 5" in text_of(show_list([job_of("failed")], moment_of("lost"), namespaces=False), 220)
+    assert "told to fail at step 5" in text_of(show_list([job_of("failed")], moment_of("lost"), namespaces=False), 250)
 
 
 def test_top_shows_who_trains_first() -> None:

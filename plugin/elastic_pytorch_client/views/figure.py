@@ -70,7 +70,8 @@ def save_figure(job: JobView, series: Series, path: Path) -> None:
             )
         for recovery in series.recoveries:
             for axis in (upper, lower):
-                axis.axvline(place(recovery.at), color=RECOVERY, linewidth=1, alpha=0.7, linestyle=(0, (2, 2)))
+                color = LOSS if recovery.resized else RECOVERY
+                axis.axvline(place(recovery.at), color=color, linewidth=1, alpha=0.7, linestyle=(0, (2, 2)))
         for axis in (upper, lower):
             _dress(axis)
         figure.text(0.08, 0.945, job.name, fontsize=14, fontweight="bold")

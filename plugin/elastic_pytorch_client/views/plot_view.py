@@ -7,7 +7,7 @@ from rich.text import Text
 
 from elastic_pytorch_client.durations import spell
 from elastic_pytorch_client.job_view import JobView
-from elastic_pytorch_client.series import Series
+from elastic_pytorch_client.series import Recovered, Series
 from elastic_pytorch_client.views.canvas import Canvas
 from elastic_pytorch_client.views.styles import ACCENT, BAD, MUTED, WORLD, state_style
 
@@ -86,10 +86,15 @@ def _suspensions(text: Text, series: Series, span: tuple[datetime, datetime], wi
 def _recoveries(text: Text, series: Series, span: tuple[datetime, datetime], wide: int) -> None:
     if not series.recoveries:
         return
-    marks = [" "] * wide
-    for recovery in series.recoveries:
-        marks[min(wide - 1, max(0, round(_place(recovery.at, span) * (wide - 1))))] = "▲"
-    text.append(f"{'recovered':>{LABEL_WIDTH}}", MUTED).append(" ").append("".join(marks).rstrip(), BAD).append("\n")
+    marks = {min(wide - 1, max(0, round(_place(r.at, span) * (wide - 1)))): _style(r) for r in series.recoveries}
+    text.append(f"{'recovered':>{LABEL_WIDTH}} ", MUTED)
+    for place in range(max(marks) + 1):
+        text.append("▲" if place in marks else " ", marks.get(place, ""))
+    text.append("\n")
+
+
+def _style(recovery: Recovered) -> str:
+    return ACCENT if recovery.resized else BAD
 
 
 def _axis(text: Text, series: Series, span: tuple[datetime, datetime], wide: int) -> None:
@@ -101,7 +106,7 @@ def _axis(text: Text, series: Series, span: tuple[datetime, datetime], wide: int
         took = f" in {recovery.seconds:.1f} s" if recovery.seconds is not None else ""
         cause = f" after {recovery.cause}" if recovery.cause else ""
         at = spell((recovery.at - span[0]).total_seconds())
-        text.append("▲ ", BAD).append(f"at {at}: trained again{took}{cause}\n")
+        text.append("▲ ", _style(recovery)).append(f"at {at}: trained again{took}{cause}\n")
 
 
 def _place(at: datetime, span: tuple[datetime, datetime]) -> float:
