@@ -70,7 +70,7 @@ def decide_ending(
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
     if job.backoff_limit is not None and budget.total > job.backoff_limit:
         last = f"; the last: {budget.last}" if budget.last else ""
-        count = f"{budget.total} failure{'s' if budget.total > 1 else ''} since the job began"
+        count = f"{_failures(budget.total)} since the job began"
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
     if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, {*victims, *excused})):
