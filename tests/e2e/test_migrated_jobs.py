@@ -1,5 +1,6 @@
 """PyTorchJobs go through `kubectl epj migrate`, and what comes out trains to its end."""
 
+import json
 import os
 import re
 import subprocess
@@ -113,4 +114,4 @@ def test_a_master_and_a_worker_become_two_workers(namespace: str) -> None:
 def test_the_api_server_accepts_what_is_written(namespace: str, path: Path) -> None:
     for document in yaml.safe_load_all(path.read_text()):
         document["metadata"]["namespace"] = namespace
-        run_kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", input=yaml.safe_dump(document))
+        run_kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", input=json.dumps(document))
