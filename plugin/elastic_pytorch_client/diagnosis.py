@@ -228,13 +228,15 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 
 def _passing(job: JobView, now: datetime) -> list[Finding]:
     """Nothing is wrong with any pod: the operator's own words are the best there are."""
-    for type_ in ("Degraded", "Resizing", "Running"):
+    resizing = job.condition("Resizing")
+    cooling = resizing is not None and resizing.reason == COOLING_DOWN
+    for type_ in ("Resizing",) if cooling else ("Degraded", "Resizing", "Running"):
         condition = job.condition(type_)
         if condition is not None and (condition.true or type_ == "Running") and condition.message:
             since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
             message = gist(condition.message)
             what = f"{message[:1].upper()}{message[1:]}{since}."
-            if condition.reason == COOLING_DOWN:
+            if cooling:
                 return [
                     Finding(
                         what, "resizePolicy.minSecondsBetweenResizes delays growth, and only growth. The workers join then."
