@@ -259,9 +259,7 @@ def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
         raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
     for rule in rules:
         if rule.action is FailureAction.RESTART_GROUP and backend != names.BACKEND_OPERATOR:
-            problem = (
-                f"RestartGroup needs rendezvous.backend operator: with {backend} use Ignore, which begins a new rendezvous"
-            )
+            problem = "may not be RestartGroup unless rendezvous.backend is operator: use Ignore, which begins a new rendezvous"
             raise InvalidJob(f"spec.failurePolicy.rules[{rule.index}].action", problem)
     return rules
 
