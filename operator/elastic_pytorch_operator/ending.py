@@ -67,11 +67,12 @@ def decide_ending(
         text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
         return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
     if budget.failures > job.max_failures and budget.last is not None:
-        text = f"{budget.failures} failures without progress, {job.max_failures} are allowed; the last: {budget.last}"
+        allowed = f"failurePolicy.maxFailures allows {job.max_failures}"
+        text = f"{_failures(budget.failures)} without progress, {allowed}; the last: {budget.last}"
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
     if job.backoff_limit is not None and budget.total > job.backoff_limit:
         last = f"; the last: {budget.last}" if budget.last else ""
-        count = f"{budget.total} failure{'s' if budget.total > 1 else ''} since the job began"
+        count = f"{_failures(budget.total)} since the job began"
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
     if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, {*victims, *excused}, leaving)):
@@ -88,6 +89,10 @@ def decide_ending(
             return Ending(False, names.NEVER_JOINED, text), None
         return None, _earliest(recheck, deadline_at)
     return None, deadline_at
+
+
+def _failures(count: int) -> str:
+    return "1 failure" if count == 1 else f"{count} failures"
 
 
 def _never_joined(observed: Observed) -> str:
