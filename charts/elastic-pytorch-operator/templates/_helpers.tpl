@@ -56,7 +56,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "operator.imagePullSecrets" -}}
-{{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
+{{- with concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
