@@ -51,7 +51,7 @@ ROWS: dict[str, list[Panel]] = {
                 "Pending": COMING,
                 "Running": GOOD,
                 "Resizing": GOING,
-                "Suspending": IDLE,
+                "Suspending": GOING,
                 "Suspended": IDLE,
                 "Complete": DONE,
                 "Failed": BAD,
