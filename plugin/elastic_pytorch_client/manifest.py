@@ -34,7 +34,7 @@ def build_manifest(
         replicas: the number of workers.
         min_replicas: the fewest workers that the job trains with; None: a job of a fixed size, which needs all of them.
         max_replicas: the most workers that it can be scaled to; None: as many as `replicas`.
-        nproc_per_node: training processes in each pod, or `auto`, `cpu`, `gpu`; None: one for each accelerator that the
+        nproc_per_node: training processes in each pod, or `auto`, `cpu`, `gpu`, `xpu`; None: one for each accelerator that the
             container asks for, else one.
         env: variables of the training container.
         resources: of the training container, as `{"limits": {"nvidia.com/gpu": "1"}}`.

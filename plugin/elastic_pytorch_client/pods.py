@@ -16,7 +16,8 @@ KUEUE = "kueue.x-k8s.io/"
 
 # What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
 _CLAIM = re.compile(
-    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"", re.ASCII
+    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"|binding volumes",
+    re.ASCII,
 )
 
 _WAITING = {
