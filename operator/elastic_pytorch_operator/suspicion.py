@@ -1,6 +1,6 @@
 """Which nodes are better avoided: a worker there is lost, and yet the cluster still takes the node for ready.
 
-Kubernetes needs some 40 s to see that a node has died. Until then its scheduler likes the dead node best: the fewest pods run there.
+Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead node, where the fewest pods run.
 """
 
 from collections.abc import Collection, Mapping
