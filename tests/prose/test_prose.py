@@ -104,20 +104,29 @@ def test_comments_of_values_are_read() -> None:
 
 
 def test_paragraphs_of_a_template_are_read() -> None:
-    assert [(p.line, p.text.strip()) for p in plain("{{ .Values.x }} runs.\n\nSee\nit.\n")] == [
+    assert [(p.line, p.text.strip()) for p in plain("{{ .Values.x }} runs.\n\nSee\nit:\n- one\n- two\n")] == [
         (1, "CODE runs."),
-        (3, "See\nit."),
+        (3, "See\nit:"),
+        (5, "- one"),
+        (6, "- two"),
     ]
 
 
 def test_strings_and_docstrings_of_a_module_are_read() -> None:
-    module = '''"""About the module."""
+    module = '''"""About the module.
+
+    In two paragraphs.
+    """
 NAME = "nobody"
 def f(x):
     raise ValueError(f"{x!r} is not"
                      " a number")
 '''
-    assert list(python(module)) == [Passage(1, "About the module."), Passage(4, "CODE is not a number")]
+    assert list(python(module)) == [
+        Passage(1, "About the module."),
+        Passage(3, "    In two paragraphs.\n    "),
+        Passage(7, "CODE is not a number"),
+    ]
 
 
 def test_the_program_names_the_line_and_fails(tmp_path: Path) -> None:
