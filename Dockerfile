@@ -9,12 +9,12 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends python3 python3-venv \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt
 RUN python3 -m venv /opt/venv
-# Wheels fetched beforehand are used where there are some: a build need not reach a package index then. The lock file's
-# hashes hold either way.
+# Wheels in .cluster/wheels that fit this platform are used first. With PIP_OPTIONS=--no-index nothing else is: a build then needs no
+# package index. The lock file's hashes hold either way.
+ARG PIP_OPTIONS=""
 COPY requirements.lock .cluster/wheel[s] /wheels/
-RUN if ls /wheels/*.whl >/dev/null 2>&1; then sources="--no-index --find-links /wheels"; fi \
-    && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary :all: $sources \
-        --requirement /wheels/requirements.lock \
+RUN /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary :all: $PIP_OPTIONS \
+        --find-links /wheels --requirement /wheels/requirements.lock \
     && /opt/venv/bin/pip uninstall --yes setuptools pip
 
 FROM $BASE AS base
@@ -24,10 +24,7 @@ RUN apt-get update \
 COPY --from=dependencies /opt/venv /opt/venv
 
 FROM base AS assembly
-COPY LICENSE /out/opt/elastic-pytorch/
-# The agent, for images that have only torch in them: the operator's own image carries it into their pods.
-COPY worker_image/pyproject.toml worker_image/__main__.py /out/opt/elastic-pytorch/
-COPY worker_image/elastic_pytorch /out/opt/elastic-pytorch/elastic_pytorch
+COPY LICENSE /out/
 COPY operator/elastic_pytorch_operator /out/opt/venv/lib/python3.11/site-packages/elastic_pytorch_operator
 # The root file system may be read-only at run time, so bytecode is compiled here, once.
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash -s /out /out/opt/venv

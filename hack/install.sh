@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The operator on the cluster, from the chart and the image of this checkout.
+# The operator on the cluster, from the chart and the images of this checkout.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
@@ -26,11 +26,13 @@ is_installed() {
 
 # The image's tag stays the same when its content changes: the annotation makes that a change of the pod.
 install_release() {
-    # Nothing of the chart's may need more than the strictest of the Pod Security Standards allows.
+    # Nothing in the chart may need more than the strictest of the Pod Security Standards allows.
     kubectl get namespace "$NAMESPACE" >/dev/null 2>&1 || kubectl create namespace "$NAMESPACE"
     kubectl label --overwrite namespace "$NAMESPACE" pod-security.kubernetes.io/enforce=restricted
     helm upgrade --install "$RELEASE" "$CHART" --namespace "$NAMESPACE" --description "$2" \
-        --set image.repository="${OPERATOR_IMAGE%:*}" --set image.tag="${OPERATOR_IMAGE#*:}" --set image.pullPolicy=Never \
+        --set global.imageRegistry=docker.io/library --set image.pullPolicy=Never \
+        --set image.repository="${OPERATOR_IMAGE%:*}" --set image.tag="${OPERATOR_IMAGE#*:}" \
+        --set agentImage.repository="${AGENT_IMAGE%:*}" --set agentImage.tag="${AGENT_IMAGE#*:}" \
         --set-string "podAnnotations.elasticpytorch\.dev/image-id=$1" --wait --timeout 3m || {
         kubectl --namespace "$NAMESPACE" get pods --output wide
         kubectl --namespace "$NAMESPACE" logs --tail 20 --selector "app.kubernetes.io/name=$RELEASE" --ignore-errors

@@ -16,6 +16,7 @@ NODES=("$CONTROL_PLANE" "${WORKERS[@]}")
 RELEASE=elastic-pytorch-operator
 NAMESPACE=elastic-pytorch-system
 OPERATOR_IMAGE=elastic-pytorch-operator:dev
+AGENT_IMAGE=elastic-pytorch-agent:dev
 WORKER_IMAGE=elastic-pytorch-worker:dev
 
 KIND_VERSION=v0.33.0

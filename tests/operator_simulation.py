@@ -11,7 +11,7 @@ from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod
 from elastic_pytorch_operator.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.observe import recover_round
-from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView
+from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.plan import Memory, Plan, plan
 from elastic_pytorch_operator.recall import recall
 from elastic_pytorch_operator.round import Round
@@ -70,6 +70,11 @@ class Simulation:
             listening_since=self.listening_since,
             service_exists=self.service,
         )
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The workers of the current round, in rank order."""
+        return self.round.workers if self.round else ()
 
     def reconcile(self) -> Plan:
         """One plan, carried out and checked."""
@@ -132,6 +137,7 @@ class Simulation:
             created_at=self.now,
             ended_at=self.now,
             failed_starts=action.failed_starts,
+            group_restarts=action.group_restarts,
         )
         self.pods[name] = pod
 
@@ -234,6 +240,10 @@ class Simulation:
             self.agents.pop(name, None)
         else:
             self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
+
+    def make_progress(self, step: int) -> None:
+        for name, agent in self.agents.items():
+            self.agents[name] = replace(agent, progress=Progress(step=step, first_step=1), progressed_at=self.now)
 
     def succeed(self) -> None:
         for name, agent in self.agents.items():

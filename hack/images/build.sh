@@ -37,11 +37,11 @@ ensure_base() {
 build_image() {
     local image=$1 folder=$2 file=$2/$3 suite=$4 inputs=$5 base=debian:$4-slim target
     docker image inspect "$base" >/dev/null 2>&1 || base=$(base_image "$suite")
+    local build=(docker build --file "$file" --build-arg "BASE=$base" --build-arg PIP_OPTIONS=--no-index --label "$LABEL")
     for target in base code; do
-        docker build --file "$file" --build-arg "BASE=$base" --label "$LABEL" --target "$target" \
-            --tag "${image%:*}-$target:${image#*:}" "$folder"
+        "${build[@]}" --target "$target" --tag "${image%:*}-$target:${image#*:}" "$folder"
     done
-    docker build --file "$file" --build-arg "BASE=$base" --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$image" "$folder"
+    "${build[@]}" --label "$INPUTS_LABEL=$inputs" --tag "$image" "$folder"
 }
 
 load_if_missing() {

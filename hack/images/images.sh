@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the operator's and the worker's image and puts them on the nodes. What has not changed is left alone.
+# Builds the operator's, the agent's and the worker's image and puts them on the nodes. What has not changed is left alone.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
@@ -8,9 +8,9 @@ source "$ROOT/hack/kind/docker-engine.sh"
 source "$ROOT/hack/images/build.sh"
 
 main() {
-    local operator_inputs worker_inputs
-    operator_inputs=$(fingerprint .dockerignore Dockerfile LICENSE requirements.lock operator/elastic_pytorch_operator \
-        worker_image)
+    local operator_inputs agent_inputs worker_inputs
+    operator_inputs=$(fingerprint .dockerignore Dockerfile LICENSE requirements.lock operator/elastic_pytorch_operator)
+    agent_inputs=$(fingerprint .dockerignore LICENSE worker_image)
     worker_inputs=$(fingerprint .dockerignore worker_image examples)
 
     one_at_a_time
@@ -21,6 +21,11 @@ main() {
         step operator-image "Build $OPERATOR_IMAGE" \
             build_image "$OPERATOR_IMAGE" . Dockerfile bookworm "$operator_inputs"
     fi
+    if ! is_built "$AGENT_IMAGE" "$agent_inputs"; then
+        ensure_base trixie
+        step agent-image "Build $AGENT_IMAGE" \
+            build_image "$AGENT_IMAGE" . worker_image/agent.Dockerfile trixie "$agent_inputs"
+    fi
     if ! is_built "$WORKER_IMAGE" "$worker_inputs"; then
         ensure_base trixie
         step worker-image "Build $WORKER_IMAGE" \
@@ -28,6 +33,7 @@ main() {
     fi
     load_if_missing operator-load "$OPERATOR_IMAGE" "${NODES[@]}"
     # No worker pod runs on the control plane; a gigabyte spared.
+    load_if_missing agent-load "$AGENT_IMAGE" "${WORKERS[@]}"
     load_if_missing worker-load "$WORKER_IMAGE" "${WORKERS[@]}"
 }
 

@@ -13,17 +13,18 @@ source "$ROOT/hack/images/build.sh"
 VERSION=$1
 IMAGE=${OPERATOR_IMAGE%:*}:$VERSION
 ARCHIVE=tests/e2e/releases/$VERSION.tar.xz
+DOCKERFILE=tests/e2e/releases/Dockerfile
 FOLDER=$STATE/releases/$VERSION
 
 main() {
     local inputs
-    inputs=$(fingerprint .dockerignore Dockerfile LICENSE requirements.lock "$ARCHIVE")
+    inputs=$(fingerprint .dockerignore "$DOCKERFILE" LICENSE requirements.lock "$ARCHIVE")
     one_at_a_time
     ensure_docker
     unpack
     if ! is_built "$IMAGE" "$inputs"; then
         ensure_base bookworm
-        cp .dockerignore Dockerfile LICENSE requirements.lock "$FOLDER"
+        cp .dockerignore "$DOCKERFILE" LICENSE requirements.lock "$FOLDER"
         # With the same wheels as the image of today it has the same base.
         fetch_wheels_if_changed
         mkdir -p "$FOLDER/.cluster" && cp -r "$WHEELS" "$FOLDER/.cluster/wheels"

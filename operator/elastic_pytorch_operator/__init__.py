@@ -6,4 +6,4 @@
 keeps the deciding modules free of both, of I/O and of clocks.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0-dev"

@@ -4,6 +4,7 @@ Devices are extended resources, which their vendors' device plugins name: NVIDIA
 device plugin. The same plugins also name what is no device: `gpu.intel.com/i915_monitoring`, `gpu.intel.com/millicores`, `.../memory.max`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,9 @@ from elastic_pytorch_operator.quantities import parse_quantity
 DEVICES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"})
 # Parts of a device. CUDA shows one of them to a process, however many the container has: they do not add up to more processes.
 PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
+MOST_PROCESSES = 1024  # as the schema has it
 WORDS = ("auto", "cpu", "gpu", "xpu")  # torchrun's own words for what the node has
+_NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
 
 def count_accelerators(container: Mapping[str, Any]) -> int:
@@ -42,9 +45,9 @@ def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
     if value is None:
         return str(max(1, count_accelerators(container)))
     text = str(value)
-    if isinstance(value, bool) or not (text in WORDS or (text.isascii() and text.isdecimal() and int(text) > 0)):
-        raise ValueError(f"must be a number greater than or equal to 1, or one of {', '.join(WORDS)}, not {value!r}")
-    return text if text in WORDS else str(int(text))
+    if isinstance(value, bool) or not (text in WORDS or (_NUMBER.fullmatch(text) and int(text) <= MOST_PROCESSES)):
+        raise ValueError(f"must be a number from 1 to {MOST_PROCESSES}, or auto, cpu, gpu or xpu, not {value!r}")
+    return text
 
 
 def _resources(container: Mapping[str, Any]) -> dict[str, object]:

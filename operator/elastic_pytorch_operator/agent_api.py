@@ -19,7 +19,7 @@ from elastic_pytorch_operator.connections import ConnectionLimits, Connections
 from elastic_pytorch_operator.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.identity import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.job import Job, JobKey
-from elastic_pytorch_operator.listener import authenticate, serving
+from elastic_pytorch_operator.listener import authenticate, peer_of, serving
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.rate_limit import RateLimit
 from elastic_pytorch_operator.roster import JobRoster, Roster
@@ -93,7 +93,7 @@ class AgentApi:
             answer = await handler(request)
         except web.HTTPException as refusal:
             self.metrics.answered(kind, refusal.status)
-            logger.debug("refused", extra={"address": request.remote, "status": refusal.status, "why": refusal.text})
+            logger.debug("refused", extra={"address": peer_of(request)[0], "status": refusal.status, "why": refusal.text})
             raise
         self.metrics.answered(kind, answer.status)
         return answer
@@ -167,7 +167,7 @@ class AgentApi:
             refusal.force_close()  # the next connection may find the one that leads
             raise refusal
         try:
-            identity = await self._reviewer.identify(token, request.remote or "")
+            identity = await self._reviewer.identify(token, peer_of(request)[0])
         except ClusterError as error:
             logger.warning("cannot review a token: %s", error)
             raise _failure(web.HTTPServiceUnavailable, "tokens cannot be reviewed now", 1.0) from error

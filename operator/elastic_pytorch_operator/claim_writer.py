@@ -24,6 +24,11 @@ class ClaimTakenError(ClusterError):
         """A claim that is being deleted is gone soon; any other one stays."""
         return Judgement.TROUBLE if self._passes else Judgement.REFUSED
 
+    @property
+    def words(self) -> str:
+        """The API server refuses the name in both cases."""
+        return f"the API server refuses: {self}"
+
 
 class ClaimWriter:
     """Creates each claim of a job once, before its first pod.

@@ -1,25 +1,20 @@
-"""The command line: `run` is the operator, `local` runs one job on this machine without a cluster.
-
-`copy-agent` is what the operator has its own image do in worker pods whose image has no agent.
-"""
+"""The command line: `run` is the operator, `local` runs one job on this machine without a cluster."""
 
 import argparse
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from elastic_pytorch_operator import __version__
-from elastic_pytorch_operator.agent_copy import CopyError, copy_agent
 from elastic_pytorch_operator.injection import AgentImage
 from elastic_pytorch_operator.leadership import LeaseTiming
 from elastic_pytorch_operator.logs import configure_logging
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_PORT = 8780
+DEFAULT_PORT = 8443
 DEFAULT_PROBE_PORT = 8781
 
 
@@ -27,8 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the process's exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.command == "copy-agent":
-        return _copy_agent(options.folder)
     configure_logging(options.log_level, options.log_format)
     if options.command == "local":
         from elastic_pytorch_operator.local import run_local  # noqa: PLC0415  the two modes need different libraries
@@ -39,16 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     asyncio.run(_run(options, timing))
-    return 0
-
-
-def _copy_agent(folder: Path) -> int:
-    try:
-        count = copy_agent(folder)
-    except CopyError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"copied the agent, {count} files, to {folder}")
     return 0
 
 
@@ -65,10 +48,9 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         logger.warning("POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica")
     place = Place(
         operator_url=options.url or f"http://{os.uname().nodename}:{options.port}",
-        host="0.0.0.0",  # a pod's own address is not known in advance
+        host="::",  # a pod's own address is not known in advance, nor is its family
         port=options.port,
         probe_port=options.probe_port,
-        plain_port=options.plain_port,
         namespace=namespace if pod else "",
         pod=pod,
         watched=options.namespaces,
@@ -88,12 +70,6 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the operator, in a pod or with a kubeconfig")
     run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
     run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
-    run.add_argument(
-        "--plain-port",
-        type=int,
-        default=0,
-        help="where agents of an earlier release find it, which know no TLS (default: nowhere)",
-    )
     run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
@@ -120,8 +96,6 @@ def _parser() -> argparse.ArgumentParser:
     local = commands.add_parser("local", help="run a job on this machine: the same planner and agents, no cluster")
     local.add_argument("job", type=Path, help="the job's manifest")
     local.add_argument("--workdir", type=Path, default=None, help="where volumes and logs go (default: a temporary folder)")
-    copy = commands.add_parser("copy-agent", help="copy the agent of this image into a folder; run in worker pods")
-    copy.add_argument("folder", type=Path, help="an existing folder, mounted by the worker")
     for command, form in ((run, "json"), (local, "text")):
         command.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
         command.add_argument("--log-format", default=form, choices=["json", "text"])

@@ -69,7 +69,8 @@ def decide_ending(
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
     if job.backoff_limit is not None and budget.total > job.backoff_limit:
         last = f"; the last: {budget.last}" if budget.last else ""
-        text = f"{budget.total} failures since the job began, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
+        count = f"{budget.total} failure{'s' if budget.total > 1 else ''} since the job began"
+        text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
     if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, {*victims, *excused})):
         return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None

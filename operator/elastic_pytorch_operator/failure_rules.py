@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 MOST_RULES = 20
-MOST_VALUES = 255  # exit codes, or conditions, in one rule
+MOST_CONDITIONS = 20  # in one rule
 HIGHEST_EXIT_CODE = 255
 SIGNAL_BASE = 128  # a process that signal N has ended: 128 + N, as a shell and the kubelet report it
 
@@ -124,7 +124,7 @@ def _parse_exit_codes(path: str, found: Any) -> tuple[frozenset[int], bool]:
     if operator not in ("In", "NotIn"):
         raise InvalidRule(f"{path}.operator", "must be In or NotIn")
     values = found.get("values")
-    if not isinstance(values, list) or not 0 < len(values) <= MOST_VALUES or not all(map(_is_exit_code, values)):
+    if not isinstance(values, list) or not 0 < len(values) <= HIGHEST_EXIT_CODE or not all(map(_is_exit_code, values)):
         raise InvalidRule(f"{path}.values", f"must be a list of exit codes from 1 to {HIGHEST_EXIT_CODE}")
     return frozenset(values), operator == "NotIn"
 
@@ -134,7 +134,7 @@ def _is_exit_code(value: object) -> bool:
 
 
 def _parse_conditions(path: str, found: Any) -> frozenset[PodCondition]:
-    if not isinstance(found, list) or not 0 < len(found) <= MOST_VALUES:
+    if not isinstance(found, list) or not 0 < len(found) <= MOST_CONDITIONS:
         raise InvalidRule(path, "must be a list of conditions")
     conditions = set()
     for index, condition in enumerate(found):

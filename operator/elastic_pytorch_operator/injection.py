@@ -1,4 +1,4 @@
-"""The agent for images that have only torch: an init container from the operator's image copies it into the pod. Pure."""
+"""The agent for images that have only torch: an init container from the agent's image copies it into the pod. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,8 @@ Manifest = dict[str, Any]
 VOLUME = "elastic-pytorch-agent"
 CONTAINER = "elastic-pytorch-agent"
 FOLDER = "/opt/elastic-pytorch"  # in the training container
-COPY_FOLDER = "/agent"  # in the init container, whose image has its own agent in FOLDER
-VOLUME_SIZE = "16Mi"  # the agent has a tenth of a megabyte or two
-USER = 65532  # the user of the operator's image
+COPY_FOLDER = "/agent"  # in the init container
+VOLUME_SIZE = "16Mi"  # the agent has less than one
 
 # `python3`, as nearly every image has it, and a few have no `python`. No shell: an image may have none.
 INSTALLED_COMMAND = ("python3", "-m", "elastic_pytorch.agent")
@@ -20,13 +19,13 @@ INJECTED_COMMAND = ("python3", FOLDER)
 PYTHONPATH = "PYTHONPATH"
 OWN_PYTHONPATH = "ELASTIC_PYTORCH_OWN_PYTHONPATH"
 
-# For a training container that says nothing of its own resources. Copying takes a fifth of a second and a few megabytes.
-SMALL = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}}
+# For a training container without resources of its own. The copy lies in memory and counts, too.
+SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}
 
 
 @dataclass(frozen=True, slots=True)
 class AgentImage:
-    """The image that brings the agent: the operator's own.
+    """The image that brings the agent. Its entry point copies the agent to the folder that is its argument.
 
     Attributes:
         name: as a pod names it.
@@ -59,23 +58,24 @@ def inject_agent(spec: Manifest, container: Manifest, image: AgentImage, *, own_
     # In memory: it is small, needs no disk, and no autoscaler spares a node for its sake.
     volume = {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": VOLUME_SIZE}}
     spec["volumes"] = [*(spec.get("volumes") or []), volume]
-    # The last one: whoever the user's own init containers wait for, the agent's image is the smaller wait.
-    spec["initContainers"] = [*(spec.get("initContainers") or []), _copying_container(image, container)]
+    # The last one: the user's own init containers may have to wait for longer.
+    spec["initContainers"] = [*(spec.get("initContainers") or []), _copying_container(image, spec, container)]
 
 
-def _copying_container(image: AgentImage, training: Mapping[str, Any]) -> Manifest:
+def _copying_container(image: AgentImage, spec: Mapping[str, Any], training: Mapping[str, Any]) -> Manifest:
+    # No user is named, so that OpenShift can assign one: the pod's applies, or the image's, which is not root. A kubelet starts no
+    # container that has runAsNonRoot and runs as root because its pod does.
+    as_root = (spec.get("securityContext") or {}).get("runAsUser") == 0
     container: Manifest = {
         "name": CONTAINER,
         "image": image.name,
-        "args": ["copy-agent", COPY_FOLDER],
+        "args": [COPY_FOLDER],
         "volumeMounts": [{"name": VOLUME, "mountPath": COPY_FOLDER}],
         "resources": _resources(training.get("resources") or {}),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        # What the restricted Pod Security Standard asks for, whatever the pod as a whole says.
+        # What the restricted Pod Security Standard asks for, unless the pod itself runs as root.
         "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
+            "runAsNonRoot": not as_root,
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},

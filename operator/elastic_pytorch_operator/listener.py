@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -48,7 +49,7 @@ async def serving(
 
     Args:
         routes: what is served.
-        host: the IPv4 address where it listens.
+        host: the address where it listens; `::` is every address, of IPv6 and IPv4, as far as the kernel has them.
         port: where it listens; 0: on a free one.
         middlewares: around every request.
         tls: what the server shows; None: it speaks plain HTTP.
@@ -75,7 +76,7 @@ async def serving(
     http = runner.server
     assert http is not None  # set up above
     try:
-        with socket.create_server((host, port), backlog=BACKLOG) as listening:
+        with _listening_socket(host, port) as listening:
             gate.listen(listening, lambda closed: _Tls(http(), tls, closed) if tls else _Plain(http(), closed))
             try:
                 yield listening.getsockname()[1]
@@ -88,7 +89,28 @@ async def serving(
 
 def authenticate(request: web.Request, client: str) -> None:
     """Takes note that a request comes from a known client, so that its connection is kept."""
-    request.app[GATE].authenticate(_peer(request), client)
+    request.app[GATE].authenticate(peer_of(request), client)
+
+
+def peer_of(request: web.Request) -> Peer:
+    """Where a request comes from; nowhere, if its connection is closed by now."""
+    return _as_peer(request.get_extra_info("peername") or ("", 0))
+
+
+def bound_address(host: str, *, has_ipv6: bool) -> str:
+    """What a server binds to in order to listen at an address: a kernel without IPv6 knows no `::`."""
+    return "0.0.0.0" if host == "::" and not has_ipv6 else host
+
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    host = bound_address(host, has_ipv6=socket.has_dualstack_ipv6())
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::")
+
+
+def _as_peer(name: Sequence[Any]) -> Peer:
+    """A socket's peer. One of IPv4 on a socket of both families is named as pods are: without the prefix."""
+    return str(name[0]).removeprefix("::ffff:"), int(name[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +168,9 @@ class _Gate:
         try:
             answer = await handler(request)
         except web.HTTPException as refusal:
-            self._dismiss(_peer(request), refusal)
+            self._dismiss(peer_of(request), refusal)
             raise
-        self._dismiss(_peer(request), answer)
+        self._dismiss(peer_of(request), answer)
         return answer
 
     def _dismiss(self, peer: Peer, answer: web.StreamResponse) -> None:
@@ -161,7 +183,7 @@ class _Gate:
     def _accept(self) -> None:
         for _ in range(MAX_ACCEPTED_AT_ONCE):
             try:
-                link, peer = self._listening.accept()
+                link, name = self._listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -169,6 +191,7 @@ class _Gate:
                 self._loop.remove_reader(self._listening)
                 self._pause = self._loop.call_later(NO_DESCRIPTORS_SECONDS, self._resume)
                 return
+            peer = _as_peer(name)
             if refusal := self._connections.open(peer, time.monotonic()):
                 link.close()
                 self._on_refusal(refusal)
@@ -199,12 +222,6 @@ class _Gate:
 
 
 GATE = web.AppKey("gate", _Gate)
-
-
-def _peer(request: web.Request) -> Peer:
-    """Where a request comes from; nowhere, if its connection is closed by now."""
-    address, port = request.get_extra_info("peername") or ("", 0)
-    return address, port
 
 
 class _Tls(SSLProtocol):

@@ -19,7 +19,6 @@ OPERATOR_URL_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_URL"  # in a worker's e
 AUTHORITIES_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"  # there, too, since agents speak TLS
 
 LABEL_NAME: Final = "app.kubernetes.io/name"
-LABEL_VERSION: Final = "app.kubernetes.io/version"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
 LABEL_WORKER_INDEX: Final = f"{GROUP}/worker-index"

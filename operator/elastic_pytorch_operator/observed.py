@@ -50,7 +50,6 @@ class PodView:
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
-    plain_http: bool = False  # its agent is of a release that knew no TLS
 
     @property
     def hopeless(self) -> bool:

@@ -29,7 +29,6 @@ from elastic_pytorch_operator.leadership import LeaseTiming
 from elastic_pytorch_operator.listener import serving
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.names import OPERATOR
-from elastic_pytorch_operator.predecessor import until_predecessor_has_gone
 from elastic_pytorch_operator.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
@@ -40,7 +39,6 @@ from elastic_pytorch_operator.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 PRIME_RETRY_SECONDS = 1.0
-PLAIN_LOOK_SECONDS = 0.5
 TRUST_SECONDS = 3600.0  # between two looks at whether a certificate is to be renewed
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 END_SECONDS = 2.0  # for a part that has been told to end
@@ -58,9 +56,8 @@ class Place:
 
     Attributes:
         operator_url: where agents find the one that leads.
-        host: the address that it listens at.
+        host: the address that it listens at; `::` is every one, of IPv6 and IPv4.
         port: for agents.
-        plain_port: for agents of earlier releases, which know no TLS; 0: there are none.
         probe_port: for kubelets and Prometheus.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
         pod: its name, which is its identity: a container that is started anew goes on where the one before it was.
@@ -73,7 +70,6 @@ class Place:
     probe_port: int
     namespace: str = ""
     pod: str = ""
-    plain_port: int = 0
     watched: tuple[str, ...] = ()
 
 
@@ -184,7 +180,6 @@ class Replica:
         if self._elector is None:
             await self._act()
             return
-        await until_predecessor_has_gone(self._cluster, self._place.namespace)
         await self._elector.acquire()
         acting = asyncio.create_task(self._act())
         holding = asyncio.create_task(self._elector.hold())
@@ -221,8 +216,6 @@ class Replica:
             tasks.create_task(self._controller.work())
             if self._elector is not None:
                 tasks.create_task(keep_endpoint(self._cluster, place.namespace, place.pod))
-            if tls is not None and place.plain_port:
-                tasks.create_task(self._serve_plain_agents())
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)
                 await self._keep_trust(tls)
@@ -232,23 +225,6 @@ class Replica:
         labelled = await take_endpoint(self._cluster, self._place.namespace, self._place.pod)
         lost = [pod for pod in labelled if pod["metadata"]["name"] == elector.lost_leader]
         self._controller.lost_leader_node = lost[0]["spec"].get("nodeName", "") if lost else ""
-
-    async def _serve_plain_agents(self) -> None:
-        """Listens without TLS, too, while there are pods of a release that knew none. They have no other way to speak."""
-        while True:
-            await asyncio.sleep(PLAIN_LOOK_SECONDS)
-            if not self._store.has_plain_agents:
-                continue
-            logger.info("listens without TLS, too, for pods of an earlier release")
-            async with listening(self._api, self._place.host, self._place.plain_port):
-                await self._until_agents_speak_tls()
-            logger.info("listens with TLS only: no pod of an earlier release is left")
-
-    async def _until_agents_speak_tls(self) -> None:
-        while True:
-            await asyncio.sleep(PLAIN_LOOK_SECONDS)
-            if not self._store.has_plain_agents:
-                return
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
         """Has the server show a certificate that is good for a while, and new pods trust who has signed it."""

@@ -108,11 +108,6 @@ class Store:
         """The addresses of all worker pods."""
         return frozenset(entry.view.address for entry in self._pods.values() if self._belongs(entry))
 
-    @property
-    def has_plain_agents(self) -> bool:
-        """Whether some worker's agent was told to speak without TLS, and may do so yet."""
-        return any(entry.view.plain_http and not entry.view.ended and self._belongs(entry) for entry in self._pods.values())
-
     def apply_job(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
         """Takes note of a job.
 

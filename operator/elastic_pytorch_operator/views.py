@@ -1,6 +1,6 @@
 """From the API server's objects to the slim views that decisions read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -75,7 +75,6 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
         rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
         grace_seconds=spec.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_SECONDS,
-        plain_http=not rendezvous and _knows_no_tls(spec.get("containers") or ()),
     )
     if at_start and view.ended:
         return replace(view, seen_dead_at_start=True)
@@ -118,16 +117,6 @@ def _is_disrupted(status: Manifest) -> bool:
     """Whether the cluster has ended the pod, rather than its own containers."""
     told = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
     return told or status.get("reason") in DISRUPTIONS
-
-
-def _knows_no_tls(containers: Sequence[Manifest]) -> bool:
-    """Whether an agent was told to speak without TLS, and by an operator that had none.
-
-    An operator with TLS gives authorities to each pod with an agent, whatever a template's own variables say.
-    """
-    told = [variable for container in containers for variable in container.get("env") or ()]
-    plain = any(v["name"] == names.OPERATOR_URL_VARIABLE and (v.get("value") or "").startswith("http:") for v in told)
-    return plain and not any(v["name"] == names.AUTHORITIES_VARIABLE for v in told)
 
 
 def _failed_init(spec: Manifest, status: Manifest) -> Manifest:

@@ -1,5 +1,6 @@
 """What keeps a pod from training, as the pod itself tells."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,11 @@ from elastic_pytorch_client.job_view import parse_time
 from elastic_pytorch_client.nodes import requests_of
 
 SLOW_START_SECONDS = 60.0
+
+# What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
+_CLAIM = re.compile(
+    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"", re.ASCII
+)
 
 _WAITING = {
     "ErrImagePull": "Is the image's name right, and may the node pull it (imagePullSecrets)?",
@@ -28,7 +34,7 @@ class PodTrouble:
     """What keeps a pod from training.
 
     Attributes:
-        kind: `unscheduled`, `waiting`, `starting` or `leaving`.
+        kind: `unscheduled`, `claim`, `waiting`, `starting` or `leaving`.
         said: what is the matter, without the pod's name.
         do: what to do about it.
         requests: what it asks of a node.
@@ -63,6 +69,9 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
     if not pod["spec"].get("nodeName"):
         scheduled: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
         said = str(scheduled.get("message") or "it waits for the scheduler")
+        if _CLAIM.search(said):
+            do = f"See which claim is not bound, and why:\n  kubectl describe persistentvolumeclaim -n {namespace} {_claims_of(pod)}"
+            return PodTrouble(name, "claim", f"waiting for a volume claim: {gist(said)}", do)
         return PodTrouble(name, "unscheduled", gist(said), describe, requests_of(pod))
     for state in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (state.get("state") or {}).get("waiting") or {}
@@ -80,6 +89,11 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
     if not _started(status) and age > SLOW_START_SECONDS:
         return PodTrouble(name, "starting", "its image and volumes are taking more than a minute to get ready", describe)
     return None
+
+
+def _claims_of(pod: Mapping[str, Any]) -> str:
+    claims = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in pod["spec"].get("volumes") or ()]
+    return " ".join(str(claim) for claim in claims if claim)
 
 
 def silent_pods(pods: Iterable[Mapping[str, Any]], spoken: Iterable[str], now: datetime) -> list[str]:

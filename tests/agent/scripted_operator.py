@@ -5,6 +5,7 @@ A real HTTP server: agents find out who they are by their token, which is their 
 
 import http.server
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -32,11 +33,13 @@ class ScriptedOperator:
     """Collects heartbeats and hands out the rounds that a test declares.
 
     Attributes:
+        host: its address, and that of all workers if it is one of IPv6.
         heard: all heartbeats, in the order in which they came.
         answer_with: if set, each request is answered with what it returns: (status, headers, body).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.heard: list[Heard] = []
         self.answer_with: Callable[[str], tuple[int, dict[str, str], bytes]] | None = None
         self.heartbeat_seconds = 0.3
@@ -53,11 +56,11 @@ class ScriptedOperator:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://[{self.host}]:{self._port}" if ":" in self.host else f"http://{self.host}:{self._port}"
 
     def come_back(self) -> None:
         """Starts to listen, where it did before."""
-        self._server = _Server(("127.0.0.1", self._port), self)
+        self._server = _Server((self.host, self._port), self)
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -76,13 +79,16 @@ class ScriptedOperator:
         """
         with self._changed:
             number = (self.round["round"] if after is None else after) + 1
-            members = [{"worker": w, "index": int(w[1:]), "address": address(w)} for w in workers]
+            members = [{"worker": w, "index": int(w[1:]), "address": self._address(w)} for w in workers]
             port = self._last(workers[0]).port if workers else 0
-            store = {"address": address(workers[0]), "port": port} if workers else None
+            store = {"address": members[0]["address"], "port": port} if workers else None
             since = self.round.get("orderlySince", 0) if orderly else number
             self.round = {"round": number, "members": members, "store": store, "cause": cause, "orderlySince": since}
             self._changed.notify_all()
             return number
+
+    def _address(self, worker: str) -> str:
+        return self.host if ":" in self.host else address(worker)
 
     def ask_all(self) -> None:
         """Nudges."""
@@ -172,6 +178,7 @@ class _Server(http.server.ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, where: tuple[str, int], operator: ScriptedOperator) -> None:
+        self.address_family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
         super().__init__(where, _Handler)
         self.operator = operator
         self._connections: set[Any] = set()

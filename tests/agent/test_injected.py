@@ -1,20 +1,22 @@
 """The agent as it is brought into an image that has only torch: a folder, and nothing installed."""
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import python_of_operator  # noqa: F401 - leaves this module out
 from agent.agents import Agent, Events
 from agent.scripted_operator import ScriptedOperator
-from elastic_pytorch_operator.agent_copy import copy_agent
 from torch_features import needs_torchrun_handlers
 
 pytestmark = pytest.mark.process
 
 Start = Callable[..., Agent]
+
+WORKER_IMAGE = Path(__file__).parents[2] / "worker_image"
 
 SCRIPT = """
 import elastic_pytorch, os, sys
@@ -25,11 +27,23 @@ event("found", package=elastic_pytorch.__file__, path=os.environ["PYTHONPATH"], 
 """
 
 
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that worker_image/agent.Dockerfile makes, by the same means."""
+    source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("image")
+    for name in ("pyproject.toml", "__main__.py"):
+        shutil.copy(WORKER_IMAGE / name, source)
+    shutil.copytree(WORKER_IMAGE / "elastic_pytorch", source / "elastic_pytorch", ignore=shutil.ignore_patterns("__pycache__"))
+    options = ["--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", made, source], check=True, timeout=120)
+    shutil.copy(source / "__main__.py", made)
+    return made
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, image: Path) -> Path:
     made = tmp_path / "opt" / "elastic-pytorch"
-    made.mkdir(parents=True)
-    copy_agent(made, Path(__file__).parents[2] / "worker_image")
+    shutil.copytree(image, made)
     for path in (*made.rglob("*"), made):
         path.chmod(path.stat().st_mode & ~0o222)  # as in the pod, where it is mounted read-only
     return made
@@ -41,6 +55,28 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "found.py"
     path.write_text(SCRIPT)
     return path
+
+
+def test_image_has_the_whole_package_and_the_rendezvous_handlers_entry_point(image: Path) -> None:
+    for path in (WORKER_IMAGE / "elastic_pytorch").rglob("*.py"):
+        assert (image / path.relative_to(WORKER_IMAGE)).read_bytes() == path.read_bytes()
+    code = (
+        "import importlib.metadata as m\n"
+        "[point] = m.entry_points(group='torchrun.handlers', name='elastic-pytorch')\n"
+        "print(point.value, m.distribution('elastic-pytorch').locate_file(''))"
+    )
+    # -S: without what is installed here, the folder is all that there is
+    command = [sys.executable, "-S", "-c", code]
+    found = subprocess.run(
+        command, env={"PYTHONPATH": str(image)}, text=True, capture_output=True, check=True, cwd=image.parent
+    )
+    assert found.stdout.split() == ["elastic_pytorch.torchrun:handler_creator", str(image)]
+
+
+def test_image_file_does_what_this_module_does() -> None:
+    text = (WORKER_IMAGE / "agent.Dockerfile").read_text()
+    assert "pip install --no-index --no-deps --no-build-isolation" in text
+    assert "COPY worker_image/pyproject.toml worker_image/__main__.py /src/" in text
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])

@@ -17,6 +17,8 @@ needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm, on the PATH or
 
 Object = dict[str, Any]
 
+REGISTRY = "registry.example.com"
+
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs helm, which may fail."""
@@ -25,8 +27,11 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @functools.cache
-def template(*settings: str, kubernetes: str = "1.34.0", values: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """`helm template` with values in JSON, as `crds.keep=false`, or with a file of them."""
+def template(
+    *settings: str, kubernetes: str = "1.34.0", values: Path | None = None, registry: str = REGISTRY
+) -> subprocess.CompletedProcess[str]:
+    """`helm template` with values in JSON, as `crds.keep=false`, or with a file of them; the images are in a registry."""
+    settings = (f'global.imageRegistry="{registry}"', *settings) if registry else settings
     options = [option for setting in settings for option in ("--set-json", setting)]
     files = [f"--values={values}"] if values else []
     return helm(

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from chart_rendering import CHART, ROOT, container_of, helm, needs_helm, only, pod_of, render, template
+from chart_rendering import CHART, REGISTRY, ROOT, container_of, helm, needs_helm, only, pod_of, render, template
 
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
 CRD_COPY = CHART / "files" / CRD_FILE.name
@@ -41,6 +41,7 @@ def test_artifact_hub_is_told_of_the_resource_by_a_valid_example() -> None:
     assert {change["kind"] for change in yaml.safe_load(annotations["artifacthub.io/changes"])} <= {
         "added",
         "changed",
+        "removed",
         "fixed",
         "security",
     }
@@ -104,9 +105,7 @@ def test_crd_can_be_left_out() -> None:
 def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
     objects = render()
     pod, container = pod_of(objects)["spec"], container_of(objects)
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["runAsUser"] == 65532
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -116,6 +115,23 @@ def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
     assert [set(volume) - {"name"} for volume in pod["volumes"]] == [{"emptyDir"}]
     assert container["volumeMounts"] == [{"name": "tmp", "mountPath": "/tmp"}]
     assert pod["enableServiceLinks"] is False
+
+
+@needs_helm
+def test_no_user_is_named_so_that_openshift_can_assign_one() -> None:
+    rendered = template('watchNamespaces=["a"]', "networkPolicy.enabled=true").stdout
+    pods = [text for text in rendered.split("\n---\n") if "\nkind: CustomResourceDefinition" not in text]
+    for field in ("runAsUser", "runAsGroup", "fsGroup", "supplementalGroups", "hostPath", "hostNetwork"):
+        assert not [text for text in pods if field in text], field
+
+
+@needs_helm
+def test_security_contexts_may_be_changed_for_all_pods() -> None:
+    objects = render('podSecurityContext={"runAsUser":1234}', 'securityContext={"privileged":false}')
+    tester = only(objects, "Pod", "elastic-pytorch-operator-test")["spec"]
+    for pod in (pod_of(objects)["spec"], tester):
+        assert pod["securityContext"]["runAsUser"] == 1234
+        assert pod["containers"][0]["securityContext"]["privileged"] is False
 
 
 @needs_helm
@@ -140,13 +156,12 @@ def test_single_replica_has_no_budget_that_would_hold_up_a_drain() -> None:
 def test_agents_are_given_the_address_of_the_service() -> None:
     objects = render()
     service, container = only(objects, "Service"), container_of(objects)
-    port, plain = service["spec"]["ports"]
+    (port,) = service["spec"]["ports"]
     url = f"https://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
     assert container["args"] == [
         "run",
         f"--url={url}",
         "--port=8443",
-        "--plain-port=8780",
         "--lease-duration=4",
         "--renew-deadline=3",
         "--retry-period=1",
@@ -155,17 +170,8 @@ def test_agents_are_given_the_address_of_the_service() -> None:
     ]
     assert url == "https://elastic-pytorch-operator.the-namespace.svc:8443"
     assert {"name": port["targetPort"], "containerPort": 8443} in container["ports"]
-    assert plain["port"] == 8780, "where pods made by release 0.1 speak to"
-    assert {"name": plain["targetPort"], "containerPort": 8780} in container["ports"]
     labels = pod_of(objects)["metadata"]["labels"] | {"elasticpytorch.dev/leader": "true"}
     assert service["spec"]["selector"].items() <= labels.items(), "the leader's pod has one label more"
-
-
-@needs_helm
-def test_operator_knows_its_own_image_for_it_brings_the_agent_into_worker_pods() -> None:
-    container = container_of(render('image.repository="example.com/operator"', 'image.pullPolicy="Always"'))
-    assert {"name": "AGENT_IMAGE", "value": container["image"]} in container["env"]
-    assert {"name": "AGENT_IMAGE_PULL_POLICY", "value": "Always"} in container["env"]
 
 
 @needs_helm
@@ -182,17 +188,39 @@ def test_dead_node_is_left_in_seconds() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize(
-    ("tag", "image"),
-    [
-        ("", "example.com/operator:0.2.0"),
-        ("dev", "example.com/operator:dev"),
-        (f"sha256:{'a' * 64}", f"example.com/operator@sha256:{'a' * 64}"),
-    ],
-)
-def test_image_is_named_by_tag_or_digest(tag: str, image: str) -> None:
-    objects = render('image.repository="example.com/operator"', f'image.tag="{tag}"')
-    assert container_of(objects)["image"] == image
+def test_common_labels_are_on_every_object_and_do_not_change_the_charts_own() -> None:
+    everything = ("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", 'watchNamespaces=["a"]')
+    objects = render('commonLabels={"team":"ml","app.kubernetes.io/name":"mine"}', *everything)
+    for found in [*objects, pod_of(objects)]:
+        assert found["metadata"]["labels"]["team"] == "ml", found["metadata"]
+        assert found["metadata"]["labels"]["app.kubernetes.io/name"].startswith("elastic-pytorch-operator")
+    assert "team" not in only(objects, "Deployment")["spec"]["selector"]["matchLabels"]
+
+
+@needs_helm
+def test_extras_arrive_in_the_pod_beside_the_charts_own() -> None:
+    objects = render(
+        'extraArgs=["--metrics-per-job"]',
+        'extraEnv=[{"name":"HTTPS_PROXY","value":"http://proxy:3128"}]',
+        'extraVolumes=[{"name":"ca","configMap":{"name":"ca"}}]',
+        'extraVolumeMounts=[{"name":"ca","mountPath":"/etc/ssl/certs"}]',
+        "revisionHistoryLimit=3",
+    )
+    pod, container = pod_of(objects)["spec"], container_of(objects)
+    assert container["args"][-1] == "--metrics-per-job"
+    assert container["env"][-1] == {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+    assert [volume["name"] for volume in pod["volumes"]] == ["tmp", "ca"]
+    assert [mount["name"] for mount in container["volumeMounts"]] == ["tmp", "ca"]
+    assert only(objects, "Deployment")["spec"]["revisionHistoryLimit"] == 3
+
+
+@needs_helm
+def test_pods_may_be_spread_over_zones_without_naming_their_labels() -> None:
+    zones = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    own = {**zones, "labelSelector": {"matchLabels": {"a": "b"}}}
+    pod = pod_of(render(f"topologySpreadConstraints={json.dumps([zones, own])}"))
+    selector = {"app.kubernetes.io/name": "elastic-pytorch-operator", "app.kubernetes.io/instance": "release"}
+    assert pod["spec"]["topologySpreadConstraints"] == [{**zones, "labelSelector": {"matchLabels": selector}}, own]
 
 
 @needs_helm
@@ -235,6 +263,16 @@ def test_values_arrive_in_the_pod() -> None:
         "replicas=2",
         'image.tags="dev"',
         'image.tag="a tag"',
+        'image.tag="sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"',
+        'image.digest="sha256:1"',
+        'global.imageRegistry="https://registry.example.com"',
+        "global.imagePullSecrets=[{}]",
+        "rbac.create=1",
+        "rbac.kubeflow=true",
+        "metrics.perJob=1",
+        'extraArgs="--x"',
+        "extraEnv=[{}]",
+        "topologySpreadConstraints=[{}]",
         'image.pullPolicy="Sometimes"',
         'logLevel="info"',
         "crds.install=true",
@@ -303,6 +341,7 @@ def test_notes_tell_what_to_do_next(setting: str, words: str, tmp_path: Path) ->
         "--kube-version=1.34.0",
         "--show-only=templates/notes.yaml",
         f"--set-json={setting}",
+        f"--set=global.imageRegistry={REGISTRY}",
     )
     assert result.returncode == 0, result.stderr
     assert words in yaml.safe_load(result.stdout)["notes"]

@@ -90,6 +90,27 @@ def test_account_that_is_not_made_must_be_named() -> None:
 
 
 @needs_helm
+@pytest.mark.parametrize("namespaces", ["[]", '["a"]'])
+def test_roles_may_be_left_to_others(namespaces: str) -> None:
+    kinds = {o["kind"] for o in render("rbac.create=false", f"watchNamespaces={namespaces}")}
+    assert not [kind for kind in kinds if "Role" in kind]
+
+
+@needs_helm
+def test_roles_of_users_are_aggregated_where_the_values_say() -> None:
+    def aggregated(role: str, *settings: str) -> set[str]:
+        labels = only(render(*settings), "ClusterRole", f"elastic-pytorch-operator-{role}")["metadata"]["labels"]
+        return {label for label, value in labels.items() if label.startswith("rbac.") and value == "true"}
+
+    kubernetes, kubeflow = "rbac.authorization.k8s.io/aggregate-to-", "rbac.authorization.kubeflow.org/aggregate-to-kubeflow-"
+    for role, names in (("view", ("view", "edit", "admin")), ("edit", ("edit", "admin"))):
+        assert aggregated(role) == {kubernetes + name for name in names}
+        assert aggregated(role, "rbac.aggregateClusterRoles=false") == set()
+        both = {prefix + name for name in names for prefix in (kubernetes, kubeflow)}
+        assert aggregated(role, "rbac.kubeflowRoles=true") == both
+
+
+@needs_helm
 @pytest.mark.parametrize(
     ("role", "aggregated", "verbs"),
     [

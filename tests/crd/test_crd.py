@@ -148,7 +148,7 @@ def test_defaults_inside_an_object_apply_without_it(path: str) -> None:
     assert PROPERTIES[path]["default"] == {}
 
 
-@pytest.mark.parametrize("path", ["spec.rendezvous", "spec.injectAgent", "spec.torchrun"])
+@pytest.mark.parametrize("path", ["spec.rendezvous", "spec.injectAgent", "spec.torchrun", "spec.volumeClaimRetentionPolicy"])
 def test_field_that_running_pods_depend_on_cannot_be_changed(path: str) -> None:
     assert "self == oldSelf" in rules(path)
     assert "Immutable." in PROPERTIES[path]["description"]
@@ -236,6 +236,8 @@ def test_status_holds_what_the_operator_writes() -> None:
         "worldSize",
         "failures",
         "totalFailures",
+        "groupRestarts",
+        "lastGrowthTime",
         "progress",
         "lastRecovery",
         "history",

@@ -46,8 +46,8 @@ def install_earlier(version: str) -> None:
 
 def upgrade_earlier() -> None:
     """Upgrades an earlier release to this one, by the command that docs/operations.md gives."""
-    image = "--set=image.tag=dev"
-    helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", image, "--wait", "--timeout=2m")
+    images = ["--set=global.imageRegistry=docker.io/library", "--set=image.tag=dev"]
+    helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", *images, "--wait", "--timeout=2m")
 
 
 def uninstall() -> None:

@@ -74,15 +74,17 @@ def test_container_uses_a_device_or_a_part_of_one(container: dict[str, Any], use
 
 @pytest.mark.parametrize(
     ("value", "processes"),
-    [(1, "1"), (4, "4"), ("8", "8"), ("08", "8"), ("auto", "auto"), ("cpu", "cpu"), ("gpu", "gpu"), ("xpu", "xpu")],
+    [(1, "1"), (4, "4"), ("8", "8"), (1024, "1024"), ("auto", "auto"), ("cpu", "cpu"), ("gpu", "gpu"), ("xpu", "xpu")],
 )
 def test_a_value_wins_over_what_the_container_asks_for(value: object, processes: str) -> None:
     assert processes_per_node(value, asking({"nvidia.com/gpu": 2})) == processes
 
 
-@pytest.mark.parametrize("value", [0, "0", -1, "-1", 1.5, "1.5", "", " 2", "two", "GPU", True, [2], "\u0662"])
+@pytest.mark.parametrize(
+    "value", [0, "0", "08", 1025, "1025", -1, "-1", 1.5, "1.5", "", " 2", "two", "GPU", True, [2], "\u0662"]
+)
 def test_a_value_that_is_no_number_of_processes_is_refused(value: object) -> None:
-    with pytest.raises(InvalidJob, match=r"spec\.nprocPerNode: must be a number .* or one of auto, cpu, gpu, xpu"):
+    with pytest.raises(InvalidJob, match=r"spec\.nprocPerNode: must be a number from 1 to 1024, or auto, cpu, gpu or xpu, not"):
         a_job(nprocPerNode=value)
 
 

@@ -1,14 +1,17 @@
 """How a job ends: one line an end."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.budget import Budget
 from elastic_pytorch_operator.ending import Ending, decide_ending
+from elastic_pytorch_operator.failure_rules import parse_rules
 from elastic_pytorch_operator.failures import FailureRecord
 from elastic_pytorch_operator.observed import Observed
 from elastic_pytorch_operator.standing import weigh
 from operator_builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from test_failure_rules import on_codes
 
 BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 
@@ -121,3 +124,32 @@ def test_success_goes_before_every_limit() -> None:
 def test_looks_again_at_the_deadline() -> None:
     seen = group("running")
     assert decide_ending(a_job(), seen, weigh(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 7
+
+
+RULE = parse_rules([on_codes("FailJob", 42)])[0]
+GANG = {"failurePolicy": {"onPodLoss": "FailJob"}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "budget", "job"),
+    [
+        ("FailurePolicyRule", "failurePolicy.rules[0]", Budget(fatal=replace(BOOM, rule=RULE)), {}),
+        ("BackoffLimitExceeded", "4 failures since the job began, failurePolicy.backoffLimit allows 3", Budget(total=4), 3),
+        ("BackoffLimitExceeded", "1 failure since the job began", Budget(total=1), 0),
+        (None, "", Budget(total=3), 3),
+        (None, "", Budget(total=1000), {}),
+    ],
+)
+def test_failed_by_the_failure_policy(reason: str | None, words: str, budget: Budget, job: dict[str, Any] | int) -> None:
+    spec = job if isinstance(job, dict) else {"failurePolicy": {"backoffLimit": job}}
+    found = end(group("running"), budget, job=spec)
+    assert (found.reason if found else None) == reason
+    assert found is None or words in found.message
+
+
+def test_lost_member_on_which_a_rule_has_decided_is_no_reason_to_fail() -> None:
+    assert end(LOST, job=GANG, excused={"w1"}) is None
+    unheard = observed([a_pod(0)], [an_agent("w0")], round=a_round(0, size=2))
+    status = {"workers": [{"name": "w0", "rank": 0}, {"name": "w1", "rank": 1}]}
+    assert end(unheard, job={**GANG, "status": status}) is not None
+    assert end(unheard, job={**GANG, "status": status}, excused={"w1"}) is None

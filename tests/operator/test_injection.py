@@ -8,7 +8,7 @@ from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.manifests import worker_pod
 from operator_builders import a_job
 
-IMAGE = AgentImage("example.com/operator:1", "IfNotPresent")
+IMAGE = AgentImage("example.com/agent:1", "IfNotPresent")
 
 
 def build(image: AgentImage | None = IMAGE, **spec: Any) -> dict[str, Any]:
@@ -24,12 +24,13 @@ def paths(container: dict[str, Any]) -> list[str]:
     return [variable["value"] for variable in container["env"] if variable["name"] == "PYTHONPATH"]
 
 
-def test_agent_is_copied_out_of_the_operators_image_to_where_it_is_started() -> None:
+def test_agent_is_copied_out_of_its_image_to_where_it_is_started() -> None:
     pod = build()
     (init,), (container,) = pod["initContainers"], pod["containers"]
-    assert (init["image"], init["imagePullPolicy"]) == ("example.com/operator:1", "IfNotPresent")
+    assert (init["image"], init["imagePullPolicy"]) == ("example.com/agent:1", "IfNotPresent")
     (volume,) = [volume for volume in pod["volumes"] if "emptyDir" in volume]
-    assert init["volumeMounts"] == [{"name": volume["name"], "mountPath": init["args"][1]}]
+    assert init["volumeMounts"] == [{"name": volume["name"], "mountPath": init["args"][0]}]
+    assert "command" not in init, "the image knows how to copy"
     (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == volume["name"]]
     assert mount["readOnly"] is True
     assert container["command"] == ["python3", mount["mountPath"]]
@@ -63,8 +64,6 @@ def test_init_container_satisfies_the_restricted_pod_security_standard() -> None
     context = build()["initContainers"][0]["securityContext"]
     assert context == {
         "runAsNonRoot": True,
-        "runAsUser": 65532,
-        "runAsGroup": 65532,
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
@@ -73,10 +72,24 @@ def test_init_container_satisfies_the_restricted_pod_security_standard() -> None
 
 
 @pytest.mark.parametrize(
+    ("of_pod", "non_root"),
+    [(None, True), ({}, True), ({"runAsUser": 1000}, True), ({"runAsNonRoot": False}, True), ({"runAsUser": 0}, False)],
+)
+def test_init_container_runs_as_whichever_user_the_pod_names(of_pod: dict[str, Any] | None, non_root: bool) -> None:
+    own = template()
+    own["spec"]["securityContext"] = of_pod
+    pod = build(template=own)
+    (init,) = pod["initContainers"]
+    assert init["securityContext"]["runAsNonRoot"] is non_root, "a kubelet refuses runAsNonRoot with the pod's runAsUser 0"
+    assert not {"runAsUser", "runAsGroup"} & set(init["securityContext"]), "OpenShift assigns them"
+    assert pod["securityContext"] == of_pod
+
+
+@pytest.mark.parametrize(
     ("training", "copying"),
     [
-        ({}, {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}}),
-        ({"limits": {"nvidia.com/gpu": 1}}, {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}}),
+        ({}, {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}),
+        ({"limits": {"nvidia.com/gpu": 1}}, {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}),
         ({"requests": {"cpu": "50m", "memory": "1Gi"}}, {"requests": {"cpu": "50m", "memory": "1Gi"}}),
         (
             {"requests": {"cpu": 4, "memory": "8Gi"}, "limits": {"cpu": 4, "memory": "8Gi", "nvidia.com/gpu": 1}},

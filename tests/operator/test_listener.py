@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -10,9 +11,10 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
+from aiohttp import web
 from elastic_pytorch_operator.agent_api import BODY_SECONDS, AgentApi
 from elastic_pytorch_operator.connections import MAX_PER_CLIENT, ConnectionLimits
-from elastic_pytorch_operator.listener import HANDSHAKE_SECONDS
+from elastic_pytorch_operator.listener import HANDSHAKE_SECONDS, bound_address, peer_of, serving
 from elastic_pytorch_operator.metrics import Census
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
@@ -200,3 +202,34 @@ async def test_address_that_opens_too_many_connections_waits_and_the_others_do_n
                 last[1].close()
                 await asyncio.sleep(0.3)
         last[1].close()
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "seen"),
+    [
+        ("127.0.0.1", "http://127.0.0.1", "127.0.0.1"),
+        ("::", "http://127.0.0.1", "127.0.0.1"),
+        ("::", "http://[::1]", "::1"),
+        ("::1", "http://[::1]", "::1"),
+    ],
+)
+async def test_server_listens_on_both_families_and_knows_its_peers_by_the_names_of_pods(host: str, url: str, seen: str) -> None:
+    async def tell(request: web.Request) -> web.Response:
+        return web.Response(text=peer_of(request)[0])
+
+    if "::1" in url and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    async with (
+        serving([web.get("/", tell)], host, 0) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}:{port}/") as answer,
+    ):
+        assert await answer.text() == seen
+
+
+@pytest.mark.parametrize(
+    ("host", "has_ipv6", "bound"),
+    [("::", True, "::"), ("::", False, "0.0.0.0"), ("127.0.0.1", False, "127.0.0.1"), ("::1", True, "::1")],
+)
+def test_server_makes_do_with_ipv4_where_the_kernel_has_no_ipv6(host: str, has_ipv6: bool, bound: str) -> None:
+    assert bound_address(host, has_ipv6=has_ipv6) == bound

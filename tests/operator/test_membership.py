@@ -193,3 +193,21 @@ def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
     decision = decide(a_round(0, 1, 2), group)
     assert decision.round is not None
     assert (decision.round.reason, decision.round.cause) == ("WorkerFailed", "w1 has failed: ValueError: boom")
+
+
+def test_newcomers_wait_until_the_group_may_grow() -> None:
+    group, seen = a_round(0, 1), ready(0, 1, 2)
+    held = decide(group, seen, grow_at=NOW + 4)
+    assert (held.round, held.recheck_at, held.cooling) == (None, NOW + 4, "w2 is ready")
+    assert decide(group, seen, grow_at=NOW).round is not None
+    assert decide(None, seen, grow_at=NOW + 4).round is not None, "a group that stands still forms at once"
+    loss = [candidate(0), candidate(1, "gone"), candidate(2)]
+    assert workers(decide(group, loss, grow_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
+    assert workers(decide(a_round(0, 1, 2), ready(0, 1, 2, 3), wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
+
+
+def test_group_whose_workers_are_replaced_stops() -> None:
+    decision = decide(GROUP, ready(0, 1, 2), replaced="a rule says so")
+    assert decision.round is not None
+    assert (decision.round.size, decision.round.reason, decision.round.cause) == (0, "GroupRestarted", "a rule says so")
+    assert decide(a_round(number=2), ready(0, 1, 2), replaced="a rule says so").round is not None, "and forms again"

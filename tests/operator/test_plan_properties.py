@@ -4,11 +4,14 @@ The rules are asserted by the simulation after every plan: the size is within mi
 round numbers grow, no ended pod is a member.
 """
 
+from dataclasses import replace
+
 from elastic_pytorch_operator.observed import NodeView
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from operator_builders import a_job
 from operator_simulation import Simulation
+from test_failure_rules import DISRUPTED, on_codes, on_condition
 
 WORKER = st.integers(0, 7)
 EVENT = st.one_of(
@@ -29,7 +32,14 @@ EVENT = st.one_of(
     st.tuples(st.just("all nodes not ready"), st.just(0)),
     st.tuples(st.just("policy refuses"), st.integers(0, 1)),
     st.tuples(st.just("writes fail"), st.integers(1, 5)),
+    st.tuples(st.just("exit with 42"), WORKER),
+    st.tuples(st.just("end with 43"), WORKER),
+    st.tuples(st.just("evict"), WORKER),
 )
+POLICY = {
+    "maxFailures": 1000,
+    "rules": [on_codes("RestartGroup", 42), on_codes("Ignore", 43), on_condition("RestartGroup")],
+}
 
 
 def happen(simulation: Simulation, event: str, number: int) -> None:
@@ -72,13 +82,23 @@ def happen(simulation: Simulation, event: str, number: int) -> None:
             simulation.refusing = bool(number)
         case "writes fail":
             simulation.failing_writes = number
+        case "exit with 42" if names:
+            simulation.fail_worker(names[number % len(names)], "ValueError: boom", exit_code=42)
+        case "end with 43" if names and not simulation.pods[names[number % len(names)]].ended:
+            simulation.end_pod(names[number % len(names)], exit_code=43)
+        case "evict" if names:
+            name = names[number % len(names)]
+            simulation.pods[name] = replace(simulation.pods[name], conditions=frozenset({DISRUPTED}))
+            simulation.delete_pod(name)
     simulation.reconcile()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans())
-def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool) -> None:
-    job = a_job(replicas=3, minimum=2, maximum=5, failurePolicy={"maxFailures": 1000})
+@given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans())
+def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool, pauses: bool) -> None:
+    job = a_job(
+        replicas=3, minimum=2, maximum=5, failurePolicy=POLICY, resizePolicy={"minSecondsBetweenResizes": 10 if pauses else 0}
+    )
     simulation = Simulation(job, sidecars=sidecars)
     simulation.settle(3)
     for event, number in events:
@@ -95,4 +115,6 @@ def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sideca
     assert len(live) == simulation.job.wanted
     assert not any(pod.lingers for pod in simulation.pods.values()), "what has ended gives its node back"
     assert simulation.job.status["state"] == "Running"
+    restarts = simulation.job.status.get("groupRestarts", 0)
+    assert all(pod.group_restarts == restarts for pod in live), "a restart of the group leaves no pod behind"
     assert simulation.reconcile().actions == (), "planning again must change nothing"

@@ -17,7 +17,6 @@ from elastic_pytorch_operator.fence import FencedCluster
 from elastic_pytorch_operator.job import JobKey
 from elastic_pytorch_operator.leadership import LeaseTiming
 from elastic_pytorch_operator.local import feed
-from elastic_pytorch_operator.predecessor import until_predecessor_has_gone
 from elastic_pytorch_operator.replica import LeadershipLostError, Place, Replica, run_replicas
 from elastic_pytorch_operator.store import Store
 from operator_builders import a_manifest
@@ -299,67 +298,3 @@ async def test_status_of_a_leader_before_is_refused() -> None:
     with pytest.raises(ClusterError) as refusal:
         await cluster.patch_job_status("default", "lm", {"round": 1}, version)
     assert refusal.value.code == 409
-
-
-async def test_without_tls_only_pods_that_know_none_are_heard_and_only_while_there_are_some(world: World) -> None:
-    plain_port = a_free_port()
-    earlier = await world.start("earlier")
-    await world.until_leading(earlier)
-    world.cluster.apply_job(a_manifest())
-    await world.until(lambda: len(world.cluster.pods()) == 3)
-    workers = [pod["metadata"]["name"] for pod in world.cluster.pods()]
-    token = world.cluster.issue_token("default", workers[0])
-    earlier.stop.set()
-    await earlier.task
-
-    upgraded = await world.start("upgraded", operator_url="https://127.0.0.1", plain_port=plain_port)
-    await world.until_leading(upgraded)
-    plain = replace(upgraded, place=replace(upgraded.place, port=plain_port))
-    await world.until(lambda: is_open(plain_port))
-    assert (await plain.beat(world.session, token)).status == 200
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await upgraded.beat(world.session, token)
-
-    for worker in workers:
-        world.cluster.finish_deletion("default", worker)
-    await world.until(lambda: len(made_anew(world, workers)) == 3)
-    await world.until(lambda: not is_open(plain_port))
-    assert all(env_of(pod)[names.OPERATOR_URL_VARIABLE] == "https://127.0.0.1" for pod in made_anew(world, workers))
-
-
-async def test_operator_that_knows_of_no_election_has_to_end_first(world: World) -> None:
-    labels = {names.LABEL_NAME: names.OPERATOR, names.LABEL_VERSION: "0.1.0"}
-    metadata = {"namespace": SYSTEM, "name": "from-before", "labels": labels}
-    await world.cluster.create_pod({"metadata": metadata, "spec": {"containers": []}})
-    upgraded = await world.start("upgraded")
-    await world.until(lambda: is_open(upgraded.place.probe_port))
-    async with asyncio.timeout(20):
-        while (await upgraded.get(world.session, "/readyz"))[0] != 200:
-            await asyncio.sleep(0.05)
-    await asyncio.sleep(1)
-    assert not upgraded.replica.leading, "ready, so that the rollout goes on, but idle"
-    world.cluster.finish_deletion(SYSTEM, "from-before")
-    await world.until_leading(upgraded)
-
-
-async def test_pod_of_such_an_operator_that_never_goes_holds_nobody_up_for_ever(world: World) -> None:
-    labels = {names.LABEL_NAME: names.OPERATOR, names.LABEL_VERSION: "0.1.0"}
-    await world.cluster.create_pod(
-        {"metadata": {"namespace": SYSTEM, "name": "dead", "labels": labels}, "spec": {"containers": []}}
-    )
-    began = time.monotonic()
-    await until_predecessor_has_gone(world.cluster, SYSTEM, most_seconds=0.7)
-    assert time.monotonic() - began < 5
-
-
-def is_open(port: int) -> bool:
-    with socket.socket() as caller:
-        return caller.connect_ex(("127.0.0.1", port)) == 0
-
-
-def made_anew(world: World, before: list[str]) -> list[Manifest]:
-    return [pod for pod in world.cluster.pods("default") if pod["metadata"]["name"] not in before]
-
-
-def env_of(pod: Manifest) -> dict[str, Any]:
-    return {variable["name"]: variable.get("value") for variable in pod["spec"]["containers"][0]["env"]}

@@ -108,3 +108,18 @@ def test_silent_pod_is_replaced_and_removed() -> None:
     silent = a_pod(1)
     seen = observed([a_pod(0), silent], [an_agent("w0"), an_agent("w1", heard_at=NOW - 9)], round=a_round(0, 1))
     assert decide(seen, 2) == Replicas(create=(1,), discard=(silent,))
+
+
+def replace_outdated(seen: Observed, *outdated: str) -> Replicas:
+    return plan_replicas(seen.pods, seen.nodes, weigh(seen), seen.round, 2, outdated=outdated)
+
+
+def test_outdated_pods_are_victims_and_are_replaced_once_all_of_them_go() -> None:
+    todo = replace_outdated(running(0, 1), "w0", "w1")
+    assert (todo.create, todo.victims) == ((), {"w0", "w1"})
+    first_goes = observed([a_pod(0, deleting=True), a_pod(1)], [an_agent("w1")])
+    assert replace_outdated(first_goes, "w0", "w1") == Replicas(victims=frozenset({"w1"}))
+    all_go = observed([a_pod(0, deleting=True), a_pod(1, deleting=True)])
+    assert replace_outdated(all_go, "w0", "w1") == Replicas(create=(0, 1))
+    replaced = observed([a_pod(0, deleting=True), a_pod(1, deleting=True), a_pod(0, name="w0-b"), a_pod(1, name="w1-b")])
+    assert replace_outdated(replaced, "w0", "w1") == Replicas()

@@ -8,6 +8,7 @@ from elastic_pytorch_operator.actions import CreatePod, CreateService, CreateSto
 from elastic_pytorch_operator.observed import NodeView
 from operator_builders import a_job
 from stock_simulation import StockSimulation
+from test_failure_rules import DISRUPTED, on_codes, on_condition
 from test_stock_ends import BOOM, GLOO, gave_up
 
 SHUT_OUT = "RendezvousClosedError"
@@ -345,3 +346,51 @@ def test_gang_fails_if_a_member_is_lost_while_the_leader_changes() -> None:
     simulation.restart_operator()
     simulation.settle(10)
     assert "PodLost" in {condition["reason"] for condition in simulation.status["conditions"]}
+
+
+def test_rule_on_the_scripts_exit_code_fails_the_job() -> None:
+    """As torchrun's last words tell it: torchrun itself exits with 1."""
+    simulation = start(failurePolicy={"rules": [on_codes("Ignore", 1), on_codes("FailJob", 42)]})
+    simulation.end(simulation.running()[1], message=gave_up(BOOM, exit_code=42))
+    simulation.settle(10)
+    failed = next(c for c in simulation.status["conditions"] if c["type"] == "Failed")
+    assert failed["reason"] == "FailurePolicyRule"
+    assert failed["message"].startswith("failurePolicy.rules[1] (onExitCodes In 42) fails the job: rank 1 ")
+
+
+def test_ignored_exit_code_begins_a_new_rendezvous_and_costs_nothing() -> None:
+    simulation = start(failurePolicy={"maxFailures": 0, "backoffLimit": 0, "rules": [on_codes("Ignore", 42)]})
+    for _ in range(2):
+        simulation.end(simulation.running()[1], message=gave_up(BOOM, exit_code=42))
+        simulation.settle(60)
+        assert (simulation.status["state"], simulation.status["worldSize"], simulation.status["failures"]) == ("Running", 3, 0)
+    assert [event for event in simulation.told if event.startswith("FailureIgnored")]
+    assert len(set(simulation.made)) == 3, "rendezvous"
+    simulation.end(simulation.running()[1], message=gave_up(BOOM))
+    simulation.settle(10)
+    assert simulation.status["state"] == "Failed"
+
+
+def test_rules_on_lost_stock_workers() -> None:
+    policy = {"onPodLoss": "FailJob", "rules": [on_condition("Count"), on_codes("Ignore", 137)]}
+    simulation = start(failurePolicy=policy)
+    evicted = simulation.running()[0].name
+    simulation.pods[evicted] = replace(simulation.pods[evicted], conditions=frozenset({DISRUPTED}), deleting=True)
+    simulation.reconcile()
+    assert (simulation.status["state"], simulation.status["failures"]) == ("Resizing", 1)
+    simulation.settle(60)
+    simulation.end(simulation.running()[0], 137)
+    simulation.settle(60)
+    assert (simulation.status["state"], simulation.status["failures"], simulation.status["worldSize"]) == ("Running", 1, 3)
+    simulation.delete(simulation.running()[0].name)
+    simulation.reconcile()
+    assert simulation.status["state"] == "Failed"
+
+
+def test_backoff_limit_of_a_stock_group() -> None:
+    simulation = start(failurePolicy={"maxFailures": 9, "backoffLimit": 1})
+    for failures in (1, 2):
+        simulation.end(simulation.running()[0], 137, reason="OOMKilled")
+        simulation.settle(60)
+        assert simulation.status["totalFailures"] == failures
+    assert simulation.status["state"] == "Failed"

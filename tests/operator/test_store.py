@@ -6,7 +6,7 @@ import pytest
 from elastic_pytorch_operator.job import InvalidJob, Job
 from elastic_pytorch_operator.manifests import worker_pod
 from elastic_pytorch_operator.observed import NodeView
-from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod
+from elastic_pytorch_operator.stock_manifests import store_pod
 from elastic_pytorch_operator.store import TOMBSTONE_SECONDS, Store
 from operator_builders import KEY, a_job, a_manifest
 
@@ -154,31 +154,6 @@ def test_pod_of_another_namespace_is_nobodys_worker() -> None:
     store.apply_pod(forged, 2.0)
     assert store.worker("elsewhere", forged["metadata"]["name"], "forged") is None
     assert [view.uid for view in store.pods_of("uid-lm")] == [pod(0)["metadata"]["uid"]]
-
-
-@pytest.mark.parametrize(
-    ("container", "stock", "authorities", "uid", "heard"),
-    [
-        ("pytorch", False, "", "uid-lm", True),  # as release 0.1 made them
-        ("pytorch", False, "PEM", "uid-lm", False),
-        ("sidecar", False, "PEM", "uid-lm", False),
-        ("pytorch", True, "PEM", "uid-lm", False),
-        ("pytorch", False, "", "another", False),
-    ],
-)
-def test_no_template_of_today_has_agents_heard_without_tls(
-    container: str, stock: bool, authorities: str, uid: str, heard: bool
-) -> None:
-    containers = [{"name": "pytorch", "image": "torch"}, {"name": "sidecar", "image": "proxy"}]
-    for each in containers:
-        each["env"] = (
-            [{"name": "ELASTIC_PYTORCH_OPERATOR_URL", "value": "http://operator"}] if each["name"] == container else []
-        )
-    job = a_job(template={"spec": {"containers": containers}})
-    made = stock_worker_pod(job, 0, "x", 1) if stock else worker_pod(job, 0, "x", "http://operator", authorities=authorities)
-    made["metadata"] |= {"uid": "uid-0", "resourceVersion": "1"}
-    made["metadata"]["ownerReferences"][0]["uid"] = uid
-    assert primed(made).has_plain_agents is heard
 
 
 def test_pod_that_cannot_be_made_is_stuck_since_that_began() -> None:

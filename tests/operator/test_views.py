@@ -258,3 +258,13 @@ def test_heartbeat_of_a_node_is_no_news() -> None:
         return {"metadata": {"name": "n", "resourceVersion": version}, "status": {"conditions": [ready], "images": [version]}}
 
     assert view_node(beat("2026-01-01T00:00:00Z", "1")) == view_node(beat("2026-01-01T00:05:00Z", "2"))
+
+
+def test_pod_carries_its_conditions_and_how_often_its_group_had_been_restarted() -> None:
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drained"}
+    pod = a_pod_object({"conditions": [disrupted, {"type": "Ready", "status": "False"}]})
+    view = view_pod(pod, seen_at=5.0)
+    assert (view.conditions, view.group_restarts) == ({("DisruptionTarget", "True"), ("Ready", "False")}, 0)
+    later = worker_pod(a_job(), 2, "x7k2p", "http://operator:8780", group_restarts=7)
+    later["metadata"]["uid"] = "uid-2"
+    assert view_pod(later, seen_at=5.0).group_restarts == 7

@@ -82,6 +82,31 @@ def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
     assert "largest node" not in said(diagnosis)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/4 nodes are available: 4 Preemption "
+        "is not helpful for scheduling.",
+        "0/4 nodes are available: 1 node(s) had untolerated taint {control-plane: }, 3 node(s) didn't find available persistent volumes "
+        "to bind.",
+        '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" not found.',
+        '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" is being deleted.',
+    ],
+)
+def test_pods_that_wait_for_a_claim_are_told_apart_from_those_that_need_room(message: str) -> None:
+    pods = [{**pod, "spec": dict(pod["spec"]), "status": dict(pod["status"])} for pod in recorded("too-large")["pods"]]
+    claims = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-too-large"}} for name in ("checkpoints", "data")]
+    for pod in pods:
+        if not pod["spec"].get("nodeName"):
+            pod["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *claims]
+            pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": message}]
+    shown = said(why("too-large", pods=pods))
+    assert "2 pods (too-large-worker-" in shown
+    assert "is one): waiting for a volume claim: " in shown
+    assert "kubectl describe persistentvolumeclaim -n team checkpoints-too-large data-too-large" in shown
+    assert "node, " not in shown
+
+
 def with_condition(job: JobView, type_: str, reason: str, message: str, *, true: bool = True) -> JobView:
     rest = tuple(c for c in job.conditions if c.type != type_)
     return replace(job, conditions=(*rest, Condition(type_, true, reason, message, job.started)))

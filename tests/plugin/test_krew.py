@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,4 +72,4 @@ def test_later_calls_use_what_is_installed(release: Path, tmp_path: Path) -> Non
     (home / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (home / "python").chmod(0o755)
     done = launch(release, tmp_path)
-    assert (done.returncode, done.stdout.strip()) == (0, f"kubectl epj {version}")
+    assert (done.returncode, done.stdout.strip()) == (0, f"kubectl epj {Version(version)}"), "as Python writes the version"

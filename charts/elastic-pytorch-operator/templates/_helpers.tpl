@@ -16,6 +16,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with omit .Values.commonLabels "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "operator.serviceAccount" -}}
@@ -26,9 +29,33 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* The reference of an image. Its arguments: the root, the name of the image's values, the tag if they have none. */}}
+{{- define "operator.reference" -}}
+{{- $root := index . 0 -}}
+{{- $image := index $root.Values (index . 1) -}}
+{{- $registry := $root.Values.global.imageRegistry | default $image.registry -}}
+{{- if not (or $registry (contains "/" $image.repository)) -}}
+{{- fail (printf "%s.registry is not set, and no image is published: build and push both images (docs/install.md), then set global.imageRegistry to their registry" (index . 1)) -}}
+{{- end -}}
+{{- with $registry }}{{ . }}/{{ end -}}
+{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default (index . 2) }}{{ end -}}
+{{- end }}
+
 {{- define "operator.image" -}}
-{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
-{{ .Values.image.repository }}{{ hasPrefix "sha256:" $tag | ternary "@" ":" }}{{ $tag }}
+{{ include "operator.reference" (list . "image" .Chart.AppVersion) }}
+{{- end }}
+
+{{/* Of the same version as the operator. */}}
+{{- define "operator.agentImage" -}}
+{{ include "operator.reference" (list . "agentImage" (.Values.image.tag | default .Chart.AppVersion)) }}
+{{- end }}
+
+{{- define "operator.imagePullSecrets" -}}
+{{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* Of the pod of `helm test`: none of the labels by which the Service finds the operator. */}}

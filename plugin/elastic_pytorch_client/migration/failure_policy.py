@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from elastic_pytorch_client.migration.launch import Launch
 from elastic_pytorch_client.migration.remarks import Remarks
 
 Manifest = dict[str, Any]
@@ -12,16 +13,24 @@ PERMANENT = 127  # the last exit code that ExitCode does not retry
 
 
 def failure_policy(
-    path: str, restart_policy: str, *, backoff_limit: int | None, max_restarts: int | None, torchrun: bool, remarks: Remarks
+    path: str,
+    number_path: str,
+    restart_policy: str,
+    *,
+    backoff_limit: int | None,
+    max_restarts: int | None,
+    launch: Launch,
+    remarks: Remarks,
 ) -> Manifest:
     """A job's failurePolicy, empty if the defaults mean the same.
 
     Args:
         path: of the restartPolicy.
+        number_path: of maxRestarts or backoffLimit.
         restart_policy: of the replicas.
         backoff_limit: of the runPolicy.
         max_restarts: of torchrun; None: not set, and torchrun restarts nothing.
-        torchrun: whether torchrun started the script.
+        launch: how the workers start.
         remarks: added to.
     """
     policy: Manifest = {}
@@ -35,8 +44,8 @@ def failure_policy(
         policy["maxFailures"] = min(max_restarts, MOST_FAILURES)
     if policy.get("maxFailures", 0) > DEFAULT_MAX_FAILURES:
         remarks.add(
-            path.rpartition(".")[0] or path,
-            f"maxFailures {policy['maxFailures']} is taken over from maxRestarts or backoffLimit. Here lost pods and nodes do not "
+            number_path,
+            f"becomes failurePolicy.maxFailures: {policy['maxFailures']}. Here lost pods and nodes do not "
             f"count, and progress resets the count: the default of {DEFAULT_MAX_FAILURES} is usually enough",
         )
     if backoff_limit is not None:
@@ -52,8 +61,10 @@ def failure_policy(
             codes = list(range(1, PERMANENT + 1))
             policy["rules"] = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": codes}}]
             text = f"exit codes from 1 to {PERMANENT} fail the job, by a rule of failurePolicy"
-            if torchrun:
+            if launch.by == "torchrun" and not launch.command:
                 text += ". torchrun exited with 1 whatever its script did; the agent reports the script's own exit code"
+            elif launch.by == "torchrun":
+                text += ". It does not match yet: torchrun in a `command` does not report its script's exit code"
             remarks.add(path, text)
         case "Always":
             remarks.add(path, "Always also restarted workers that had succeeded. Here a worker that exits with 0 is done")

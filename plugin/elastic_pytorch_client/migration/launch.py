@@ -66,6 +66,10 @@ def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoi
     Raises:
         CannotMigrate: it cannot be worked out, or needs something that the agent does not have.
     """
+    for part, given in (("command", command), ("args", args)):
+        for word in given:
+            if not isinstance(word, str):
+                raise CannotMigrate(f"{path}.{part}", f"{word!r} is not a string: put it in quotes")
     words = [*command, *args]
     remarks: list[str] = []
     if not command:

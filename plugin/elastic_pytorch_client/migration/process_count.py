@@ -37,13 +37,13 @@ def _one(path: str, given: str, accelerators: int, remarks: Remarks) -> int | No
     """Without torchrun each pod starts one process, whatever the field says."""
     if accelerators <= 1 and not given.isdecimal():
         return None
-    if accelerators > 1:
+    if accelerators > 1 and not given.isdecimal():
         remarks.add(
             path,
             f"each pod started one process, with all {accelerators} accelerators, and so it does now. For one process for each "
             "accelerator, remove spec.nprocPerNode",
         )
-    if given.isdecimal() and int(given) > 1:
+    elif given.isdecimal() and int(given) > 1:
         remarks.add(
             path,
             f"each pod started one process, and WORLD_SIZE counted {given} for it. A script that starts processes itself should let "

@@ -1,6 +1,7 @@
 """PyTorchJob (kubeflow.org/v1), as its training-operator 1.9 treats it."""
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,7 @@ def migrate_pytorchjob(manifest: Mapping[str, Any], remarks: Remarks, entrypoint
     run_policy = spec.get("runPolicy") or {}
     policy = _failure_policy(spec, role, base, remarks)
     processes = _processes(spec, base, role, remarks)
+    _hosts(metadata, template, remarks)
     if base.launch.by == "python" and master is None and total > 1:
         remarks.add(REPLICAS, "without a Master, each worker trained by itself. Now all workers form one group")
     job: Manifest = {
@@ -167,11 +169,10 @@ def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:
     if elastic.get("rdzvBackend") in ("etcd", "etcd-v2"):
         remarks.add("spec.elasticPolicy.rdzvBackend", "etcd is not needed: the operator decides who is in the group")
     if fields:
-        remarks.add(
-            f"spec.elasticPolicy.{fields[0]}", f"{', '.join(fields)}: dropped. The operator tells the workers where to meet"
-        )
+        verb = "is" if len(fields) == 1 else "are"
+        remarks.add("spec.elasticPolicy", f"{', '.join(fields)} {verb} dropped: the operator tells the workers where to meet")
     if elastic.get("rdzvConf"):
-        text = "dropped. For last_call_timeout, set spec.resizePolicy.settleSeconds. A job below its minimum waits, it does not time out"
+        text = "is dropped. For last_call_timeout, set spec.resizePolicy.settleSeconds. A job below its minimum waits, it does not time out"
         remarks.add("spec.elasticPolicy.rdzvConf", text)
 
 
@@ -196,10 +197,11 @@ def _failure_policy(spec: Mapping[str, Any], role: str, replica: Replica, remark
     restarts = replica.options.get("max-restarts", (spec.get("elasticPolicy") or {}).get("maxRestarts"))
     return failure_policy(
         f"{REPLICAS}.{role}.restartPolicy",
+        "spec.runPolicy.backoffLimit" if restarts is None else "spec.elasticPolicy.maxRestarts",
         replica.restart_policy,
         backoff_limit=(spec.get("runPolicy") or {}).get("backoffLimit"),
         max_restarts=int(str(restarts)) if str(restarts).isdecimal() else None,
-        torchrun=replica.launch.by == "torchrun",
+        launch=replica.launch,
         remarks=remarks,
     )
 
@@ -236,18 +238,26 @@ def _scheduling(policy: Mapping[str, Any], template: Manifest, sizes: Manifest, 
     if policy.get("queue"):
         remarks.add(
             f"{path}.queue",
-            "dropped: no PodGroup is created. For Volcano, annotate template.metadata as its documentation says",
+            "is dropped: no PodGroup is created. For Volcano, annotate template.metadata as its documentation says",
         )
     if policy.get("minAvailable") is not None:
-        text = "dropped: no PodGroup is created. "
+        text = "is dropped: no PodGroup is created. "
         if "minReplicas" in sizes:
             text += f"The job trains as soon as minReplicas ({sizes['minReplicas']}) workers run"
         else:
             text += f"The job waits until all {sizes['replicas']} workers run; those that run hold their resources meanwhile"
         remarks.add(f"{path}.minAvailable", text)
-    rest = [field for field in ("minResources", "scheduleTimeoutSeconds") if policy.get(field)]
-    if rest:
-        remarks.add(f"{path}.{rest[0]}", f"{', '.join(rest)}: dropped, for no PodGroup is created")
+    for field in ("minResources", "scheduleTimeoutSeconds"):
+        if policy.get(field):
+            remarks.add(f"{path}.{field}", "is dropped: no PodGroup is created")
+
+
+def _hosts(metadata: Manifest, template: Manifest, remarks: Remarks) -> None:
+    """Says where a template names the old pods' hosts."""
+    pattern = re.compile(rf"\b{re.escape(str(metadata.get('name', '')))}-(master|worker)-[0-9]+\b")
+    if found := pattern.search(str(template)):
+        text = f"{found[0]} is a host of the old job. In the training processes, MASTER_ADDR is rank 0's address"
+        remarks.add(REPLICAS, text)
 
 
 def _autoscaler(spec: Mapping[str, Any], job: Manifest, remarks: Remarks) -> list[Manifest]:

@@ -112,7 +112,7 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
         else:
             kept.append(variable)
     if dropped:
-        remarks.add(f"{path}.env", f"{', '.join(dropped)}: dropped. The operator and the agent set them, for each group")
+        remarks.add(f"{path}.env", f"{', '.join(dropped)}: dropped, for the operator and the agent set them for each group")
     container.pop("env", None)
     if kept:
         container["env"] = kept

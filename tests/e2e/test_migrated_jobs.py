@@ -1,0 +1,107 @@
+"""PyTorchJobs go through `kubectl epj migrate`, and what comes out trains to its end."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job_under_test import KUBECTL, JobUnderTest, run_kubectl
+
+pytestmark = pytest.mark.e2e
+
+TEMPLATE = """
+        spec:
+          terminationGracePeriodSeconds: 10
+          securityContext:
+            runAsNonRoot: true
+            runAsUser: 1000
+            runAsGroup: 1000
+            seccompProfile:
+              type: RuntimeDefault
+          containers:
+            - name: pytorch
+              image: elastic-pytorch-worker:dev
+              imagePullPolicy: IfNotPresent
+              command: {command}
+              resources:
+                requests:
+                  cpu: 50m
+                  memory: 256Mi
+              securityContext:
+                allowPrivilegeEscalation: false
+                capabilities:
+                  drop: ["ALL"]
+              volumeMounts:
+                - name: checkpoints
+                  mountPath: /checkpoints
+          volumes:
+            - name: checkpoints
+              hostPath:
+                path: /shared
+"""
+
+ELASTIC = """apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: elastic
+spec:
+  nprocPerNode: "1"
+  elasticPolicy:
+    minReplicas: 2
+    maxReplicas: 3
+    rdzvBackend: c10d
+    maxRestarts: 3
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: OnFailure
+      template:"""
+
+FIXED = """apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: fixed
+spec:
+  pytorchReplicaSpecs:
+    Master: &replica
+      replicas: 1
+      restartPolicy: OnFailure
+      template:"""
+
+SCRIPT = "/examples/torchrun/train.py, --checkpoint-dir, /checkpoints"
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def migrate(namespace: str, manifest: str, name: str) -> JobUnderTest:
+    command = [str(KUBECTL), "epj", "migrate", "-f", "-"]
+    done = subprocess.run(command, env=ENVIRONMENT, input=manifest, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=done.stdout)
+    return JobUnderTest(name, namespace)
+
+
+def until_complete(job: JobUnderTest) -> str:
+    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 180)
+    text = "\n".join("\n".join(job.logs(pod["metadata"]["name"])) for pod in job.pods())
+    assert status["state"] == "Complete", f"{status.get('conditions')}\n{text[-3000:]}"
+    assert "epoch 20 of 20" in text
+    return text
+
+
+def test_an_elastic_pytorchjob_trains_and_can_be_scaled(namespace: str) -> None:
+    start = f"[python, -m, torch.distributed.run, --rdzv_backend=c10d, {SCRIPT}]"
+    job = migrate(namespace, ELASTIC + TEMPLATE.replace("{command}", start), "elastic")
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
+    text = until_complete(job)
+    assert job.get()["spec"]["minReplicas"] == 2
+    assert re.search(r"rank \d of [23], local rank", text)
+
+
+def test_a_master_and_a_worker_become_two_workers(namespace: str) -> None:
+    manifest = FIXED + TEMPLATE.replace("{command}", f"[python3, {SCRIPT}]") + "    Worker: *replica\n"
+    job = migrate(namespace, manifest, "fixed")
+    text = until_complete(job)
+    assert "minReplicas" not in job.get()["spec"]
+    assert {int(rank) for rank in re.findall(r"rank (\d) of 2, local rank", text)} == {0, 1}

@@ -1,0 +1,158 @@
+"""`failurePolicy.rules`, `failurePolicy.backoffLimit` and `resizePolicy.minSecondsBetweenResizes` on a real cluster."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+from job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, leading_operator, run_kubectl
+
+pytestmark = pytest.mark.e2e
+
+PAUSE_SECONDS = 40
+GROUP_RESTARTS = "elasticpytorch.dev/group-restarts"
+
+# Trains until a test asks the process of a pod to exit with a code.
+SCRIPT = """
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+asked = Path("/tmp/exit-code")
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+while True:
+    dist.all_reduce(torch.ones(1))
+    if asked.exists():
+        code = int(asked.read_text())
+        asked.unlink()
+        sys.exit(code)
+    time.sleep(0.1)
+"""
+
+
+def on_codes(action: str, *values: int) -> dict[str, Any]:
+    return {"action": action, "onExitCodes": {"operator": "In", "values": list(values)}}
+
+
+def exit_with(job: JobUnderTest, pod: str, code: int) -> None:
+    ask = f"echo {code} > /tmp/exit-code.new && mv /tmp/exit-code.new /tmp/exit-code"
+    job.kubectl("exec", pod, "-c", "pytorch", "--", "sh", "-c", ask)
+
+
+def evict(job: JobUnderTest, pod: str) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": job.namespace}}
+    path = f"/api/v1/namespaces/{job.namespace}/pods/{pod}/eviction"
+    run_kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+
+
+def start(start_job: StartJob, *rules: dict[str, Any], **policy: Any) -> JobUnderTest:
+    job = start_job(script=SCRIPT, failurePolicy={"maxFailures": 0, **policy, "rules": list(rules)})
+    job.until_world(3)
+    return job
+
+
+def until_failed(job: JobUnderTest, reason: str) -> str:
+    """Waits for the job's failure; returns the message of its condition."""
+    job.until(lambda status: status.get("state") == "Failed", "the failure", 60)
+    condition = job.condition("Failed")
+    assert condition["reason"] == reason
+    return str(condition["message"])
+
+
+def events(job: JobUnderTest, reason: str) -> list[str]:
+    found = json.loads(job.kubectl("get", "events", "--field-selector", f"involvedObject.name={job.name}", "-o", "json"))
+    return [event["message"] for event in found["items"] if event["reason"] == reason]
+
+
+def test_exit_code_fails_the_job_at_once(start_job: StartJob) -> None:
+    job = start(start_job, on_codes("FailJob", 42), maxFailures=9)
+    worker = job.members()[1]
+    exit_with(job, worker, 42)
+    message = until_failed(job, "FailurePolicyRule")
+    assert message.startswith(
+        f"failurePolicy.rules[0] (onExitCodes In 42) fails the job: rank 1 ({worker}) failed, exit code 42"
+    )
+    cause = job.status["rootCause"]
+    assert (cause["worker"], cause["exitCode"], cause["rank"]) == (worker, 42, 1)
+    assert job.status["totalFailures"] == 0
+
+
+def test_ignored_exit_code_does_not_count(start_job: StartJob) -> None:
+    job = start(start_job, on_codes("Ignore", 42), backoffLimit=0)
+    members = job.members()
+    exit_with(job, members[2], 42)
+    job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "the next round", 60)
+    job.until(lambda _: bool(events(job, "FailureIgnored")), "the event", 30)
+    status = job.status
+    assert (status["failures"], status["totalFailures"], sorted(job.members())) == (0, 0, sorted(members))
+    exit_with(job, members[2], 43)
+    until_failed(job, "TooManyFailures")
+
+
+def test_exit_code_restarts_the_group_in_fresh_pods_once_although_the_operator_is_lost(start_job: StartJob) -> None:
+    job = start(start_job, on_codes("RestartGroup", 42))
+    before = set(job.members())
+    leader = leading_operator()["metadata"]["name"]
+    exit_with(job, job.members()[0], 42)
+    job.until(lambda status: status.get("groupRestarts") == 1, "the restart", 60)
+    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "pod", leader, "--wait=false")
+    leading_operator(other_than=leader)
+    job.until(lambda status: status["worldSize"] == 3 and before.isdisjoint(job.members()), "three other pods", 120)
+    status = job.status
+    assert (status["groupRestarts"], status["failures"], status["totalFailures"]) == (1, 0, 0)
+    fresh = [pod for pod in job.pods() if pod["metadata"]["name"] in job.members()]
+    assert {pod["metadata"]["annotations"][GROUP_RESTARTS] for pod in fresh} == {"1"}
+
+
+def test_eviction_fails_the_job_if_a_rule_says_so(start_job: StartJob) -> None:
+    disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    job = start(start_job, disrupted)
+    deleted, evicted, _ = job.members()
+    job.kubectl("delete", "pod", deleted, "--wait=false")
+    job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "the old size again", 90)
+    evict(job, evicted)
+    message = until_failed(job, "FailurePolicyRule")
+    assert "(onPodConditions DisruptionTarget=True)" in message
+    assert evicted in message
+
+
+def test_failures_of_a_whole_life_are_bounded(start_job: StartJob) -> None:
+    job = start(start_job, maxFailures=9, backoffLimit=1)
+    exit_with(job, job.members()[0], 3)
+    job.until(lambda status: status["totalFailures"] == 1 and status["worldSize"] == 3, "the next round", 60)
+    exit_with(job, job.members()[0], 3)
+    message = until_failed(job, "BackoffLimitExceeded")
+    assert message.startswith("2 failures since the job began, failurePolicy.backoffLimit allows 1; the last: rank 0 ")
+
+
+def grown_at(status: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(status["lastGrowthTime"])
+
+
+def start_and_scale_up(start_job: StartJob, pause_seconds: int) -> JobUnderTest:
+    """Starts two workers, asks for a third, and waits until that one waits."""
+    policy = {"minSecondsBetweenResizes": pause_seconds}
+    job = start_job(script=SCRIPT, replicas=2, resizePolicy=policy)
+    job.until_world(2)
+    job.kubectl("scale", "epj", job.name, "--replicas=3")
+    job.until(lambda _: job.condition("Resizing").get("reason") == "CoolingDown", "the condition", 90)
+    assert f"minSecondsBetweenResizes is {pause_seconds}" in job.condition("Resizing")["message"]
+    return job
+
+
+def test_group_grows_no_sooner_than_the_policy_allows(start_job: StartJob) -> None:
+    job = start_and_scale_up(start_job, PAUSE_SECONDS)
+    first = grown_at(job.status)
+    second = grown_at(job.until_world(3, PAUSE_SECONDS + 60))
+    assert (second - first).total_seconds() >= PAUSE_SECONDS - 1
+
+
+def test_round_that_forms_anyway_takes_waiting_newcomers_along(start_job: StartJob) -> None:
+    job = start_and_scale_up(start_job, 3600)
+    exit_with(job, job.members()[0], 1)
+    job.until_world(3, 60)
+    assert [event for event in events(job, "WorkerFailed") if "2 -> 3 workers" in event]

@@ -1,0 +1,187 @@
+"""How command lines, YAML and numbers of processes are read."""
+
+import pytest
+from elastic_pytorch_client.migration.launch import read_launch
+from elastic_pytorch_client.migration.process_count import process_count
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.shell_text import plain_words, take_options
+from elastic_pytorch_client.migration.torchrun_options import UnknownOption, split_line
+from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
+
+
+@pytest.mark.parametrize(
+    ("words", "args", "options"),
+    [
+        ("train.py --nnodes=2", "train.py --nnodes=2", {}),
+        ("--nnodes=2 train.py", "train.py", {"nnodes": "2"}),
+        ("--nnodes 1:3 --rdzv_backend c10d train.py -x", "train.py -x", {"nnodes": "1:3", "rdzv-backend": "c10d"}),
+        ("--standalone --nproc_per_node=gpu -m a.b --c", "-m a.b --c", {"standalone": "", "nproc-per-node": "gpu"}),
+        ("--no-python --tee 3 run.sh", "--no-python --tee 3 run.sh", {}),
+        ("--max-restarts 2 -- train.py", "train.py", {"max-restarts": "2"}),
+    ],
+)
+def test_options_of_torchrun(words: str, args: str, options: dict[str, str]) -> None:
+    line = split_line(words.split())
+    assert (" ".join(line.kept), line.options) == (args, options)
+
+
+def test_an_option_that_is_not_known_is_not_guessed() -> None:
+    with pytest.raises(UnknownOption, match="--surprise"):
+        split_line(["--surprise", "3", "train.py"])
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "by"),
+    [
+        (["torchrun", "train.py"], ["train.py"], "torchrun"),
+        (["/opt/conda/bin/torchrun", "train.py"], ["train.py"], "torchrun"),
+        (["python3", "-u", "-m", "torch.distributed.run", "train.py"], ["train.py"], "torchrun"),
+        (["python", "-m", "torch.distributed.launch", "--use_env", "train.py"], ["train.py"], "torchrun"),
+        (["python", "-u", "train.py", "-u"], ["train.py", "-u"], "python"),
+        (["python3.11", "-m", "project.train"], ["-m", "project.train"], "python"),
+        (["python", "-O", "train.py"], ["--no-python", "python", "-O", "train.py"], "python"),
+        (["bash", "-c", "exec torchrun \\\n  train.py"], ["train.py"], "torchrun"),
+        (["sh", "-ec", 'python train.py --name "a b"'], ["train.py", "--name", "a b"], "python"),
+        (["bash", "-lc", "python train.py"], ["--no-python", "bash", "-lc", "python train.py"], "python"),
+    ],
+)
+def test_commands_that_the_agent_starts_itself(command: list[str], args: list[str], by: str) -> None:
+    launch = read_launch("container", command, [])
+    assert (launch.command, list(launch.args), launch.by) == ((), args, by)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["./run.sh"],
+        ["bash", "run.sh"],
+        ["bash", "-c", "./run.sh && date"],
+        ["torchrun", "--surprise", "3", "train.py"],
+        ["bash", "-c", "torchrun --surprise 3 train.py; echo $?"],
+    ],
+)
+def test_commands_that_are_kept_with_a_remark(command: list[str]) -> None:
+    launch = read_launch("container", command, [])
+    assert list(launch.command) == command
+    assert launch.by == "unknown"
+    assert launch.unbuffered
+    assert "so the command is kept" in launch.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "words"),
+    [
+        ([], ["--epochs=1"], "ENTRYPOINT"),
+        (["accelerate", "launch", "train.py"], [], "Accelerate reads"),
+        (["deepspeed", "train.py"], [], "SSH"),
+        (["python"], [], "without a script"),
+        (["python", "train.py", "--rank=$(RANK)"], [], 'os.environ["RANK"]'),
+        (["sh", "-c", "python train.py --rank=$(RANK) $X"], [], 'os.environ["RANK"]'),
+        (["python", "train.py", 3], [], "put it in quotes"),
+    ],
+)
+def test_commands_that_need_a_decision(command: list[str], args: list[str], words: str) -> None:
+    with pytest.raises(CannotMigrate) as error:
+        read_launch("container", command, args)
+    assert words in str(error.value)
+
+
+def test_arguments_that_start_the_training_themselves() -> None:
+    launch = read_launch("container", [], ["torchrun", "train.py"])
+    assert launch.args == ("train.py",)
+    assert "ENTRYPOINT does not run" in launch.remarks[0]
+
+
+def test_the_entrypoint_of_an_image() -> None:
+    launch = read_launch("container", [], ["--epochs=1"], ["python", "/var/mnist.py"])
+    assert launch.args == ("/var/mnist.py", "--epochs=1")
+
+
+def test_launch_of_torch_passed_the_local_rank() -> None:
+    launch = read_launch("container", ["python", "-m", "torch.distributed.launch", "train.py"], [])
+    assert launch.args == ("train.py",)
+    assert "LOCAL_RANK" in launch.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("python train.py", ["python", "train.py"]),
+        ("python train.py --lr '0.1' \\\n  --x=a", ["python", "train.py", "--lr", "0.1", "--x=a"]),
+        ("cd /work && python train.py", None),
+        ("python train.py > log", None),
+        ("python train.py --data $DATA", None),
+        ("A=1 python train.py", None),
+        ("python train.py 'unclosed", None),
+        ("python a.py\npython b.py", None),
+        ("python *.py", None),
+    ],
+)
+def test_a_shell_string_that_is_one_plain_command(text: str, words: list[str] | None) -> None:
+    assert plain_words(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "rest", "options"),
+    [
+        ("cd /w && torchrun --nnodes=2 --node_rank=$RANK train.py", "cd /w && torchrun train.py", ["nnodes", "node-rank"]),
+        ("torchrun --nproc-per-node $N train.py | tee log", "torchrun --nproc-per-node $N train.py | tee log", []),
+        (
+            "torchrun --nproc_per_node=4 \\\n  --master_port 1 \\\n  train.py\necho --nnodes=2",
+            "torchrun \\\n  train.py\necho --nnodes=2",
+            ["master-port", "nproc-per-node"],
+        ),
+        ("x; python -m torch.distributed.run --rdzv-id='a b' t.py", "x; python -m torch.distributed.run t.py", ["rdzv-id"]),
+        ("my-torchrun --nnodes=2 train.py", None, []),
+        ("echo hello", None, []),
+    ],
+)
+def test_options_are_taken_out_of_a_shell_string(text: str, rest: str | None, options: list[str]) -> None:
+    taken = take_options(text)
+    assert (None if taken is None else taken.text) == rest
+    assert sorted(taken.options if taken else []) == options
+
+
+@pytest.mark.parametrize(
+    ("given", "started_by", "accelerators", "count"),
+    [
+        ("8", "torchrun", 8, 8),
+        ("auto", "torchrun", 8, None),
+        ("auto", "torchrun", 0, "auto"),
+        ("gpu", "torchrun", 0, "gpu"),
+        ("gpu", "torchrun", 2, None),
+        ("cpu", "torchrun", 2, "cpu"),
+        ("$N", "torchrun", 0, None),
+        ("auto", "unknown", 4, None),
+        ("auto", "python", 0, None),
+        ("auto", "python", 1, None),
+        ("auto", "python", 8, 1),
+        ("8", "python", 0, None),
+    ],
+)
+def test_processes_in_each_pod(given: str, started_by: str, accelerators: int, count: int | str | None) -> None:
+    found = process_count("spec.nprocPerNode", given, started_by=started_by, accelerators=accelerators, remarks=Remarks())
+    assert found == count
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1:3", "1:3"),
+        ("1e-4", 1e-4),
+        ("'1e-4'", "1e-4"),
+        ("'8'", "8"),
+        ("2026-05-01", "2026-05-01"),
+        ("0644", 0o644),
+        ("'y'", "y"),
+        ("'true'", "true"),
+        ("1.5", 1.5),
+        (".inf", float("inf")),
+        ("1500m", "1500m"),
+    ],
+)
+def test_yaml_is_read_and_written_as_kubernetes_reads_it(text: str, value: object) -> None:
+    assert read_documents(f"a: {text}") == [{"a": value}]
+    assert read_documents(write_documents([{"a": value}])) == [{"a": value}]
+    if isinstance(value, str) and text.startswith("'"):
+        assert write_documents([{"a": value}]) == f"a: {text}\n"

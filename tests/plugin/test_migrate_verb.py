@@ -1,0 +1,120 @@
+"""The verb that migrates: what goes to stdout, what to stderr, and how it ends. No cluster is asked."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elastic_pytorch_client import cli
+from elastic_pytorch_client.cluster import Access, Cluster
+from rich.console import Console
+
+JOB = """apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: {name}
+spec:
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: OnFailure
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: my-image
+              {start}
+"""
+GOOD = JOB.format(name="good", start="command: [torchrun, train.py]")
+BAD = JOB.format(name="bad", start="args: [--epochs=1]")
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line without a cluster; returns its exit code, stdout and stderr."""
+
+    def connect(access: Access) -> Cluster:
+        raise AssertionError("no cluster is needed")
+
+    def run_words(*words: str) -> tuple[int, str, str]:
+        code = cli.run(["migrate", *words], connect, Console(file=io.StringIO()))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run_words
+
+
+def test_manifests_go_to_stdout_and_remarks_to_stderr(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(GOOD)
+    code, out, err = run("-f", str(file))
+    assert code == 0
+    assert out.startswith("apiVersion: elasticpytorch.dev/v1alpha1\nkind: ElasticPyTorchJob\n")
+    assert "          args: [train.py]\n" in out
+    assert err.startswith(f"{file}: PyTorchJob good\n  spec.pytorchReplicaSpecs.Worker.restartPolicy: OnFailure restarted")
+
+
+def test_what_cannot_be_migrated_fails_and_the_rest_is_written(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(f"{BAD}---\n{GOOD}---\nkind: ConfigMap\napiVersion: v1\nmetadata: {{name: data}}\n")
+    code, out, err = run(str(file))
+    assert code == 1
+    assert [line for line in out.splitlines() if line.startswith(("kind", "  name"))] == [
+        "kind: ElasticPyTorchJob",
+        "  name: good",
+        "kind: ConfigMap",
+        "  name: data",
+    ]
+    assert f"{file}: PyTorchJob bad\n  error: spec.pytorchReplicaSpecs.Worker" in err
+    assert "ConfigMap" not in err
+
+
+def test_stdin_and_the_entrypoint_of_the_image(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(BAD))
+    code, out, err = run("-f", "-", "--entrypoint", "python /var/train.py")
+    assert code == 0
+    assert "args: [/var/train.py, --epochs=1]" in out
+    assert err.startswith("stdin: PyTorchJob bad\n")
+
+
+def test_a_runtime_from_another_file(run: Run, tmp_path: Path) -> None:
+    case = (Path(__file__).parents[1] / "migration" / "cases" / "trainjob-with-runtime" / "before.yaml").read_text()
+    runtime, _, job = case.partition("---\n")
+    (tmp_path / "runtime.yaml").write_text(runtime)
+    (tmp_path / "job.yaml").write_text(job)
+    code, _, err = run(str(tmp_path / "job.yaml"))
+    assert code == 1
+    assert "ClusterTrainingRuntime torch-team is not known" in err
+    code, out, _ = run(str(tmp_path / "job.yaml"), "--runtime", str(tmp_path / "runtime.yaml"))
+    assert code == 0
+    assert "image: registry.example/torch:1" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("just words", "document\n  error: kind: is missing: this is no Kubernetes object"),
+        ("a: [", "error: cannot read "),
+        ("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: []", "must have Worker, Master"),
+        (
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: x",
+            "does not have the form of a PyTorchJob",
+        ),
+    ],
+)
+def test_what_is_no_manifest_is_one_sentence(run: Run, tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    code, out, err = run(str(file))
+    assert (code, out) == (1, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_files_that_are_not_there_or_not_named(run: Run) -> None:
+    assert run("-f", "/nowhere/job.yaml")[0] == 1
+    code, _, err = run()
+    assert code == 1
+    assert "which manifests?" in err
