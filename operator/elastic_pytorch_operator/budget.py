@@ -1,7 +1,7 @@
 """How failures count against `failurePolicy.maxFailures` and `failurePolicy.backoffLimit`: those of the job's own code.
 
 The former bounds failures since the last progress, the latter those since the job began. A rule of `failurePolicy.rules` may say that a
-failure counts or that it does not. A worker that somebody else has killed is a cause, but counts nothing and makes nobody wait. A
+failure counts or that it does not. A worker that was killed from outside is a cause, but neither counts nor makes the restart wait. A
 failure of the job's own code that a rule keeps from counting still makes the next try wait: it may come back at once.
 """
 
@@ -137,7 +137,7 @@ def action_on(failure: FailureRecord) -> FailureAction | None:
 
 
 def backoff_seconds(failures: int) -> float:
-    """How long a group waits for its restart after so many failures in a row: not at all, then 1, 2, 4, … at most 60 s."""
+    """How long a group waits for its restart after a number of failures in a row: not at all, then 1, 2, 4, … at most 60 s."""
     if failures <= 1:
         return 0.0
     return float(min(BACKOFF_FIRST_SECONDS * 2.0 ** (failures - 2), BACKOFF_MOST_SECONDS))

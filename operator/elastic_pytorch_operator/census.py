@@ -1,4 +1,4 @@
-"""Counts what there is, for the metrics. Cheap enough to be done anew for each scrape: it reads statuses, it judges nothing."""
+"""Counts what there is, for the metrics. Cheap enough to be done for each scrape: it reads statuses, it judges nothing."""
 
 from collections import Counter
 

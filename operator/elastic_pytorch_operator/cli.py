@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the operator, in a pod or with a kubeconfig")
     run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
     run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
-    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it looks after, as a,b (default: all there are)")
+    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it reconciles, as a,b (default: all there are)")
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
     )

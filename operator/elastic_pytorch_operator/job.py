@@ -1,7 +1,7 @@
 """An ElasticPyTorchJob as the operator reads it: parsed once, checked, with the API's defaults filled in.
 
 The API server has already applied the schema of `crds/`; local mode has no API server, so the rules that matter are checked here
-as well, and a job written before a rule existed is refused with the field's name rather than half understood.
+as well. A job written before a rule existed is refused with the field's name rather than half understood.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ class Job:
         wanted: how many workers to aim at; 0 while it is suspended.
         requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
         allowed: the sizes that a group may have, rising; none: any.
-        checkpoint_wait_seconds: how long a change that nobody's loss has caused waits for the next checkpoint; 0: not at all.
+        checkpoint_wait_seconds: how long a change without a loss waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
@@ -105,7 +105,7 @@ class Job:
 
     @property
     def ours(self) -> bool:
-        """Whether this operator is the one to look after the job."""
+        """Whether this operator is the one to reconcile the job."""
         return self.managed_by in ("", names.MANAGER)
 
     @property
@@ -250,7 +250,7 @@ def parse_ended(manifest: Manifest) -> Job:
 
 
 def largest_allowed(count: int, allowed: Sequence[int]) -> int:
-    """The largest group that so many workers can form: all of them, or the largest allowed size; 0: none."""
+    """The largest group that this number of workers can form: all of them, or the largest allowed size; 0: none."""
     return max((size for size in allowed if size <= count), default=0) if allowed else count
 
 
@@ -276,7 +276,7 @@ def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
         raise InvalidJob(f"{path}.checkpointPath", "is missing: where does the script write its checkpoints?")
     if folder and backend != names.BACKEND_OPERATOR:
         raise InvalidJob(
-            f"{path}.checkpointPath", f"needs rendezvous.backend operator: with {backend} nobody watches for files"
+            f"{path}.checkpointPath", f"needs rendezvous.backend operator: with {backend} no agent watches for files"
         )
     return float(seconds), folder
 
@@ -339,7 +339,7 @@ def _rendezvous(spec: Manifest) -> tuple[str, str]:
         raise InvalidJob("spec.rendezvous.endpoint", problem)
     if backend != names.BACKEND_OPERATOR:
         if spec.get("progressDeadlineSeconds") is not None:
-            raise InvalidJob("spec.progressDeadlineSeconds", f"needs rendezvous.backend operator: {backend} tells of no steps")
+            raise InvalidJob("spec.progressDeadlineSeconds", f"needs rendezvous.backend operator: {backend} reports no steps")
         if (spec.get("resizePolicy") or {}).get("allowedReplicas"):
             problem = f"needs rendezvous.backend operator: with {backend} torchrun decides on the group"
             raise InvalidJob("spec.resizePolicy.allowedReplicas", problem)

@@ -55,7 +55,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What is counted anew for each scrape.
+    """What is counted for each scrape.
 
     Attributes:
         leading: whether this replica leads. Only then the rest is told, so that a sum over replicas counts nothing twice.
@@ -128,7 +128,7 @@ class Metrics:
             ("code", "method"),
         )
         self._leader = self._gauge(
-            "leader_election_master_status", "1 on the replica that leads, 0 on one that stands by.", ("name",)
+            "leader_election_master_status", "1 on the replica that leads, 0 on one that is on standby.", ("name",)
         )
 
     def _define_domain(self) -> None:
@@ -236,7 +236,7 @@ class Metrics:
         self._requests.labels(str(code) if code else NO_ANSWER, method).inc()
 
     def decided(self, before: Memory, todo: Plan) -> None:
-        """A plan was made, upon what was remembered before."""
+        """A plan was made, from what was remembered before."""
         if todo.round is not None:
             self._rounds.labels(todo.round.reason).inc()
         recovery, last = todo.memory.recovery, todo.memory.budget.last

@@ -1,6 +1,6 @@
 """One replica of the operator: it watches, takes part in the election, and acts while it leads.
 
-A replica that stands by knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that has
+A replica on standby knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that has
 led and does so no more ends: whatever it remembers may be wrong by now, and another one follows it that begins with nothing.
 """
 
@@ -60,8 +60,8 @@ class Place:
         port: for agents.
         probe_port: for kubelets and Prometheus.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
-        pod: its name, which is its identity: a container that is started anew goes on where the one before it was.
-        watched: the namespaces whose jobs it looks after; none: all.
+        pod: its name, which is its identity: a container that is restarted goes on where the one before it was.
+        watched: the namespaces whose jobs it reconciles; none: all.
     """
 
     operator_url: str
@@ -137,7 +137,7 @@ class Replica:
 
         Raises:
             LeadershipLostError: it has led, and does so no more.
-            Exception: a part has failed; everything is to be started anew.
+            Exception: a part has failed; everything is to be restarted.
         """
         limited = Connections(PROBE_LIMITS)
         async with serving(self._probes.routes(), self._place.host, self._place.probe_port, connections=limited):

@@ -59,9 +59,9 @@ def _raise_open_files() -> None:
 
 
 def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Sets an event upon SIGTERM and SIGINT.
+    """Sets an event on SIGTERM and SIGINT.
 
-    A thread waits for them, and nobody else gets them: kopf puts handlers of its own into the loop, and would stop all there is in it.
+    A thread waits for them, and no other code gets them: kopf puts handlers of its own into the loop, and would stop all there is in it.
     """
     numbers = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)

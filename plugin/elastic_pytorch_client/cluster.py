@@ -302,7 +302,7 @@ def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> Ep
                 f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"; `kubectl epj list -A` shows all'
             )
         case 404 if not details.get("name"):
-            return NoJobKind("this cluster knows no ElasticPyTorchJobs: is the chart elastic-pytorch-operator installed?")
+            return NoJobKind("this cluster has no ElasticPyTorchJobs: is the chart elastic-pytorch-operator installed?")
         case 404:
             return NotFound(message)
         case 401:

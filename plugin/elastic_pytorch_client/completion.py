@@ -51,7 +51,7 @@ def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]
 
 
 def main() -> None:
-    """Prints them; nothing if anything is wrong: nobody wants to read errors while typing."""
+    """Prints them; nothing if anything is wrong: errors would disturb the typing."""
     try:
         found, directive = candidates(sys.argv[1:], _ask)
     except (EpjError, OSError):

@@ -75,8 +75,10 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     if job.ended:
         return _ended(job)
     if job.managed_by and job.managed_by != names.MANAGER:
-        what = f"spec.managedBy is {job.managed_by}: the operator keeps its hands off, and that controller decides when the job runs."
-        return Diagnosis(f"{name} is looked after by {job.managed_by}.", False, (Finding(what),))
+        what = (
+            f"spec.managedBy is {job.managed_by}: the operator ignores the job, and that controller decides when the job runs."
+        )
+        return Diagnosis(f"{name} is managed by {job.managed_by}.", False, (Finding(what),))
     if not job.seen and seconds_since(job.created, evidence.now) >= UNSEEN_SECONDS:
         return Diagnosis(f"The operator has not looked at {name} as it is now.", False, (_operator_away(),))
     if job.suspended:

@@ -7,7 +7,7 @@ _SCHEDULER = re.compile(r"[.,] (?:no new claims to deallocate|preemption: ).*$",
 
 
 def gist(message: str) -> str:
-    """The first line of a message, with the exception in place of its traceback, and what the scheduler says once only."""
+    """The first line of a message, with the exception instead of its traceback, and what the scheduler says once only."""
     head, found, trace = message.partition(_TRACEBACK)
     if found:
         last = [line.strip() for line in trace.splitlines() if line.strip()][-1:]

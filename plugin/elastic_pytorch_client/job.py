@@ -132,7 +132,7 @@ class Job:
     def progress(self, *, timeout_seconds: float | None = None) -> Iterator[JobView]:
         """The job as it is now, and again after each change of its spec or status, until it has ended or is deleted.
 
-        Connections that break are made anew; changes that come meanwhile are told as one.
+        Connections that break are made again; changes that come meanwhile are reported as one.
         """
         for view in follow_job(self.cluster, self.namespace, self.name, timeout_seconds=timeout_seconds, clock=self._clock):
             yield view
@@ -175,8 +175,8 @@ class Job:
         """What the workers have said; of those whose pods are still there.
 
         Args:
-            rank: only who has this rank now; None: everybody, one after the other.
-            tail_lines: only so many lines of each.
+            rank: only the worker that has this rank now; None: all, one after the other.
+            tail_lines: at most this number of lines of each.
         """
         choice = Choice(frozenset() if rank is None else frozenset({rank}))
         return read_logs(self.cluster, self.status, choice, tail_lines=tail_lines)
@@ -185,7 +185,7 @@ class Job:
         """What the workers say, as they say it, over the replacement of pods, until the job ends.
 
         Args:
-            rank: only whoever has this rank at the time; None: everybody.
+            rank: only the worker that has this rank at the time; None: all.
         """
         choice = Choice(frozenset() if rank is None else frozenset({rank}))
         return follow_logs(self.cluster, self.namespace, self.name, choice)

@@ -17,10 +17,10 @@ LAST_WORDS_SECONDS = 3.0  # for lines of pods that end with the job
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whose logs; with neither given, everybody's.
+    """Whose logs; with neither given, all workers'.
 
     Attributes:
-        ranks: places in the group, whoever has them at the time.
+        ranks: places in the group; the workers that have them at the time.
         indexes: numbers among the job's workers, which replacements keep.
     """
 
@@ -77,7 +77,7 @@ def follow_logs(
         namespace: of the job.
         name: of the job.
         choice: whose.
-        tail_lines: of those that there are at first, only so many lines each.
+        tail_lines: of those that there are at first, at most this number of lines each.
 
     Raises:
         NotAllowed: the user may not read logs.
@@ -141,7 +141,7 @@ class _Following:
         self._stopped.set()
 
     def lines(self, seconds: float, *, until_silent: bool) -> Iterator[Line]:
-        """What comes within so many seconds; less if nobody is left to say anything."""
+        """What comes within the given seconds; less if no source is left."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if until_silent and self._queue.empty() and not any(reader.is_alive() for reader in self._readers.values()):
@@ -172,7 +172,7 @@ class _Following:
             return
 
     def _put(self, pod: str, line: str | NotAllowed) -> bool:
-        """Waits until there is room; false if nobody listens any more."""
+        """Waits until there is room; false if the reader has stopped."""
         while not self._stopped.is_set():
             try:
                 self._queue.put((pod, line), timeout=1)

@@ -130,7 +130,7 @@ def fails_again_and_again(job: JobView) -> JobView:
 @pytest.mark.parametrize(
     ("change", "lines"),
     [
-        (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is looked after by kueue.x-k8s.io/multikueue"]),
+        (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is managed by kueue.x-k8s.io/multikueue"]),
         (lambda job: replace(job, seen=False), ["The operator has not looked at char-lm", "kubectl get deployments -A"]),
         (unlike, ["number of processes: w1 on node b runs 8, the others run 16 each.", "a number in spec.nprocPerNode"]),
         (refused, ["The API server refuses: pods", "exceeded quota: small", "kubectl describe quota -n team"]),

@@ -41,7 +41,7 @@ class Context:
 
     @property
     def one_namespace(self) -> str:
-        """The namespace, for verbs that know no other."""
+        """The namespace, for verbs that take one only."""
         return self.namespace if self.namespace is not None else self.cluster.namespace
 
     def job(self, name: str) -> JobView:

@@ -16,7 +16,9 @@ COLORS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
-    parser.add_argument("--rank", type=int, action="append", default=[], help="only whoever has this rank (may be repeated)")
+    parser.add_argument(
+        "--rank", type=int, action="append", default=[], help="only the worker with this rank (may be repeated)"
+    )
     parser.add_argument(
         "--index", type=int, action="append", default=[], help="only the worker with this index (may be repeated)"
     )

@@ -7,7 +7,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Iterable[float], width: int) -> str:
-    """The newest values as bars, from the least to the largest of them; fewer than `width` if there are not so many.
+    """The newest values as bars, from the least to the largest of them; fewer than `width` if there are fewer values.
 
     Args:
         values: oldest first; more than fit are averaged in groups.
@@ -23,7 +23,7 @@ def sparkline(values: Iterable[float], width: int) -> str:
 
 
 def pool(values: Sequence[float], most: int) -> list[float]:
-    """At most so many values: the means of groups of neighbours."""
+    """At most `most` values: the means of groups of neighbours."""
     if len(values) <= most:
         return list(values)
     bounds = [round(i * len(values) / most) for i in range(most + 1)]
