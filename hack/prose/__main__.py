@@ -19,6 +19,7 @@ READERS: dict[str, Reader] = {
     "README.md": passages.markdown,
     "docs/*.md": passages.markdown,
     "examples/*/README.md": passages.markdown,
+    "examples/**/*.py": passages.python,
     "hack/reference/*.md": passages.markdown,
     "CHANGELOG.md": passages.unreleased,
     "crds/*.yaml": passages.schema,

@@ -65,7 +65,8 @@ def decide_ending(
         text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
         return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
     if budget.failures > job.max_failures and budget.last is not None:
-        text = f"{budget.failures} failures without progress, {job.max_failures} are allowed; the last: {budget.last}"
+        count = f"{budget.failures} failure{'' if budget.failures == 1 else 's'} without progress"
+        text = f"{count}, failurePolicy.maxFailures allows {job.max_failures}; the last: {budget.last}"
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
     if job.backoff_limit is not None and budget.total > job.backoff_limit:
         last = f"; the last: {budget.last}" if budget.last else ""
