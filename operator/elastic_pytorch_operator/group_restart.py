@@ -50,8 +50,8 @@ def find_group_restart(job: Job, observed: Observed, budget: Budget) -> GroupRes
         return NO_RESTART
     last = budget.last
     if last is not None and last.rule is not None and last.rule.action is FailureAction.RESTART_GROUP:
-        text = f"{last.rule} has all workers replaced: {last}"
+        text = f"{last.rule} replaces all workers: {last}"
     else:
-        text = f"failurePolicy.rules has all workers replaced: {recorded_cause(job.status) or 'see status.rootCause'}"
+        text = f"failurePolicy.rules replaces all workers: {recorded_cause(job.status) or 'see status.rootCause'}"
     members = observed.round.workers if observed.round else ()
     return GroupRestart(asked, "" if outdated.isdisjoint(members) else text, text)

@@ -129,7 +129,7 @@ def next_round(
             return Decision(recheck_at=_earliest(hold_until, recheck))
         reason, cause = _explain_loss(current, by_name, failed)
         if len(chosen) < minimum:
-            shortage = f"{len(chosen)} of at least {minimum} workers are left"
+            shortage = f"workers left: {len(chosen)}, the minimum is {minimum}"
             return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
         return declare(reason, cause, chosen)
     if stalled:
@@ -200,7 +200,7 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
         elif candidate.standing is not Standing.READY:
             leaving.append(f"{worker} {candidate.why}")
     if current.size > len(current.workers):
-        gone.append(f"{current.size - len(current.workers)} workers have not been heard of")
+        gone.append(f"{current.size - len(current.workers)} workers have not reported")
     if gone:
         return names.WORKER_LOST, "; ".join(gone + leaving)
     if leaving:

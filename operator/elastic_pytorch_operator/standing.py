@@ -200,7 +200,7 @@ def _judge(
     if pod.deleting:
         return Standing.LEAVING, "is being deleted", None
     if agent is not None and agent.state is AgentState.LEAVING:
-        return Standing.LEAVING, "was told to stop", None
+        return Standing.LEAVING, "has received SIGTERM", None
     if victim:
         return Standing.LEAVING, "is no longer wanted", None
     if agent is None and pod.started and unheard_until is not None:

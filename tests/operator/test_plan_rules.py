@@ -181,7 +181,7 @@ def test_all_pods_are_replaced_once() -> None:
     simulation.reconcile()
     assert simulation.declared[-1].size == 0
     [note] = told(simulation, "GroupRestarted")
-    assert "failurePolicy.rules[0] (onExitCodes In 42) has all workers replaced: rank 1 " in note
+    assert "failurePolicy.rules[0] (onExitCodes In 42) replaces all workers: rank 1 " in note
     waits = find_condition(simulation.job.status, "Running")
     assert waits is not None
     assert (waits["status"], waits["reason"]) == ("False", "GroupRestarted")
