@@ -34,6 +34,7 @@ COPY --from=assembly /out /
 
 FROM base
 COPY --from=code / /
+LABEL org.opencontainers.image.version="0.3.0-dev" org.opencontainers.image.licenses="Apache-2.0"
 ENV PATH=/opt/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
 ENTRYPOINT ["python3", "-m", "elastic_pytorch_operator"]

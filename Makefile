@@ -59,7 +59,7 @@ kwok: ## kwok, for the tests on fake nodes
 cluster: ## The kind cluster elastic-pytorch: made, healed, or found well
 	@hack/kind/cluster.sh
 
-images: cluster venv ## The operator's and the worker's image, built and put on the nodes
+images: cluster venv ## Build the operator's, the agent's and the worker's image, and load them onto the nodes
 	@hack/images/images.sh
 
 install: images ## The operator on the cluster, from its Helm chart

@@ -26,6 +26,6 @@ COPY --from=build /code /
 
 FROM base
 COPY --from=code / /
-LABEL org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-only"
+LABEL org.opencontainers.image.version="0.3.0-dev" org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-only"
 USER 65532:65532
 ENTRYPOINT ["/bin/busybox", "cp", "-R", "/opt/elastic-pytorch/."]

@@ -66,7 +66,7 @@ def page(intro: str, about: Mapping[str, Any], text: str) -> str:
         "KUBERNETES", about["kubeVersion"].lstrip(">=").removesuffix("-0")
     )
     rows = [f"| `{value.path}` | {value.default} | {_cell(value.about)} |" for value in values_of(text)]
-    return "\n".join([intro.rstrip(), "", "| value | default | |", "|---|---|---|", *rows, ""])
+    return "\n".join([intro.rstrip(), "", "| value | default | meaning |", "|---|---|---|", *rows, ""])
 
 
 def _look_up(values: Any, names: list[str]) -> Any:

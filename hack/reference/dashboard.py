@@ -9,7 +9,8 @@ WIDTH = 24  # of Grafana's grid
 HEIGHT = 8
 JOB = 'name="elasticpytorchjob"'
 CONTROLLER = 'controller="elasticpytorchjob"'
-OURS = 'job=~".*elastic-pytorch.*"'  # what other programs tell under the same names is not wanted
+CHOSEN = 'namespace=~"$namespace"'
+OURS = 'job=~".*elastic-pytorch.*"'  # other programs have metrics of the same names
 GOOD, BAD, COMING, GOING, DONE, IDLE = "green", "red", "yellow", "orange", "blue", "gray"  # names of Grafana's
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -43,16 +44,16 @@ ROWS: dict[str, list[Panel]] = {
     "What jobs live through": [
         Panel(
             "Jobs",
-            {"{{state}}": "max by (state) (elastic_pytorch_jobs)"},
-            "By state; only the leader tells.",
+            {"{{state}}": f"sum by (state) (max by (namespace, state) (elastic_pytorch_jobs{{{CHOSEN}}}))"},
+            "By state; only the leader exports them.",
             stacked=True,
             colors={"Pending": COMING, "Running": GOOD, "Resizing": GOING, "Suspended": IDLE, "Complete": DONE, "Failed": BAD},
         ),
         Panel(
             "Workers",
-            {"{{state}}": "max by (state) (elastic_pytorch_workers)"},
-            "Of jobs that go on. Lost ones are replaced, and their pods kept for their logs. Many that are starting have no room, "
-            "or images are being pulled.",
+            {"{{state}}": f"sum by (state) (max by (namespace, state) (elastic_pytorch_workers{{{CHOSEN}}}))"},
+            "Of jobs that have not ended. Lost workers are replaced; their pods are kept for their logs. Many workers that are starting "
+            "mean that nodes are full or that images are being pulled.",
             stacked=True,
             colors={
                 "Starting": COMING,
@@ -66,8 +67,10 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel(
             "Changes of groups",
-            {"{{reason}}": "sum by (reason) (increase(elastic_pytorch_rounds_declared_total[$__rate_interval])) > 0"},
-            "Why groups formed anew. WorkerLost is the cluster's doing, WorkerFailed the code's, WorkerJoined what follows.",
+            {
+                "{{reason}}": f"sum by (reason) (increase(elastic_pytorch_rounds_declared_total{{{CHOSEN}}}[$__rate_interval])) > 0"
+            },
+            "The reasons of new rounds. WorkerLost comes from the cluster, WorkerFailed from the code; WorkerJoined follows both.",
             stacked=True,
             events=True,
             colors={
@@ -86,22 +89,22 @@ ROWS: dict[str, list[Panel]] = {
             "What a change costs",
             {
                 "median": "histogram_quantile(0.5, sum by (le) (rate(elastic_pytorch_recovery_seconds_bucket[$__rate_interval])))",
-                "1 in 10": "histogram_quantile(0.9, sum by (le) (rate(elastic_pytorch_recovery_seconds_bucket[$__rate_interval])))",
+                "90th percentile": "histogram_quantile(0.9, sum by (le) (rate(elastic_pytorch_recovery_seconds_bucket[$__rate_interval])))",
             },
             "From the disturbance to the next training step.",
             unit="s",
         ),
         Panel(
             "Steps done again",
-            {"steps": "sum(increase(elastic_pytorch_steps_lost_total[$__rate_interval])) > 0"},
-            "What checkpoints did not save. Save more often where this hurts.",
+            {"steps": f"sum(increase(elastic_pytorch_steps_lost_total{{{CHOSEN}}}[$__rate_interval])) > 0"},
+            "Steps since the last checkpoint. If they cost too much, save more often.",
             stacked=True,
             events=True,
         ),
         Panel(
             "Failures of training code",
-            {"{{kind}}": "sum by (kind) (increase(elastic_pytorch_failures_total[$__rate_interval])) > 0"},
-            "By kind. Killed ones come from outside, and do not count against a job.",
+            {"{{kind}}": f"sum by (kind) (increase(elastic_pytorch_failures_total{{{CHOSEN}}}[$__rate_interval])) > 0"},
+            "By kind. Killed comes from outside and does not count against a job.",
             stacked=True,
             events=True,
             colors={
@@ -118,7 +121,7 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "Connected",
             {"agents": "sum(elastic_pytorch_agents_connected)", "waiting for a round": "sum(elastic_pytorch_long_polls_open)"},
-            "Each agent waits for the next round nearly all the time: the two lines should lie on each other.",
+            "Each agent waits for the next round nearly all the time, so the two lines should coincide.",
         ),
         Panel(
             "Requests",
@@ -136,7 +139,7 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "Leader",
             {"{{pod}}": 'max by (pod) (leader_election_master_status{name="elastic-pytorch-operator"})'},
-            "1: this replica leads. For seconds there may be none.",
+            "1: this replica leads. There may be none for some seconds.",
         ),
         Panel(
             "Reconciles",
@@ -147,7 +150,7 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "How long work waits and takes",
             {
-                f"{what}, 99 in 100": f"histogram_quantile(0.99, sum by (le) (rate({metric}_bucket{{{JOB}}}[$__rate_interval])))"
+                f"{what}, 99th percentile": f"histogram_quantile(0.99, sum by (le) (rate({metric}_bucket{{{JOB}}}[$__rate_interval])))"
                 for what, metric in (
                     ("waits", "workqueue_queue_duration_seconds"),
                     ("takes", "workqueue_work_duration_seconds"),
@@ -192,7 +195,23 @@ def page() -> str:
         "editable": True,
         "refresh": "30s",
         "time": {"from": "now-3h", "to": "now"},
-        "templating": {"list": [{"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source"}]},
+        "templating": {
+            "list": [
+                {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source"},
+                {
+                    "name": "namespace",
+                    "type": "query",
+                    "label": "Namespace",
+                    "datasource": SOURCE,
+                    "query": "label_values(elastic_pytorch_jobs, namespace)",
+                    "refresh": 2,  # Grafana's number for "when the time range changes"
+                    "multi": True,
+                    "includeAll": True,
+                    "allValue": ".*",
+                    "current": {"text": "All", "value": "$__all"},
+                },
+            ]
+        },
         "panels": panels,
     }
     return json.dumps(dashboard, indent=1) + "\n"

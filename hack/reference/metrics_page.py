@@ -5,14 +5,21 @@ from elastic_pytorch_operator.metrics import Metrics
 HEAD = """# Metrics
 
 Made from `operator/elastic_pytorch_operator/metrics.py` by `make docs`. Each replica serves them in Prometheus' text format at
-`:8781/metrics`, beside its probes. No label names a job: the number of series stays the same however many there are.
+`:8781/metrics`, on the port of the probes, together with `process_*` metrics.
 
-What is counted in the cluster, `elastic_pytorch_jobs` and `elastic_pytorch_workers`, only the replica that leads tells, and only it
-reconciles, declares rounds and answers agents: a `sum` over the replicas is right for every metric but
-`workqueue_adds_total`, to which a replica that stands by adds what its watches tell it. `process_*`, of the process
-itself, is there beside these.
+Only the leader exports gauges of jobs and workers, reconciles and answers agents, so `sum()` across replicas is correct. Exception: standby
+replicas also increment `workqueue_adds_total`.
 
-| metric | | labels | |
+**Namespaces.** The label `namespace` is that of the jobs. Each namespace with jobs has about 30 series; ten minutes after its last job is
+deleted they are removed. The chart's ServiceMonitor and PodMonitor set `honorLabels: true`. A scrape configuration of your own needs
+`honor_labels: true`; otherwise Prometheus renames the label to `exported_namespace`, and the alerts and the dashboard do not work.
+
+**Jobs.** `metrics.perJob: true` in the chart adds the four gauges `elastic_pytorch_job_*`, with the labels `namespace` and `job_name`,
+which disappear with the job. With an adapter for custom metrics or KEDA they can drive an autoscaler. For example, the share of its
+wanted workers that a job trains with:
+`elastic_pytorch_job_world_size{job_name="my-job"} / elastic_pytorch_job_wanted_workers{job_name="my-job"}`.
+
+| metric | type | labels | meaning |
 |---|---|---|---|
 """
 

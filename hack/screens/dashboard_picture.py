@@ -59,7 +59,7 @@ async def record(program: Path, dashboard: dict[str, Any]) -> Recorded:
 
 
 async def _ask(asked: Prometheus, dashboard: dict[str, Any], start: int, end: int) -> list[list[Any]]:
-    variables = {"__rate_interval": f"{rate_interval_seconds(STEP_SECONDS, SCRAPE_SECONDS)}s"}
+    variables = {"__rate_interval": f"{rate_interval_seconds(STEP_SECONDS, SCRAPE_SECONDS)}s", "namespace": ".*"}
     return [
         [await asked.query_range(fill_in(query.expression, variables), start, end, STEP_SECONDS) for query in panel.queries]
         for panel in read_panels(dashboard)

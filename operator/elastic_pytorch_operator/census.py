@@ -1,32 +1,78 @@
 """Counts what there is, for the metrics. Cheap enough to be done for each scrape: it reads statuses, it judges nothing."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
 
-from elastic_pytorch_operator.conditions import has_ended
+from elastic_pytorch_operator import names
+from elastic_pytorch_operator.conditions import find_condition, has_ended
 from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.metrics import Census
+from elastic_pytorch_operator.metrics import Census, JobFigures
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.timestamps import seconds_between
 from elastic_pytorch_operator.workqueue import WorkQueue
 
 CONNECTED_SECONDS = 10.0  # agents speak every second, or every few of them where there are thousands
+PENDING = "Pending"
 
 
-def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leading: bool, now: float) -> Census:
-    """What is known at this moment, in monotonic seconds."""
-    jobs: Counter[str] = Counter()
-    workers: Counter[str] = Counter()
+def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leading: bool, now: float, time: str) -> Census:
+    """What is known at this moment.
+
+    Args:
+        store: the jobs.
+        roster: the agents.
+        queue: the jobs that await a reconcile.
+        leading: whether this replica leads.
+        now: monotonic seconds.
+        time: the time of day, RFC 3339.
+    """
+    jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    pending: defaultdict[str, float] = defaultdict(float)
+    figures = []
     for key in store.keys:
-        status = store.job_manifest(key).get("status") or {}
-        jobs[status.get("state") or "Pending"] += 1
+        manifest = store.job_manifest(key)
+        status = manifest.get("status") or {}
+        state = status.get("state") or PENDING
+        jobs[key.namespace][state] += 1
+        if state == PENDING:
+            pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
         if not has_ended(status):
-            workers.update(worker.get("state", "Starting") for worker in status.get("workers") or ())
+            workers[key.namespace].update(worker.get("state", "Starting") for worker in status.get("workers") or ())
+        figures.append(_figures(key, manifest))
     return Census(
         leading=leading,
         jobs=jobs,
         workers=workers,
+        pending_seconds=pending,
+        figures=figures,
         agents=roster.heard_since(now - CONNECTED_SECONDS),
         polls=roster.open_polls,
         queued=len(queue),
         longest_reconcile_seconds=queue.longest_work_seconds,
+    )
+
+
+def pending_since(manifest: Mapping[str, Any]) -> str:
+    """Since when a job that is Pending wants to train and does not: RFC 3339, empty if nothing tells."""
+    status = manifest.get("status") or {}
+    times = [manifest["metadata"].get("creationTimestamp") or ""]
+    for type_ in (names.RUNNING, names.SUSPENDED):
+        condition = find_condition(status, type_) or {}
+        if condition.get("status") == "False":
+            times.append(condition.get("lastTransitionTime") or "")
+    return max(times)
+
+
+def _figures(key: JobKey, manifest: Mapping[str, Any]) -> JobFigures:
+    spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+    return JobFigures(
+        namespace=key.namespace,
+        name=key.name,
+        wanted=spec.get("replicas") or 0,
+        ready=status.get("readyReplicas") or 0,
+        world_size=status.get("worldSize") or 0,
+        step=(status.get("progress") or {}).get("step"),
     )

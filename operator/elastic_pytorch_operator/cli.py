@@ -55,7 +55,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         pod=pod,
         watched=options.namespaces,
     )
-    await run_operator(place, agent_image, timing)
+    await run_operator(place, agent_image, timing, metrics_per_job=options.metrics_per_job)
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -70,10 +70,11 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the operator, in a pod or with a kubeconfig")
     run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
     run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
-    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it reconciles, as a,b (default: all there are)")
+    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it reconciles, as a,b (default: all)")
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
     )
+    run.add_argument("--metrics-per-job", action="store_true", help="give each job series of its own")
     timing = LeaseTiming()
     run.add_argument(
         "--lease-duration",

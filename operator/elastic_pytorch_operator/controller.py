@@ -170,7 +170,7 @@ class Controller:
         )
         memory = self._memories.get(job.uid) or recall(job, self._clock())
         todo = plan_stock(job, observed, memory) if job.stock else plan(job, observed, memory)
-        self._metrics.decided(memory, todo)
+        self._metrics.decided(key.namespace, memory, todo)
         if not await self._carry_out(job, todo):
             return "error"
         return "success" if todo.recheck_at is None else "requeue_after"

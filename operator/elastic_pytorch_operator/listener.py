@@ -98,7 +98,7 @@ def peer_of(request: web.Request) -> Peer:
 
 
 def bound_address(host: str, *, has_ipv6: bool) -> str:
-    """What a server binds to in order to listen at an address: a kernel without IPv6 has no `::`."""
+    """What a server binds to in order to listen at an address: `::` needs a kernel with IPv6."""
     return "0.0.0.0" if host == "::" and not has_ipv6 else host
 
 

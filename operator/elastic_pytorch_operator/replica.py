@@ -1,6 +1,6 @@
 """One replica of the operator: it watches, takes part in the election, and acts while it leads.
 
-A replica on standby knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that has
+A standby replica knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that has
 led and does so no more ends: whatever it remembers may be wrong by now, and another one follows it that begins with nothing.
 """
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from elastic_pytorch_operator.agent_api import AgentApi, listening
@@ -60,7 +61,7 @@ class Place:
         port: for agents.
         probe_port: for kubelets and Prometheus.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
-        pod: its name, which is its identity: a container that is restarted goes on where the one before it was.
+        pod: its name, which is its identity: a restarted container goes on where the one before it was.
         watched: the namespaces whose jobs it reconciles; none: all.
     """
 
@@ -137,7 +138,7 @@ class Replica:
 
         Raises:
             LeadershipLostError: it has led, and does so no more.
-            Exception: a part has failed; everything is to be restarted.
+            Exception: a part has failed; everything is to be started again.
         """
         limited = Connections(PROBE_LIMITS)
         async with serving(self._probes.routes(), self._place.host, self._place.probe_port, connections=limited):
@@ -261,7 +262,8 @@ class Replica:
         return find_ailments(vitals)
 
     def _render(self) -> bytes:
-        census = take_census(self._store, self._roster, self._queue, leading=self.leading, now=time.monotonic())
+        moment = datetime.now(UTC).isoformat()
+        census = take_census(self._store, self._roster, self._queue, leading=self.leading, now=time.monotonic(), time=moment)
         return self._metrics.render(census)
 
 

@@ -17,19 +17,22 @@ from elastic_pytorch_operator.replica import Place, Replica, run_replicas
 logger = logging.getLogger(__name__)
 
 
-async def run_operator(place: Place, agent_image: AgentImage | None, timing: LeaseTiming) -> None:
+async def run_operator(
+    place: Place, agent_image: AgentImage | None, timing: LeaseTiming, *, metrics_per_job: bool = False
+) -> None:
     """Runs until SIGTERM or SIGINT.
 
     Args:
         place: where it runs.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
         timing: how soon a leader is replaced.
+        metrics_per_job: whether each job has series of its own.
 
     Raises:
         Exception: a part has failed; the process is to be started again.
     """
     _raise_open_files()
-    metrics = Metrics()
+    metrics = Metrics(per_job=metrics_per_job)
     cluster = await KubernetesCluster.connect(metrics, place.watched)
     stop = asyncio.Event()
     _stop_upon_signals(asyncio.get_running_loop(), stop)
@@ -61,7 +64,7 @@ def _raise_open_files() -> None:
 def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     """Sets an event on SIGTERM and SIGINT.
 
-    A thread waits for them, and no other code gets them: kopf puts handlers of its own into the loop, and would stop all there is in it.
+    A thread waits for them, and no other one receives them: kopf puts handlers of its own into the loop, and would stop all there is in it.
     """
     numbers = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)

@@ -325,7 +325,9 @@ def test_slow_control_planes_get_longer_leases() -> None:
     [
         ("crds.keep=true", "kubectl rollout status deployment/elastic-pytorch-operator --namespace the-namespace"),
         ("crds.enabled=false", "apply crds/elasticpytorchjobs.yaml"),
-        ("crds.keep=false", "deletes the resource definition"),
+        ("crds.keep=false", "deletes the CRD"),
+        ("crds.keep=true", "registry.example.com/elastic-pytorch-agent:"),
+        ("rbac.create=false", "No roles are created"),
     ],
 )
 def test_notes_tell_what_to_do_next(setting: str, words: str, tmp_path: Path) -> None:

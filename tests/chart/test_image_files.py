@@ -38,3 +38,10 @@ def test_agents_image_copies_the_agent_to_the_folder_that_is_its_argument() -> N
     *_, entry = instructions("worker_image/agent.Dockerfile")
     assert entry == 'ENTRYPOINT ["/bin/busybox", "cp", "-R", "/opt/elastic-pytorch/."]'
     assert "FROM scratch AS base" in instructions("worker_image/agent.Dockerfile"), "nothing beside what copies"
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "worker_image/agent.Dockerfile"])
+def test_image_says_which_version_it_is(file: str) -> None:
+    (version,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    (labels,) = [line for line in instructions(file) if line.startswith("LABEL ")]
+    assert f'org.opencontainers.image.version="{version}"' in labels

@@ -64,14 +64,24 @@ def test_alerts_point_to_their_runbooks() -> None:
     settings = ("metrics.prometheusRule.enabled=true", 'metrics.prometheusRule.runbook="https://wiki.example.com/epj"')
     ((group,),) = [only(render(*settings), "PrometheusRule")["spec"]["groups"]]
     assert [(rule["alert"], rule["expr"]) for rule in group["rules"]] == [(alert["alert"], alert["expr"]) for alert in ALERTS]
+    assert "{{ $labels.namespace }}" in group["rules"][-1]["annotations"]["summary"]
     assert group["rules"][0]["annotations"]["runbook_url"] == "https://wiki.example.com/epj#elasticpytorchoperatorabsent"
+
+
+@needs_helm
+def test_alerts_have_no_link_that_leads_nowhere() -> None:
+    (group,) = only(render("metrics.prometheusRule.enabled=true"), "PrometheusRule")["spec"]["groups"]
+    assert {tuple(rule["annotations"]) for rule in group["rules"]} == {("summary",)}
 
 
 @needs_helm
 @pytest.mark.parametrize(("kind", "value"), [("ServiceMonitor", "serviceMonitor"), ("PodMonitor", "podMonitor")])
 def test_prometheus_finds_every_replica(kind: str, value: str) -> None:
     objects = render(f"metrics.{value}.enabled=true")
-    selector = only(objects, kind)["spec"]["selector"]["matchLabels"]
+    monitor = only(objects, kind)["spec"]
+    (endpoint,) = monitor.get("endpoints") or monitor["podMetricsEndpoints"]
+    assert endpoint["honorLabels"] is True, "the label namespace is the job's"
+    selector = monitor["selector"]["matchLabels"]
     pod = pod_of(objects)
     (container,) = pod["spec"]["containers"]
     assert "metrics" in {port["name"] for port in container["ports"]}

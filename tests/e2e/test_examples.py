@@ -101,10 +101,26 @@ def test_the_agent_comes_into_an_image_that_has_only_torch_for_any_user(namespac
     print("init container:", terminated["startedAt"], terminated["finishedAt"])
 
 
-def test_restricted_pod_security_lets_the_pods_in(namespace: str) -> None:
-    run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+@pytest.mark.parametrize(
+    ("standard", "user"),
+    [
+        pytest.param("restricted", {"runAsNonRoot": True, "runAsUser": 1000}, id="the templates user"),
+        pytest.param("restricted", {"runAsNonRoot": True}, id="the images own user"),
+        # As OpenShift assigns them; the group is root's.
+        pytest.param(
+            "restricted", {"runAsNonRoot": True, "runAsUser": 1000740000, "fsGroup": 1000740000}, id="an assigned user"
+        ),
+        pytest.param("baseline", {"runAsUser": 0}, id="root"),
+    ],
+)
+def test_pod_security_lets_the_pods_in_and_the_agent_is_copied_for_any_user(
+    namespace: str, standard: str, user: dict[str, Any]
+) -> None:
+    run_kubectl("label", "namespace", namespace, f"pod-security.kubernetes.io/enforce={standard}")
     manifest = yaml.safe_load((FOLDER / "single-node.yaml").read_text())
-    manifest["spec"]["template"]["spec"]["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
+    pod = manifest["spec"]["template"]["spec"]
+    pod["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
+    pod["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}, **user}
     until_complete(apply(namespace, manifest))
 
 

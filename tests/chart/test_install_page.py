@@ -1,0 +1,53 @@
+"""docs/install.md: its manifests are those that the operator's objects need, and its list of images is complete."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from chart_rendering import HELM, REGISTRY, ROOT, Object, container_of, needs_helm, pod_of, render
+from documentation import blocks
+from elastic_pytorch_operator.manifests import worker_pod
+from kubernetes_shapes import problems_of
+from operator_builders import a_job
+
+PAGE = ROOT / "docs" / "install.md"
+
+
+def manifest(kind: str) -> Object:
+    found: Object
+    (found,) = [o for o in (yaml.safe_load(b.text) for b in blocks(PAGE) if b.language == "yaml") if o["kind"] == kind]
+    return found
+
+
+@needs_helm
+@pytest.mark.skipif(shutil.which("grep") is None, reason="needs grep")
+def test_list_of_images_is_complete() -> None:
+    assert HELM is not None
+    (command,) = [block.text for block in blocks(PAGE) if "helm template" in block.text]
+    environment = os.environ | {"PATH": f"{Path(HELM).parent}:{os.environ['PATH']}"}
+    listed = subprocess.run(
+        command.replace("REGISTRY", REGISTRY), shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    container = container_of(render())
+    agent = next(variable["value"] for variable in container["env"] if variable["name"] == "AGENT_IMAGE")
+    assert listed.stdout.splitlines() == sorted([container["image"], agent])
+
+
+@needs_helm
+def test_policy_of_the_jobs_selects_workers_and_lets_them_reach_each_other_and_the_operator() -> None:
+    policy = manifest("NetworkPolicy")
+    assert problems_of(policy) == []
+    workers = policy["spec"]["podSelector"]["matchLabels"]
+    pod = worker_pod(a_job(), 0, "x7k2p", "https://operator:8443")
+    assert workers.items() <= pod["metadata"]["labels"].items()
+    assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": workers}}]}]
+    peers, operator, names = policy["spec"]["egress"]
+    assert peers == {"to": [{"podSelector": {"matchLabels": workers}}]}
+    (target,) = operator["to"]
+    assert target["podSelector"]["matchLabels"].items() <= pod_of(render())["metadata"]["labels"].items()
+    ports = {port["name"]: port["containerPort"] for port in container_of(render())["ports"]}
+    assert [port["port"] for port in operator["ports"]] == [ports["agents"]]
+    assert {port["port"] for port in names["ports"]} == {53}
