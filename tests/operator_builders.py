@@ -12,7 +12,7 @@ TIME = "2026-01-01T00:00:00Z"
 
 
 def a_manifest(
-    name: str = "lm", *, replicas: int | None = 3, minimum: int = 1, maximum: int | None = 4, **spec: Any
+    name: str = "lm", *, replicas: int | None = 3, minimum: int | None = 1, maximum: int | None = 4, **spec: Any
 ) -> dict[str, Any]:
     sizes = {"replicas": replicas, "minReplicas": minimum, "maxReplicas": maximum}
     return {

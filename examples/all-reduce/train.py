@@ -1,6 +1,7 @@
 """The smallest elastic job: an all-reduce a step, a checkpoint now and then, one line a step with the time of day.
 
-Plain torchrun code. Rank 0 prints `STEP n world=w time=seconds`, so that every change of the group can be timed from its log.
+Plain torchrun code: NCCL where there is a GPU, else gloo. Rank 0 prints `STEP n world=w time=seconds`, so that every change of the group
+can be timed from its log.
 """
 
 import argparse
@@ -43,13 +44,17 @@ def main() -> None:
     parser.add_argument("--save-on-sigterm", action="store_true", help="rank 0 saves, and all leave, when they are told to end")
     options = parser.parse_args()
 
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    device, backend = torch.device("cpu"), "gloo"
+    if torch.cuda.is_available():
+        device, backend = torch.device("cuda", int(os.environ["LOCAL_RANK"])), "nccl"
+        torch.cuda.set_device(device)  # NCCL uses the current device
+    dist.init_process_group(backend, timeout=timedelta(seconds=60))
     rank, world = dist.get_rank(), dist.get_world_size()
     say(f"INIT rank={rank} world={world} restart={os.environ['TORCHELASTIC_RESTART_COUNT']}")
 
     # One checkpoint for each run of a job: the run id is the job's identity.
     checkpoint = options.checkpoint_dir / f"{os.environ['TORCHELASTIC_RUN_ID']}.step"
-    done = torch.tensor(load_step(checkpoint) if rank == 0 else 0)
+    done = torch.tensor(load_step(checkpoint) if rank == 0 else 0, device=device)
     dist.broadcast(done, 0)
     last = int(done)
 
@@ -61,7 +66,10 @@ def main() -> None:
     if options.save_on_sigterm:
         signal.signal(signal.SIGTERM, save_and_leave)
     for step in range(last + 1, options.steps + 1):
-        dist.all_reduce(torch.ones(1))
+        total = torch.ones(1, device=device)
+        dist.all_reduce(total)
+        if total.item() != world:
+            raise ValueError(f"{world} workers add up to {total.item()}")
         last = step
         if step == options.fail_at and rank == world - 1:
             raise ValueError(f"told to fail at step {step}")

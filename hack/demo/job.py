@@ -26,7 +26,6 @@ class JobStatus:
     state: str = "Pending"
     round: int = 0
     world_size: int = 0
-    ready: str = ""
     step: int = 0
     total: int = 0
     loss: str = ""
@@ -42,7 +41,6 @@ class JobStatus:
             state=status.get("state", "Pending"),
             round=status.get("round", 0),
             world_size=status.get("worldSize", 0),
-            ready=status.get("ready", ""),
             step=progress.get("step", 0),
             total=progress.get("total", 0),
             loss=progress.get("loss", ""),

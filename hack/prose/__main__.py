@@ -18,7 +18,7 @@ Reader = Callable[[str], Iterator[Passage]]
 READERS: dict[str, Reader] = {
     "README.md": passages.markdown,
     "docs/*.md": passages.markdown,
-    "examples/*/README.md": passages.markdown,
+    "examples/**/README.md": passages.markdown,
     "examples/**/*.py": passages.python,
     "hack/reference/*.md": passages.markdown,
     "CHANGELOG.md": passages.unreleased,

@@ -1,8 +1,8 @@
 """How failures count against `failurePolicy.maxFailures` and `failurePolicy.backoffLimit`: those of the job's own code.
 
 The former bounds failures since the last progress, the latter those since the job began. A rule of `failurePolicy.rules` may say that a
-failure counts or that it does not. A worker that was killed from outside is a cause, but neither counts nor makes the restart wait. A
-failure of the job's own code that a rule keeps from counting still makes the next try wait: it may come back at once.
+failure counts or that it does not. A worker that was killed from outside is a cause, but it does not count and delays nothing. A
+failure of the job's own code that a rule keeps from counting still delays the next try: it may come back at once.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +13,7 @@ from elastic_pytorch_operator.failures import FailureRecord, Fault
 
 BACKOFF_FIRST_SECONDS = 1.0
 BACKOFF_MOST_SECONDS = 60.0
-PROGRESS_STEPS = 10  # so many steps further is progress even without a checkpoint
+PROGRESS_STEPS = 10  # beyond the last mark: progress even without a checkpoint
 STEADY_SECONDS = 300.0  # a round that has lasted so long is progress of a script that reports no steps
 CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
 GRAVITY = (

@@ -6,6 +6,8 @@ from typing import Any
 
 from elastic_pytorch_operator import names
 
+MAX_MESSAGE = 32768  # the API's bound on a condition's message
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -26,7 +28,7 @@ def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any] |
 
 
 def is_true(status: Mapping[str, Any], type_: str) -> bool:
-    """Whether a condition is there and true."""
+    """Whether a condition is present and true."""
     condition = find_condition(status, type_)
     return condition is not None and condition.get("status") == "True"
 
@@ -36,6 +38,25 @@ def has_ended(status: Mapping[str, Any]) -> bool:
     return is_true(status, names.COMPLETE) or is_true(status, names.FAILED)
 
 
+def not_ended() -> list[Condition]:
+    """The conditions of an end, of a job that goes on."""
+    return [Condition(type_, False, names.NOT_ENDED, "the job has not ended") for type_ in (names.COMPLETE, names.FAILED)]
+
+
+def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
+    """All conditions of a job that has ended.
+
+    Args:
+        reason: why it has ended.
+        message: why, in words.
+        complete: whether with success.
+    """
+    rest = "the job is complete" if complete else "the job has failed"
+    how = names.COMPLETE if complete else names.FAILED
+    types = (names.RUNNING, names.RESIZING, names.DEGRADED, names.SUSPENDED, names.COMPLETE, names.FAILED)
+    return [Condition(type_, type_ == how, reason, message if type_ == how else rest) for type_ in types]
+
+
 def merge_conditions(
     old: Mapping[str, Any], conditions: Sequence[Condition], *, generation: int, time: str
 ) -> list[dict[str, Any]]:
@@ -43,7 +64,7 @@ def merge_conditions(
 
     Args:
         old: the status that there is.
-        conditions: what holds now; types not among them are left out.
+        conditions: what holds now.
         generation: the generation of the spec that this was found for.
         time: RFC 3339, becomes the transition time of what has changed.
     """
@@ -57,7 +78,7 @@ def merge_conditions(
                 "type": condition.type,
                 "status": status,
                 "reason": condition.reason,
-                "message": condition.message[:32768],
+                "message": condition.message[:MAX_MESSAGE],
                 "lastTransitionTime": before["lastTransitionTime"] if same and before else time,
                 "observedGeneration": generation,
             }

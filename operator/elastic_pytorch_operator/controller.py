@@ -13,7 +13,8 @@ from elastic_pytorch_operator.conditions import has_ended
 from elastic_pytorch_operator.execute import Executor
 from elastic_pytorch_operator.failed_writes import DRY_RUN, STATUS, describe
 from elastic_pytorch_operator.injection import AgentImage
-from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_ended
+from elastic_pytorch_operator.job import Job, JobKey, parse_ended
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.judgement import Judgement
 from elastic_pytorch_operator.metrics import Metrics
 from elastic_pytorch_operator.observe import observe

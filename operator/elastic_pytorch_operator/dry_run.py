@@ -8,10 +8,10 @@ from elastic_pytorch_operator.observed import Observed
 
 
 def wants_dry_run(job: Job, observed: Observed, asked_generation: int, failed: FailedWrites) -> bool:
-    """Whether to ask: until there is an answer, once for each generation of a job that has never begun.
+    """Whether to ask: until there is an answer, once for each generation of a job that has never begun, or has no pod while suspended.
 
-    The status remembers it for the next leader: it has seen this generation, and its `Suspended` condition says whether what the job
-    needs was refused.
+    The template of a suspended job may have changed. The status remembers the answer for the next leader: it has seen this generation,
+    and its `Suspended` condition says whether what the job needs was refused.
 
     Args:
         job: with its status.
@@ -19,8 +19,8 @@ def wants_dry_run(job: Job, observed: Observed, asked_generation: int, failed: F
         asked_generation: the generation that this operator has asked about and that was not refused; 0: none.
         failed: the writes that have failed.
     """
-    begun = observed.round is not None or job.status.get("round") or observed.pods
-    if begun or asked_generation == job.generation:
+    begun = observed.round is not None or job.status.get("round")
+    if observed.pods or (begun and not job.suspend) or asked_generation == job.generation:
         return False
     if DRY_RUN in failed or job.status.get("observedGeneration") != job.generation:
         return True

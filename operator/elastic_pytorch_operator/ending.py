@@ -34,6 +34,7 @@ def decide_ending(
     deadline_at: float | None = None,
     starts: FailedStarts = NONE_FAILED,
     excused: Collection[str] = (),
+    leaving: Collection[str] = (),
 ) -> tuple[Ending | None, float | None]:
     """Decides whether the job ends now.
 
@@ -47,6 +48,7 @@ def decide_ending(
         deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
         starts: the pods that have failed to start.
         excused: lost workers on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
+        leaving: workers that have left the group since they were told to stop.
 
     Returns:
         The ending, None if the job goes on; and when to look again.
@@ -65,15 +67,15 @@ def decide_ending(
         text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
         return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
     if budget.failures > job.max_failures and budget.last is not None:
-        count = f"{budget.failures} failure{'' if budget.failures == 1 else 's'} without progress"
-        text = f"{count}, failurePolicy.maxFailures allows {job.max_failures}; the last: {budget.last}"
+        allowed = f"failurePolicy.maxFailures allows {job.max_failures}"
+        text = f"{_failures(budget.failures)} without progress, {allowed}; the last: {budget.last}"
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
     if job.backoff_limit is not None and budget.total > job.backoff_limit:
         last = f"; the last: {budget.last}" if budget.last else ""
-        count = f"{budget.total} failure{'s' if budget.total > 1 else ''} since the job began"
+        count = f"{_failures(budget.total)} since the job began"
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
-    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, {*victims, *excused})):
+    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, {*victims, *excused}, leaving)):
         return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None
     if deadline_at is not None and observed.now >= deadline_at:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
@@ -89,6 +91,10 @@ def decide_ending(
     return None, deadline_at
 
 
+def _failures(count: int) -> str:
+    return "1 failure" if count == 1 else f"{count} failures"
+
+
 def _never_joined(observed: Observed) -> str:
     """What is wrong with a worker that has ended well without having been part of the job; empty if none has."""
     for pod in observed.pods:
@@ -101,15 +107,22 @@ def _never_joined(observed: Observed) -> str:
     return ""
 
 
-def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate], excepted: Collection[str]) -> list[str]:
-    """The members that go without having been asked to, other than those excepted."""
+def _lost_members(
+    job: Job, observed: Observed, candidates: Sequence[Candidate], excepted: Collection[str], leaving: Collection[str]
+) -> list[str]:
+    """The members that go without having been asked to, other than those excepted.
+
+    If a rule is about conditions, an agent's word that it was told to stop is not enough: its pod will tell why.
+    """
     members = observed.round.workers if observed.round else ()
+    waits = any(rule.conditions for rule in job.rules)
+    known = {pod.name for pod in observed.pods if not waits or pod.deleting or pod.ended}
     lost = [
         f"{candidate.worker} {candidate.why}"
         for candidate in candidates
-        if candidate.worker in members
+        if (candidate.worker in members or (waits and candidate.worker in leaving))
         and candidate.worker not in excepted
-        and candidate.standing in (Standing.GONE, Standing.LEAVING)
+        and (candidate.standing is Standing.GONE or (candidate.standing is Standing.LEAVING and candidate.worker in known))
         and not has_succeeded(candidate.worker, observed)
     ]
     # After a change of leader a round has the members that have been heard since; the status still names the others.

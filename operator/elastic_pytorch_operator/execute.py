@@ -25,10 +25,11 @@ from elastic_pytorch_operator.actions import (
 from elastic_pytorch_operator.attempts import Attempts
 from elastic_pytorch_operator.claim_writer import ClaimWriter
 from elastic_pytorch_operator.cluster import Cluster, ClusterError, Manifest
-from elastic_pytorch_operator.conditions import has_ended
+from elastic_pytorch_operator.conditions import MAX_MESSAGE, Condition, ended, find_condition, has_ended, merge_conditions
 from elastic_pytorch_operator.failed_writes import CLAIMS, DRY_RUN, JOB, PODS, SERVICE, STATUS, FailedWrites
 from elastic_pytorch_operator.injection import AgentImage
-from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_key
+from elastic_pytorch_operator.job import Job, JobKey, parse_key
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.judgement import Judgement
 from elastic_pytorch_operator.manifests import headless_service, worker_pod
 from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes' own generated names: no vowels, nothing that looks alike
 SUFFIX_LENGTH = 5
 MAX_NOTE_BYTES = 1024  # the API's bound on an event's note, which counts bytes
-MAX_MESSAGE = 32768  # and on a condition's message
 DRY_RUN_SECONDS = 60.0  # between two refused dry runs of a job: nothing waits for it, and many jobs may be suspended
 SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the Service of a deleted job
 
@@ -157,22 +157,18 @@ class Executor:
         managed_by = (manifest.get("spec") or {}).get("managedBy")
         if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
             return
+        generation, time = metadata.get("generation", 1), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         began = bool(known_status.get("round"))
-        condition = {
-            "type": names.DEGRADED if began else names.FAILED,
-            "status": "True",
-            "reason": names.INVALID_SPEC,
-            "message": str(problem)[:MAX_MESSAGE],
-            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "observedGeneration": metadata.get("generation", 1),
-        }
-        known = known_status.get("conditions") or []
-        if any(c.get("message") == condition["message"] for c in known if c.get("type") == condition["type"]):
+        told = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
+        known = find_condition(known_status, told.type) or {}
+        if known.get("status") == "True" and known.get("message") == told.message[:MAX_MESSAGE]:
             return
-        others = [c for c in known if c.get("type") != condition["type"]] if began else []
-        status = {"conditions": [*others, condition], "observedGeneration": metadata.get("generation", 1)}
+        conditions = [told] if began else ended(told.reason, told.message, complete=False)
+        others = [c for c in known_status.get("conditions") or () if began and c.get("type") != told.type]
+        merged = merge_conditions(known_status, conditions, generation=generation, time=time)
+        status: dict[str, Any] = {"conditions": [*others, *merged], "observedGeneration": generation}
         if not began:
-            status |= {"state": names.FAILED, "completionTime": condition["lastTransitionTime"]}
+            status |= {"state": names.FAILED, "completionTime": time}
         await self._write_status(parse_key(manifest), metadata["uid"], status, metadata.get("resourceVersion", ""))
 
     async def _create_service(self, job: Job) -> None:

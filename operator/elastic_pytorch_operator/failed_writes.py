@@ -68,6 +68,11 @@ def note_failure(
     )
 
 
+def forget_refused_pods(failed: FailedWrites) -> dict[str, FailedWrite]:
+    """The failed writes without those of pods, for a spec that makes other pods: they are asked for at once."""
+    return {key: write for key, write in failed.items() if key not in (DRY_RUN, PODS)}
+
+
 def describe(failed: FailedWrites) -> str:
     """What a job's conditions say of its failed writes; empty: nothing."""
     words = list(dict.fromkeys(write.words for write in failed.values() if write.lasting))

@@ -171,6 +171,7 @@ class FakeCluster:
 
     async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         self._called("dry_run_claim" if dry_run else "create_claim")
+        self._check_name("PersistentVolumeClaim", manifest)
         if dry_run:
             return copy.deepcopy(dict(manifest))
         return copy.deepcopy(self._create("PersistentVolumeClaim", manifest))
@@ -276,10 +277,13 @@ class FakeCluster:
             raise ClusterError(404, f'{kind} "{name}" not found') from None
 
     def _create(self, kind: str, manifest: Manifest) -> Object:
+        self._check_name(kind, manifest)
+        return self._put(kind, manifest["metadata"]["namespace"], copy.deepcopy(dict(manifest)))
+
+    def _check_name(self, kind: str, manifest: Manifest) -> None:
         metadata = manifest["metadata"]
         if (kind, metadata["namespace"], metadata["name"]) in self._objects:
             raise ClusterError(409, f'{kind} "{metadata["name"]}" already exists')
-        return self._put(kind, metadata["namespace"], copy.deepcopy(dict(manifest)))
 
     def _put(self, kind: str, namespace: str, found: Object) -> Object:
         found["kind"] = kind

@@ -4,14 +4,16 @@ The API server has already applied the schema of `crds/`; local mode has no API 
 as well. A job written before a rule existed is refused with the field's name rather than half understood.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.accelerators import processes_per_node
 from elastic_pytorch_operator.failure_rules import FailureAction, FailureRule, InvalidRule, parse_rules
+from elastic_pytorch_operator.job_fields import InvalidJob, read_boolean, read_integer
 from elastic_pytorch_operator.shared_memory import shared_memory_size
+from elastic_pytorch_operator.sizes import read_sizes
 from elastic_pytorch_operator.template_check import find_problem
 from elastic_pytorch_operator.torchrun_options import InvalidOption, torchrun_variables
 from elastic_pytorch_operator.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
@@ -19,7 +21,6 @@ from elastic_pytorch_operator.volume_claims import ClaimTemplate, keeps_claims, 
 Manifest = Mapping[str, Any]
 T = TypeVar("T")
 
-MOST_WORKERS = 4096  # as the schema has it
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
 REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
 CLEAN_POD_POLICIES = ("Running", "None", "All")  # the first one is the default
@@ -34,18 +35,6 @@ class JobKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-
-class InvalidJob(ValueError):
-    """A job that cannot be carried out as written.
-
-    Attributes:
-        path: the field at fault, as `kubectl explain` names it, such as `spec.minReplicas`.
-    """
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
-        self.path = path
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +94,7 @@ class Job:
 
     @property
     def ours(self) -> bool:
-        """Whether this operator is the one to reconcile the job."""
+        """Whether this operator reconciles the job."""
         return self.managed_by in ("", names.MANAGER)
 
     @property
@@ -156,68 +145,53 @@ def parse_job(manifest: Manifest) -> Job:
     metadata, spec = manifest["metadata"], manifest.get("spec")
     key = parse_key(manifest)
     if len(key.name) > MAX_NAME_LENGTH:
-        raise InvalidJob("metadata.name", f"must be at most {MAX_NAME_LENGTH} characters, it becomes part of host names")
+        too_long = f"must be at most {MAX_NAME_LENGTH} characters long, not {len(key.name)}: host names of workers contain it"
+        raise InvalidJob("metadata.name", too_long)
     if not isinstance(spec, Mapping):
         raise InvalidJob("spec", "is missing")
-    minimum = _integer(spec, "minReplicas", 1)
-    maximum = _integer(spec, "maxReplicas", None)
-    wanted = _integer(spec, "replicas", maximum if maximum is not None else minimum)
-    assert minimum is not None and wanted is not None  # both have defaults
-    bound = wanted if maximum is None else maximum
-    if minimum > bound:
-        raise InvalidJob(
-            "spec.minReplicas", f"is {minimum}, which is more than maxReplicas ({bound}); lower it or raise maxReplicas"
-        )
-    if not minimum <= wanted <= bound:
-        raise InvalidJob("spec.replicas", f"is {wanted}, which is not within minReplicas..maxReplicas ({minimum}..{bound})")
-    allowed = _allowed_sizes(spec, minimum, MOST_WORKERS if maximum is None else maximum)
-    size = largest_allowed(wanted, allowed)
-    if size == 0:
-        raise InvalidJob(
-            "spec.replicas", f"is {wanted}, which is less than the smallest of resizePolicy.allowedReplicas ({allowed[0]})"
-        )
     template = spec.get("template")
     if not isinstance(template, Mapping):
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
     if (problem := find_problem(template)) is not None:
         raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
     container = training_container(template)
-    suspend = _boolean(spec, "suspend", default=False)
+    suspend = read_boolean(spec, "suspend", default=False)
     backend, endpoint = _rendezvous(spec)
     checkpoint_wait, checkpoint_path = _checkpoint_wait(spec, backend)
-    if backend != names.BACKEND_OPERATOR and spec.get("maxReplicas") is None:
-        bound = MOST_WORKERS  # what stock torchrun is told cannot be changed when the job is scaled
+    sizes = read_sizes(spec, stock=backend != names.BACKEND_OPERATOR)
     return Job(
         key=key,
         uid=metadata.get("uid", ""),
         generation=int(metadata.get("generation", 1)),
-        wanted=0 if suspend else size,
-        minimum=allowed[0] if allowed else minimum,
-        maximum=bound,
-        requested=wanted,
-        allowed=allowed,
+        wanted=0 if suspend else sizes.wanted,
+        minimum=sizes.minimum,
+        maximum=sizes.maximum,
+        requested=sizes.requested,
+        allowed=sizes.allowed,
         suspend=suspend,
         managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
-        max_failures=_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
-        backoff_limit=_integer(spec.get("failurePolicy") or {}, "backoffLimit", None, "spec.failurePolicy", least=0),
+        max_failures=read_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        backoff_limit=read_integer(spec.get("failurePolicy") or {}, "backoffLimit", None, "spec.failurePolicy", least=0),
         rules=_rules(spec, backend),
         on_pod_loss=str((spec.get("failurePolicy") or {}).get("onPodLoss") or REPLACE),
-        progress_deadline_seconds=_integer(spec, "progressDeadlineSeconds", None),
-        active_deadline_seconds=_integer(spec, "activeDeadlineSeconds", None),
-        ttl_seconds=_integer(spec, "ttlSecondsAfterFinished", None, least=0),
-        settle_seconds=float(_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
+        progress_deadline_seconds=read_integer(spec, "progressDeadlineSeconds", None),
+        active_deadline_seconds=read_integer(spec, "activeDeadlineSeconds", None),
+        ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", None, least=0),
+        settle_seconds=float(
+            read_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0
+        ),
         growth_seconds=_growth_seconds(spec, backend),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
         backend=backend,
-        store_port=_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
+        store_port=read_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
         endpoint=endpoint,
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
         keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
-        inject_agent=_boolean(spec, "injectAgent", default=True),
+        inject_agent=read_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),
         template=template,
         status=manifest.get("status") or {},
@@ -249,44 +223,31 @@ def parse_ended(manifest: Manifest) -> Job:
     )
 
 
-def largest_allowed(count: int, allowed: Sequence[int]) -> int:
-    """The largest group that this number of workers can form: all of them, or the largest allowed size; 0: none."""
-    return max((size for size in allowed if size <= count), default=0) if allowed else count
-
-
-def _allowed_sizes(spec: Manifest, minimum: int, maximum: int) -> tuple[int, ...]:
-    """`resizePolicy.allowedReplicas`, rising."""
-    path = "spec.resizePolicy.allowedReplicas"
-    sizes = (spec.get("resizePolicy") or {}).get("allowedReplicas") or []
-    if not isinstance(sizes, list) or not all(isinstance(size, int) and not isinstance(size, bool) for size in sizes):
-        raise InvalidJob(path, "must be a list of whole numbers")
-    for size in sizes:
-        if not minimum <= size <= maximum:
-            raise InvalidJob(path, f"holds {size}, which is not within minReplicas..maxReplicas ({minimum}..{maximum})")
-    return tuple(sorted(set(sizes)))
-
-
 def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
     """`resizePolicy.checkpointWaitSeconds` and `resizePolicy.checkpointPath`."""
     policy, path = spec.get("resizePolicy") or {}, "spec.resizePolicy"
-    seconds, folder = _integer(policy, "checkpointWaitSeconds", 0, path, least=0) or 0, policy.get("checkpointPath") or ""
+    seconds, folder = read_integer(policy, "checkpointWaitSeconds", 0, path, least=0) or 0, policy.get("checkpointPath") or ""
     if not isinstance(folder, str) or (folder and not folder.startswith("/")):
         raise InvalidJob(f"{path}.checkpointPath", f"must be an absolute path inside the container, not {folder!r}")
     if seconds and not folder:
-        raise InvalidJob(f"{path}.checkpointPath", "is missing: where does the script write its checkpoints?")
-    if folder and backend != names.BACKEND_OPERATOR:
         raise InvalidJob(
-            f"{path}.checkpointPath", f"needs rendezvous.backend operator: with {backend} no agent watches for files"
+            f"{path}.checkpointPath",
+            "must be set with checkpointWaitSeconds: name the folder that the script writes checkpoints to",
         )
+    if folder and backend != names.BACKEND_OPERATOR:
+        problem = f"may not be set unless rendezvous.backend is operator: {backend} watches no files"
+        raise InvalidJob(f"{path}.checkpointPath", problem)
     return float(seconds), folder
 
 
 def _growth_seconds(spec: Manifest, backend: str) -> float:
     """`resizePolicy.minSecondsBetweenResizes`."""
     name, path = "minSecondsBetweenResizes", "spec.resizePolicy"
-    seconds = _integer(spec.get("resizePolicy") or {}, name, 0, path, least=0) or 0
+    seconds = read_integer(spec.get("resizePolicy") or {}, name, 0, path, least=0) or 0
     if seconds and backend != names.BACKEND_OPERATOR:
-        raise InvalidJob(f"{path}.{name}", f"needs rendezvous.backend operator: with {backend} newcomers join as they come")
+        raise InvalidJob(
+            f"{path}.{name}", f"may not be set unless rendezvous.backend is operator: with {backend} newcomers join at any time"
+        )
     return float(seconds)
 
 
@@ -298,9 +259,7 @@ def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
         raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
     for rule in rules:
         if rule.action is FailureAction.RESTART_GROUP and backend != names.BACKEND_OPERATOR:
-            problem = (
-                f"RestartGroup needs rendezvous.backend operator: with {backend} use Ignore, which begins a new rendezvous"
-            )
+            problem = "may not be RestartGroup unless rendezvous.backend is operator: use Ignore, which begins a new rendezvous"
             raise InvalidJob(f"spec.failurePolicy.rules[{rule.index}].action", problem)
     return rules
 
@@ -310,15 +269,6 @@ def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
         return read(spec.get(name))
     except ValueError as error:
         raise InvalidJob(f"spec.{name}", str(error)) from error
-
-
-def _boolean(fields: Manifest, name: str, *, default: bool) -> bool:
-    value = fields.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise InvalidJob(f"spec.{name}", f"must be true or false, not {value!r}")
-    return value
 
 
 def _torchrun(fields: object) -> Mapping[str, str]:
@@ -333,25 +283,18 @@ def _rendezvous(spec: Manifest) -> tuple[str, str]:
     rendezvous = spec.get("rendezvous") or {}
     backend, endpoint = str(rendezvous.get("backend") or names.BACKEND_OPERATOR), str(rendezvous.get("endpoint") or "")
     if backend not in (names.BACKEND_OPERATOR, names.BACKEND_C10D, names.BACKEND_ETCD):
-        raise InvalidJob("spec.rendezvous.backend", f"is {backend}, which is none of operator, c10d and etcd-v2")
+        raise InvalidJob("spec.rendezvous.backend", f"must be operator, c10d or etcd-v2, not {backend}")
     if (backend == names.BACKEND_ETCD) != bool(endpoint):
-        problem = "is missing: where is your etcd?" if not endpoint else "is for backend etcd-v2 only"
+        missing = "must be set with backend etcd-v2: the host and port of your etcd"
+        problem = "may not be set unless backend is etcd-v2: the operator provides all others" if endpoint else missing
         raise InvalidJob("spec.rendezvous.endpoint", problem)
     if backend != names.BACKEND_OPERATOR:
         if spec.get("progressDeadlineSeconds") is not None:
-            raise InvalidJob("spec.progressDeadlineSeconds", f"needs rendezvous.backend operator: {backend} reports no steps")
+            raise InvalidJob(
+                "spec.progressDeadlineSeconds",
+                f"may not be set unless rendezvous.backend is operator: {backend} reports no steps",
+            )
         if (spec.get("resizePolicy") or {}).get("allowedReplicas"):
-            problem = f"needs rendezvous.backend operator: with {backend} torchrun decides on the group"
+            problem = f"may not be set unless rendezvous.backend is operator: with {backend} torchrun decides on the group"
             raise InvalidJob("spec.resizePolicy.allowedReplicas", problem)
     return backend, endpoint
-
-
-def _integer(fields: Manifest, name: str, default: int | None, path: str = "spec", *, least: int = 1) -> int | None:
-    value = fields.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidJob(f"{path}.{name}", f"must be a whole number, not {value!r}")
-    if value < least:
-        raise InvalidJob(f"{path}.{name}", f"must be at least {least}, not {value}")
-    return value

@@ -21,7 +21,8 @@ from elastic_pytorch_operator.conditions import find_condition, has_ended, is_tr
 from elastic_pytorch_operator.controller import Controller
 from elastic_pytorch_operator.fake_cluster import FakeCluster
 from elastic_pytorch_operator.identity import TokenReviewer
-from elastic_pytorch_operator.job import InvalidJob, JobKey, parse_job
+from elastic_pytorch_operator.job import JobKey, parse_job
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.local_kubelet import LocalKubelet
 from elastic_pytorch_operator.roster import Roster
 from elastic_pytorch_operator.store import Store
@@ -77,6 +78,9 @@ async def run_local(path: Path, workdir: Path | None = None) -> int:
     """Runs a job's manifest to its end; returns the process's exit code."""
     try:
         manifest = read_manifest(path)
+        spec = manifest.get("spec")
+        if isinstance(spec, dict) and spec.get("replicas") is None:  # the API server stores no such job
+            raise InvalidJob("spec.replicas", "set the number of workers")
         key = parse_job(manifest).key
     except (OSError, yaml.YAMLError, InvalidJob) as error:
         print(f"{path}: {error}", file=sys.stderr)
@@ -96,9 +100,9 @@ async def run_local(path: Path, workdir: Path | None = None) -> int:
             await _wait_for_pods(operator.cluster, key)
     if is_true(status, names.COMPLETE):
         return 0
-    failed = find_condition(status, names.FAILED)
-    if failed is None:
+    if not is_true(status, names.FAILED):
         return 130
+    failed = find_condition(status, names.FAILED) or {}
     print(f"{key.name} has failed, {failed['reason']}: {failed['message']}", file=sys.stderr)
     return 1
 

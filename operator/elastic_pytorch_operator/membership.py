@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator import names
-from elastic_pytorch_operator.job import largest_allowed
 from elastic_pytorch_operator.orderly import order_of
 from elastic_pytorch_operator.process_counts import differs, processes_each
 from elastic_pytorch_operator.round import Member, Round
+from elastic_pytorch_operator.sizes import largest_allowed
 from elastic_pytorch_operator.standing import Candidate, Standing
 
 START_PATIENCE_SECONDS = 15.0  # how long a round waits for an agent whose container already runs

@@ -19,7 +19,15 @@ CONTROLLER = "elasticpytorchjob"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 NO_ANSWER = "<error>"  # client-go's word in the place of a status code
 
-JOB_STATES = ("Pending", names.RUNNING, names.RESIZING, names.SUSPENDED, names.COMPLETE, names.FAILED)
+JOB_STATES = (
+    "Pending",
+    names.RUNNING,
+    names.RESIZING,
+    names.SUSPENDING,
+    names.SUSPENDED,
+    names.COMPLETE,
+    names.FAILED,
+)
 WORKER_STATES = ("Starting", "Ready", "Running", "Silent", "Leaving", "Succeeded", "Lost")
 
 # What labels may say. Every series begins at 0 with its process: Prometheus takes no note of a counter's first value, so that of one

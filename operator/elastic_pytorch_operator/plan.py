@@ -12,7 +12,7 @@ from elastic_pytorch_operator.checkpoint_wait import CheckpointWait, hold_for_ch
 from elastic_pytorch_operator.conditions import has_ended, is_true
 from elastic_pytorch_operator.dry_run import wants_dry_run
 from elastic_pytorch_operator.ending import decide_ending
-from elastic_pytorch_operator.failed_writes import FailedWrites, describe, mark_told, untold
+from elastic_pytorch_operator.failed_writes import FailedWrites, describe, forget_refused_pods, mark_told, untold
 from elastic_pytorch_operator.failures import FailureRecord, dated, has_succeeded
 from elastic_pytorch_operator.group_restart import GroupRestart, find_group_restart, group_restarts, outdated_pods
 from elastic_pytorch_operator.growth import describe_wait, grown_before, grows, may_grow_at
@@ -24,7 +24,7 @@ from elastic_pytorch_operator.recovery import Recovery, advance_recovery, begin_
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.round import Round
 from elastic_pytorch_operator.round_failure import RoundFailure, judge_round
-from elastic_pytorch_operator.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
+from elastic_pytorch_operator.rulings import ended_pods, excused_members, judge_pods, leaving_members, rule_on_worker
 from elastic_pytorch_operator.stall import Stall, find_stall
 from elastic_pytorch_operator.standing import Candidate, weigh
 from elastic_pytorch_operator.start_backoff import FailedStarts, find_failed_starts
@@ -43,11 +43,13 @@ class Memory:
         suspects: nodes that have probably died, and since when that is suspected.
         stall: the round that hangs, if it does.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
+        leaving: workers that have left the group since they were told to stop, and whose pods are still there.
         excused: lost members on which a rule has decided.
         grown_at: when the group last grew, monotonic seconds; None: never, as far as is known.
         active_since: when the job began, or was resumed, monotonic seconds.
         failed: the writes that the API server has not taken.
         invalid: the template cannot make a pod, says the API server: why.
+        generation: of the spec that the last plan was made for.
         tried_generation: the generation of the spec whose pods the API server has been asked about by a dry run.
         written: the status that was last written.
         written_at: when that was.
@@ -60,11 +62,13 @@ class Memory:
     recovery: Recovery | None = None
     stall: Stall | None = None
     checkpoint_wait: CheckpointWait | None = None
+    leaving: frozenset[str] = frozenset()
     excused: frozenset[str] = frozenset()
     grown_at: float | None = None
     active_since: float | None = None
     failed: FailedWrites = field(default_factory=dict)
     invalid: str = ""
+    generation: int | None = None
     tried_generation: int = 0
     written: Mapping[str, Any] | None = None
     written_at: float = 0.0
@@ -110,8 +114,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     candidates = weigh(observed, suspects=memory.suspects)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
-    avoided = {*suspects, *starts.avoid}
-    outdated = outdated_pods(job, observed)
+    avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
     replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated)
     if replicas.victims:
         candidates = weigh(observed, replicas.victims, suspects)
@@ -119,13 +122,15 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
     failure = judge_round(observed, candidates)
-    pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), replicas.victims)
+    leaving = leaving_members(observed, candidates, memory.leaving, replicas.victims)
+    pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), replicas.victims, leaving)
     last_before = memory.budget.last
     memory = replace(
-        memory,
+        notice_spec(job, memory),
         suspects=suspects,
         stall=stall,
-        excused=excused_members(observed, memory.excused, pods),
+        leaving=leaving,
+        excused=excused_members(observed, memory.excused, pods, leaving),
         grown_at=grown_before(job, observed, memory.grown_at),
         active_since=active_since(job, observed, memory),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
@@ -141,6 +146,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         deadline_at=deadline_at(job, memory),
         starts=starts,
         excused=memory.excused,
+        leaving=memory.leaving,
     )
     held = ending is not None or group_restart.asked
     decision = Decision() if held else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
@@ -209,6 +215,13 @@ def _count_failures(
         cause = rule_on_worker(dated(cause, observed), observed, job.rules)
         budget = budget.after_round(observed.round.number, cause, observed.now, hold=crashed or failure.echoes_only)
     return budget
+
+
+def notice_spec(job: Job, memory: Memory) -> Memory:
+    """What is remembered of the job's spec as it is now: what was refused of another one's pods says nothing of this one's."""
+    changed = memory.generation not in (None, job.generation)
+    failed = forget_refused_pods(memory.failed) if changed else memory.failed
+    return replace(memory, generation=job.generation, failed=failed)
 
 
 def active_since(job: Job, observed: Observed, memory: Memory) -> float | None:

@@ -39,7 +39,8 @@ def plan_replicas(
 
     A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does a member that has succeeded, as
     long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless it
-    lingers: then it holds devices and a part of the quota, which its replacement needs. One that waits for a place, away from a
+    lingers: then it holds devices and a part of the quota, which its replacement needs. None is kept while none is wanted, so that a
+    job that is suspended leaves nothing that its template was used for. One that waits for a place, away from a
     node that would take it after all, is replaced. So are all that are outdated, once their group does without them: their replacements
     are made when the last of them is being deleted, for they may need their places.
     """
@@ -66,7 +67,7 @@ def plan_replicas(
     return Replicas(
         create=() if replaced else tuple(free[: max(0, wanted - len(kept))]),
         victims=frozenset(victims | replaced),
-        discard=silent + misled + _spent(pods, done),
+        discard=silent + misled + _spent(pods, done, keep_last=wanted > 0),
         abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
     )
 
@@ -105,13 +106,19 @@ def _choose_victims(
     return victims
 
 
-def _spent(pods: Sequence[PodView], done: Collection[str]) -> tuple[PodView, ...]:
-    """Ended pods that are not the newest ended one of their index, or linger; not those that are done while others train."""
+def _spent(pods: Sequence[PodView], done: Collection[str], *, keep_last: bool) -> tuple[PodView, ...]:
+    """Ended pods that are not the newest ended one of their index, or linger; not those that are done while others train.
+
+    Args:
+        pods: of the job.
+        done: members of the group that have succeeded.
+        keep_last: the last ended pod of each index stays for its log.
+    """
     newest: dict[int, PodView] = {}
     for pod in pods:
         if pod.ended and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at):
             newest[pod.index] = pod
-    spent = (pod for pod in pods if pod.ended and (pod.lingers or newest[pod.index] is not pod))
+    spent = (pod for pod in pods if pod.ended and (pod.lingers or not keep_last or newest[pod.index] is not pod))
     return tuple(pod for pod in spent if not pod.deleting and pod.name not in done)
 
 

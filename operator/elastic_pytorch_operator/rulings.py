@@ -2,7 +2,8 @@
 
 A rule on exit codes sees the root cause of a round's failure, and how the training container of a pod has ended by itself: what a
 container exits with once its pod is being deleted says nothing. A rule on conditions sees a pod that has ended without success, and
-a member of the group that is lost: its pod is being deleted, though not by the operator, or its node is gone.
+a member of the group that is lost: its pod is being deleted, though not by the operator, or its node is gone. A member's agent may
+report SIGTERM before the operator sees why its pod ends, so a pod is looked at until its end even if the group does without it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -13,7 +14,7 @@ from elastic_pytorch_operator.failures import FailureRecord, Fault, describe_end
 from elastic_pytorch_operator.observed import Observed, PodView
 from elastic_pytorch_operator.standing import Candidate, Standing
 
-# These do the same however often they are found: nobody needs to know whether an operator before this one has found them, too.
+# Finding these again changes nothing, so it does not matter whether an operator before this one has found them.
 REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
 
 
@@ -41,6 +42,7 @@ def judge_pods(
     rules: Sequence[FailureRule],
     ended: Sequence[FailureRecord],
     ours: Collection[str] = (),
+    leaving: Collection[str] = (),
 ) -> list[FailureRecord]:
     """The pods that have failed by the job's own fault, and those that have failed or are lost and that a rule matches.
 
@@ -52,6 +54,7 @@ def judge_pods(
         rules: in their order.
         ended: the pods that have ended without success.
         ours: workers that go because the operator wants them to.
+        leaving: workers that have left the group since they were told to stop.
     """
     pods = {pod.name: pod for pod in observed.pods}
     records = []
@@ -65,9 +68,11 @@ def judge_pods(
             records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
     members = observed.round.workers if observed.round else ()
     for candidate in candidates:
-        lost = candidate.standing in (Standing.GONE, Standing.LEAVING) and candidate.worker in members
-        done = candidate.worker in ours or has_succeeded(candidate.worker, observed)
-        pod = pods.get(candidate.worker) if lost and not done else None
+        worker, standing = candidate.worker, candidate.standing
+        group = members if standing is Standing.GONE else {*members, *leaving}
+        lost = standing in (Standing.GONE, Standing.LEAVING) and worker in group
+        done = worker in ours or has_succeeded(worker, observed)
+        pod = pods.get(worker) if lost and not done else None
         if pod is not None and not pod.ended and (rule := find_rule(rules, None, pod.conditions)):
             message = f"{candidate.why} ({', '.join(f'{t}={s}' for t, s in sorted(rule.conditions & pod.conditions))})"
             record = _record(pod, None, message, observed.now, Fault.PLACE)
@@ -75,16 +80,35 @@ def judge_pods(
     return records
 
 
-def excused_members(observed: Observed, known: frozenset[str], pods: Sequence[FailureRecord]) -> frozenset[str]:
+def leaving_members(
+    observed: Observed, candidates: Iterable[Candidate], known: Collection[str], ours: Collection[str]
+) -> frozenset[str]:
+    """The workers that leave or have left the group since they were told to stop, as long as their pods are there.
+
+    Args:
+        observed: the group.
+        candidates: the job's workers, weighed.
+        known: those found before.
+        ours: workers that go because the operator wants them to.
+    """
+    members = observed.round.workers if observed.round else ()
+    begin = {c.worker for c in candidates if c.standing is Standing.LEAVING and c.worker in members and c.worker not in ours}
+    return frozenset(pod.name for pod in observed.pods if pod.name in begin or pod.name in known)
+
+
+def excused_members(
+    observed: Observed, known: frozenset[str], pods: Sequence[FailureRecord], leaving: Collection[str] = ()
+) -> frozenset[str]:
     """The lost members of the group on which a rule has decided. Their pods may be gone before the group does without them.
 
     Args:
         observed: the group.
         known: those found before.
         pods: what has been found of pods now.
+        leaving: workers that have left the group since they were told to stop.
     """
     members = observed.round.workers if observed.round else ()
-    return (known | {record.worker for record in pods if record.rule is not None}).intersection(members)
+    return (known | {record.worker for record in pods if record.rule is not None}).intersection({*members, *leaving})
 
 
 def _record(pod: PodView, exit_code: int | None, message: str, now: float, fault: Fault) -> FailureRecord:

@@ -6,7 +6,15 @@ from typing import Any
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.budget import Budget
-from elastic_pytorch_operator.conditions import Condition, find_condition, has_ended, is_true, merge_conditions
+from elastic_pytorch_operator.conditions import (
+    Condition,
+    ended,
+    find_condition,
+    has_ended,
+    is_true,
+    merge_conditions,
+    not_ended,
+)
 from elastic_pytorch_operator.ending import Ending
 from elastic_pytorch_operator.failure_rules import FailureAction
 from elastic_pytorch_operator.group_restart import NO_RESTART, GroupRestart
@@ -26,6 +34,7 @@ Status = dict[str, Any]
 SLOW_FIELDS = ("progress", "history")
 PROGRESS_WRITE_SECONDS = 3.0
 SAME_WRITE_SECONDS = 30.0
+MOST_WORKERS_TOLD = 8192  # as many as the schema allows: each may have a successor beside it
 
 
 def describe_job(
@@ -72,16 +81,14 @@ def describe_job(
         "observedGeneration": job.generation,
         "replicas": len(live),
         "readyReplicas": len(ready),
-        "ready": f"{len(ready)}/{job.wanted}",
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
         "worldSize": 0 if held else world_size(round_, agents, job),
         "failures": budget.failures,
         "totalFailures": budget.total,
-        "restarts": _restarts(old, round_),
         "workers": [
             _worker(c, job, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
-        ],
+        ][:MOST_WORKERS_TOLD],
     }
     if not job.suspend:
         status["startTime"] = old.get("startTime") or observed.time
@@ -121,7 +128,7 @@ def describe_job(
         status["worldSize"] = 0
         status["state"] = names.COMPLETE if ending.complete else names.FAILED
     else:
-        status["state"] = _state(status, trains)
+        status["state"] = _state(job, status, trains)
     return status
 
 
@@ -161,13 +168,6 @@ def write_status_at(
     return min(times, default=None)
 
 
-def _restarts(old: Mapping[str, Any], round_: Round | None) -> int:
-    """Rounds with members that came after the first one, counted as they are declared."""
-    restarts = int(old.get("restarts", 0))
-    new = round_ is not None and round_.number > int(old.get("round", 0)) and round_.size > 0
-    return restarts + 1 if new and old.get("round") else restarts
-
-
 def _newly_recovered(old: Mapping[str, Any], new: Status, recovery: Recovery | None) -> int:
     return int(recovery is not None and recovery.seconds is not None and old.get("lastRecovery") != new.get("lastRecovery"))
 
@@ -201,9 +201,9 @@ def _progress(agents: Sequence[AgentView]) -> Status | None:
     if not reports:
         return None
     newest = max(reports, key=lambda progress: progress.step or 0)
-    progress: Status = {"step": newest.step}
+    progress: Status = {"summary": f"{newest.step}", "step": newest.step}
     if newest.total is not None:
-        progress["total"] = newest.total
+        progress |= {"summary": f"{newest.step}/{newest.total}", "total": newest.total}
     if newest.loss is not None:
         progress["loss"] = f"{newest.loss:.4g}"
     speeds = [agent.steps_per_second for agent in agents if agent.steps_per_second is not None]
@@ -231,10 +231,9 @@ def _conditions(
     starts: FailedStarts,
 ) -> list[Condition]:
     if ending is not None:
-        ended = Condition(names.COMPLETE if ending.complete else names.FAILED, True, ending.reason, ending.message)
-        return [Condition(names.RUNNING, False, names.JOB_ENDED, "the job has ended"), ended]
+        return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
-        return _suspended(observed, waiting, refusal)
+        return [*_suspended(observed, size, waiting, refusal), *not_ended()]
     apart = explain_difference(round_.workers if round_ else (), live, observed.pods)
     speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
     shortage = "; ".join(filter(None, (apart, explain_shortage((*observed.pods, *observed.stores), speaking, refusal, starts))))
@@ -269,40 +268,47 @@ def _conditions(
         resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
     if size and size < job.wanted:
         text = f"trains with {size} of {job.wanted} workers"
-        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, f"{text}; {shortage}" if shortage else text)
-    resumed = [Condition(names.SUSPENDED, False, names.JOB_RESUMED, "the job is not suspended")]
-    return [running, resizing, degraded, *(resumed if find_condition(job.status, names.SUSPENDED) else [])]
+        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, "; ".join(filter(None, (text, shortage, cooling))))
+    return [running, resizing, degraded, _not_suspended(job), *not_ended()]
 
 
 def _which_failure(job: Job, budget: Budget) -> str:
     rule = budget.last.rule if budget.last else None
     if rule is not None and rule.action is not FailureAction.COUNT:
-        return f"a failure that does not count, says {rule}"
+        return f"a failure that {rule} does not count"
     return f"failure {budget.failures} of {job.max_failures} allowed"
 
 
-def _suspended(observed: Observed, waiting: str, refusal: str) -> list[Condition]:
-    left = sum(not pod.ended or pod.lingers for pod in observed.pods)
-    text = "spec.suspend is true: " + (waiting or (f"{left} workers are stopping" if left else "nothing runs"))
-    if refusal:
-        text += f"; {refusal}"
+def _suspended(observed: Observed, size: int, waiting: str, refusal: str) -> list[Condition]:
+    """The conditions of a job that is to rest: its group trains on while it waits for a checkpoint, its pods take time to stop."""
+    left = len(observed.pods) + len(observed.stores)
+    reason = names.SUSPENDING if left else names.REFUSED if refusal else names.JOB_SUSPENDED
+    does = waiting or (f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs")
+    text = f"spec.suspend is true: {does}; {refusal}" if refusal else f"spec.suspend is true: {does}"
+    rests = names.SUSPENDING if left else names.JOB_SUSPENDED
     running, resizing, degraded = (
-        Condition(type_, False, names.JOB_SUSPENDED, "the job is suspended")
-        for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
+        Condition(type_, False, rests, "the job is suspended") for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
     )
-    reason = names.REFUSED if refusal else names.JOB_SUSPENDED
-    return [running, resizing, degraded, Condition(names.SUSPENDED, True, reason, text)]
+    if size:
+        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} workers train until the job is suspended")
+    return [running, resizing, degraded, Condition(names.SUSPENDED, not left, reason, text)]
+
+
+def _not_suspended(job: Job) -> Condition:
+    before = (find_condition(job.status, names.SUSPENDED) or {}).get("reason", names.NOT_SUSPENDED)
+    reason = names.NOT_SUSPENDED if before == names.NOT_SUSPENDED else names.JOB_RESUMED
+    return Condition(names.SUSPENDED, False, reason, "the job is not suspended")
 
 
 def _nothing_trains(type_: str) -> Condition:
     return Condition(type_, False, names.WAITING_FOR_WORKERS, "nothing trains yet, see condition Running")
 
 
-def _state(status: Status, trains: bool) -> str:
+def _state(job: Job, status: Status, trains: bool) -> str:
     if has_ended(status):
         return names.COMPLETE if is_true(status, names.COMPLETE) else names.FAILED
-    if is_true(status, names.SUSPENDED):
-        return names.SUSPENDED
+    if job.suspend:
+        return names.SUSPENDED if is_true(status, names.SUSPENDED) else names.SUSPENDING
     if not trains:
         return "Pending"
     return names.RESIZING if is_true(status, names.RESIZING) else names.RUNNING

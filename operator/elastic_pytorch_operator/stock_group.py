@@ -28,7 +28,7 @@ from elastic_pytorch_operator.failures import FailureRecord, Fault, dated
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.node_outage import is_outage
 from elastic_pytorch_operator.observed import Observed, PodView
-from elastic_pytorch_operator.plan import Memory, Plan, active_since, deadline_at, plan_ended
+from elastic_pytorch_operator.plan import Memory, Plan, active_since, deadline_at, notice_spec, plan_ended
 from elastic_pytorch_operator.replicas import Replicas, plan_replicas
 from elastic_pytorch_operator.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.standing import Candidate, Standing, weigh
@@ -88,7 +88,7 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
     stock = replace(stock, group=group)
     last_before = memory.budget.last
     memory = replace(
-        memory,
+        notice_spec(job, memory),
         budget=budget,
         stock=stock,
         excused=excused_members(view.observed, memory.excused, pods),

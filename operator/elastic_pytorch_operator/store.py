@@ -6,7 +6,8 @@ from typing import Any
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.hearing import Hearing, version_of
-from elastic_pytorch_operator.job import InvalidJob, Job, JobKey, parse_job, parse_key
+from elastic_pytorch_operator.job import Job, JobKey, parse_job, parse_key
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.observed import NodeView, PodView
 from elastic_pytorch_operator.views import job_of_pod, view_node, view_pod
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.actions import RecordEvent
-from elastic_pytorch_operator.conditions import is_true
+from elastic_pytorch_operator.conditions import find_condition
 from elastic_pytorch_operator.ending import Ending
 from elastic_pytorch_operator.failure_rules import FailureAction
 from elastic_pytorch_operator.failures import FailureRecord
@@ -46,7 +46,8 @@ def tell_story(
         failed: the cause of a failure that has become known now.
     """
     events = []
-    suspended = is_true(job.status, names.SUSPENDED)
+    known = find_condition(job.status, names.SUSPENDED) or {}
+    suspended = known.get("status") == "True" or known.get("reason") == names.SUSPENDING
     if job.suspend and not suspended:
         events.append(_with_status(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
     elif suspended and not job.suspend:

@@ -111,8 +111,8 @@ def find_conflict(claim: Manifest, job: str, uid: str) -> Conflict | None:
     if not owners and labels.get(names.LABEL_JOB_NAME) == job and labels.get(names.LABEL_MANAGED_BY) == names.OPERATOR:
         return None
     message = (
-        f"PersistentVolumeClaim {metadata['name']} exists and was not created for this job: rename the template in "
-        "spec.volumeClaimTemplates, or mount that claim as a volume of spec.template"
+        f"PersistentVolumeClaim {metadata['name']} exists and was not created for this job: create the job again with "
+        "another name for the template in spec.volumeClaimTemplates, or with that claim as a volume of spec.template"
     )
     return Conflict(message, False)
 

@@ -62,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     outer = argparse.ArgumentParser(
         prog="kubectl epj",
-        description="Elastic PyTorch jobs: see how they train, why they do not, and change their size.",
-        epilog="exit codes: 0 done, 1 could not be done, 2 wrong usage, 130 interrupted; why: 3 if something is not as wanted",
+        description="Shows how elastic PyTorch jobs train and why they do not, changes their size, and migrates other jobs.",
+        epilog="exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; why: 3 if something is not as wanted",
     )
     outer.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     _add_access(outer, default="")
@@ -88,7 +88,7 @@ def options_of(verb: str | None) -> list[str]:
 
 def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
     """The options that kubectl has, too."""
-    parser.add_argument("-n", "--namespace", default=default, help="where the job is (default: the context's)")
+    parser.add_argument("-n", "--namespace", default=default, help="of the job (default: the context's)")
     parser.add_argument("--context", default=default, help="of the kubeconfig (default: its current one)")
     parser.add_argument("--kubeconfig", default=default, metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
 

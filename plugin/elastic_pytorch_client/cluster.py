@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ Object = dict[str, Any]
 PAGE_SIZE = 500
 REQUEST_SECONDS = 30
 WATCH_SECONDS = 60  # then the API server ends a watch, and it is begun anew: a dead connection is noticed within this time
+INVALID_VALUE = re.compile(r"^Invalid value: [^:]*: ")  # the API server puts it before the sentence of a rule
 JOBS = f"/apis/{names.API_VERSION}"
 
 
@@ -302,17 +304,28 @@ def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> Ep
                 f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"; `kubectl epj list -A` shows all'
             )
         case 404 if not details.get("name"):
-            return NoJobKind("this cluster has no ElasticPyTorchJobs: is the chart elastic-pytorch-operator installed?")
+            return NoJobKind(
+                "this cluster does not have the kind ElasticPyTorchJob: install the chart elastic-pytorch-operator"
+            )
         case 404:
             return NotFound(message)
         case 401:
-            return NotAllowed("the API server does not know you: are your credentials still valid?")
+            return NotAllowed("the API server does not accept your credentials: they may have expired")
         case 403:
             return NotAllowed(_one_line(message))
+        case 422 if causes := details.get("causes"):
+            return Refused("; ".join(_cause(cause) for cause in causes))
         case 400 | 409 | 422:
             return Refused(_one_line(message))
         case _:
             return Unreachable(f"the API server answers {code}: {_one_line(message)}")
+
+
+def _cause(cause: Mapping[str, Any]) -> str:
+    """The field and the sentence of one cause of a refusal, without the value that was sent."""
+    message = INVALID_VALUE.sub("", _one_line(cause.get("message", "")))
+    field = str(cause.get("field", ""))
+    return f"{field}: {message}" if field and field != "<nil>" else message
 
 
 def training_container(pod: Mapping[str, Any]) -> str:

@@ -9,17 +9,18 @@ from elastic_pytorch_client.cluster import Access, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
 
 NO_FILES, FILES = ":4", ":0"  # cobra's directives
+OPTIONS_WITH_FILE = ("--output", "-o", "--kubeconfig", "--filename", "--runtime")
 OPTIONS_WITH_VALUE = (
     "-n",
     "--namespace",
     "--context",
-    "--kubeconfig",
     "--rank",
     "--index",
     "--tail",
     "--timeout",
     "--turns",
-    "-o",
+    "--entrypoint",
+    *OPTIONS_WITH_FILE,
 )
 
 
@@ -34,9 +35,9 @@ def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]
         The candidates, and the directive for the shell.
     """
     *before, unfinished = words or [""]
-    if before and before[-1] in ("--output", "-o", "--kubeconfig"):
-        return [], FILES
     verb = next((word for word in _plain(before) if word in cli.VERBS), None)
+    if (before and before[-1] in OPTIONS_WITH_FILE) or (verb == "migrate" and not unfinished.startswith("-")):
+        return [], FILES
     if unfinished.startswith("-"):
         found = cli.options_of(verb)
     elif before and before[-1] in OPTIONS_WITH_VALUE:
@@ -51,7 +52,7 @@ def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]
 
 
 def main() -> None:
-    """Prints them; nothing if anything is wrong: errors would disturb the typing."""
+    """Prints them; nothing if anything is wrong: errors would disturb the command line."""
     try:
         found, directive = candidates(sys.argv[1:], _ask)
     except (EpjError, OSError):

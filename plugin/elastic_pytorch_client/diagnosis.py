@@ -17,6 +17,7 @@ from elastic_pytorch_client.pods import PodTrouble, pod_troubles, silent_pods
 from elastic_pytorch_client.timeline import Turn
 
 UNSEEN_SECONDS = 10.0
+COOLING_DOWN = "CoolingDown"  # the reason of condition Resizing while minSecondsBetweenResizes lasts
 REFUSAL = re.compile(r"the API server (refuses|fails): .*", re.DOTALL)  # as the operator's conditions have it
 
 UNLIKE = re.compile(r"left out for the number of processes: ([^;]*)")  # the same
@@ -75,18 +76,17 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     if job.ended:
         return _ended(job)
     if job.managed_by and job.managed_by != names.MANAGER:
-        what = (
-            f"spec.managedBy is {job.managed_by}: the operator ignores the job, and that controller decides when the job runs."
-        )
+        what = f"spec.managedBy is {job.managed_by}: the operator does not reconcile the job, and that controller decides when it runs."
         return Diagnosis(f"{name} is managed by {job.managed_by}.", False, (Finding(what),))
     if not job.seen and seconds_since(job.created, evidence.now) >= UNSEEN_SECONDS:
-        return Diagnosis(f"The operator has not looked at {name} as it is now.", False, (_operator_away(),))
+        return Diagnosis(f"The operator has not seen the newest spec of {name}.", False, (_operator_away(),))
     if job.suspended:
-        do = f"Let it go on from its checkpoint:\n  kubectl epj resume {name}"
+        do = f"To continue from its checkpoint:\n  kubectl epj resume {name}"
         suspended = job.condition("Suspended")
         refused = tuple(_refused(job))
-        what = "It is not to run." if refused else f"{suspended.message}." if suspended and suspended.message else "It stops."
-        return Diagnosis(f"{name} is suspended.", not refused, (*refused, Finding(what, do)))
+        said = suspended.message if suspended and suspended.message and not refused else "spec.suspend is true"
+        headline = f"{name} is being suspended: its workers save and stop." if job.stopping else f"{name} is suspended."
+        return Diagnosis(headline, not refused, (*refused, Finding(f"{said}.", do)))
     trains = len(job.members) if job.world else 0
     if job.at_wanted_size:
         notes = (*_refused(job), *_notes(job, evidence))
@@ -103,13 +103,14 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         findings = _passing(job, evidence.now)
     if job.world:
         return Diagnosis(f"{name} trains with {trains} of {job.wanted} workers.", False, tuple(findings))
-    headline = f"{name} does not train: {job.ready} of {job.wanted} wanted workers are ready, and it starts with {job.minimum}."
+    start = f"training starts with {job.minimum}" if job.elastic else "its size is fixed, so training starts when all are ready"
+    headline = f"{name} does not train: {job.ready} of {job.wanted} workers are ready, and {start}."
     return Diagnosis(headline, False, tuple(findings))
 
 
 def _ended(job: JobView) -> Diagnosis:
     if job.complete:
-        return Diagnosis(f"{job.name} is complete: its training is done, and its workers have gone.", True)
+        return Diagnosis(f"{job.name} is complete: all its workers have succeeded.", True)
     failed = job.condition("Failed")
     reason, message = (failed.reason, failed.message) if failed else ("", "")
     said = gist(message).rstrip(".") + "."
@@ -118,8 +119,8 @@ def _ended(job: JobView) -> Diagnosis:
 
 def _operator_away() -> Finding:
     return Finding(
-        "Its status is older than its spec. The operator is not running, or cannot reach the API server; a group that trains goes on.",
-        "See whether it runs:\n  kubectl get deployments -A -l app.kubernetes.io/name=elastic-pytorch-operator",
+        "Its status is older than its spec. The operator is not running, or cannot reach the API server. A group that trains continues.",
+        "Check whether the operator runs:\n  kubectl get deployments -A -l app.kubernetes.io/name=elastic-pytorch-operator",
     )
 
 
@@ -128,8 +129,8 @@ def _backing_off(job: JobView) -> Iterable[Finding]:
     if running is None or running.reason != "BackingOff":
         return
     yield Finding(
-        f"Its script fails soon after each start: {gist(running.message)}. The operator waits longer before each new try.",
-        f"Read what the worker said last:\n  kubectl epj logs {job.name} --tail 50",
+        f"Its script fails soon after each start: {gist(running.message)}. The operator waits longer before each restart.",
+        f"Read the end of the log:\n  kubectl epj logs {job.name} --tail 50",
     )
 
 
@@ -155,16 +156,17 @@ def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
     if silent:
         who = silent[0] if len(silent) == 1 else f"{len(silent)} pods ({silent[0]} is one)"
         yield Finding(
-            f"{who} has run for more than a minute, and the operator has not heard its agent.",
-            "Does its command start the agent (or a plain torchrun), and may the pod reach the operator's Service "
-            f"(a NetworkPolicy may forbid it)? What it says:\n  kubectl logs -n {job.namespace} {silent[0]} --tail=30",
+            f"{who} has run for more than a minute, and its agent has not contacted the operator.",
+            "Check that the command starts the agent or torchrun, and that no NetworkPolicy keeps the pod from the operator's "
+            f"Service. Its log:\n  kubectl logs -n {job.namespace} {silent[0]} --tail=30",
         )
 
 
 def _make_room(job: JobView, do: str) -> str:
-    lines = [do] if do else ["Make room, or add a node: the job grows by itself."]
-    if job.world and len(job.members) >= job.minimum:
-        lines.append(f"Or be content with what trains:\n  kubectl epj resize {job.name} {len(job.members)}")
+    then = "grows" if job.world else "starts"
+    lines = [do] if do else [f"Free resources, or add a node: the job then {then} without further action."]
+    if job.elastic and job.world and len(job.members) >= job.minimum:
+        lines.append(f"Or keep the size that trains now:\n  kubectl epj resize {job.name} {len(job.members)}")
     return "\n".join(lines)
 
 
@@ -175,11 +177,11 @@ def _refused(job: JobView) -> Iterable[Finding]:
     if said is None:
         return
     do = (
-        "Read the message. A policy, a quota or a webhook of the cluster does not let it be: change spec.template, or have the "
-        "policy changed. The operator tries again by itself."
+        "A policy, a quota or a webhook of the cluster refuses it, as the message says. Change spec.template, or ask for a change of the "
+        "policy. The operator retries."
     )
     if "exceeded quota" in said.group():
-        do = f"Free some of the quota, or have it raised; the operator tries again by itself:\n  kubectl describe quota -n {job.namespace}"
+        do = f"Free some of the quota, or ask for a larger one. The operator retries:\n  kubectl describe quota -n {job.namespace}"
     yield Finding(f"T{said.group()[1:].rstrip('.')}.", do)
 
 
@@ -190,10 +192,10 @@ def _unlike(job: JobView) -> Iterable[Finding]:
     said = next((found for message in messages if (found := UNLIKE.search(message))), None)
     if said is not None:
         do = (
-            "All workers of a group run equally many processes. Create the job with a number in spec.nprocPerNode, or with a "
-            "nodeSelector for nodes that are alike:\n  kubectl get nodes -L node.kubernetes.io/instance-type"
+            "All workers of a group run the same number of processes. Suspend the job, then set spec.nprocPerNode to a number, or add "
+            "a nodeSelector for nodes of one type:\n  kubectl get nodes -L node.kubernetes.io/instance-type"
         )
-        yield Finding(f"Workers are left out for the number of processes: {said[1]}.", do)
+        yield Finding(f"Workers are left out because of their number of processes: {said[1]}.", do)
 
 
 def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
@@ -201,21 +203,26 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
         smaller = max((size for size in job.allowed if size < job.wanted), default=job.allowed[0])
         sizes = ", ".join(map(str, job.allowed))
         yield Finding(
-            f"{job.wanted} workers are not one of resizePolicy.allowedReplicas ({sizes}): the next smaller size is taken.",
-            f"Ask for one of them:\n  kubectl epj resize {job.name} {smaller}",
+            f"replicas is {job.wanted}, which is not among resizePolicy.allowedReplicas ({sizes}): the next smaller size is used.",
+            f"Set one of them:\n  kubectl epj resize {job.name} {smaller}",
         )
     unready = {node.name for node in evidence.nodes or () if not node.ready}
     hit = sorted({worker.node for worker in job.workers} & unready)
     if hit and not job.at_wanted_size:
         yield Finding(
-            f"{' and '.join(hit)} {'is' if len(hit) == 1 else 'are'} not ready: what ran there is replaced elsewhere, if it fits.",
-            f"See what is the matter:\n  kubectl describe node {hit[0]}",
+            f"{' and '.join(hit)} {'is' if len(hit) == 1 else 'are'} not ready: workers there are replaced on other nodes with room.",
+            f"See why:\n  kubectl describe node {hit[0]}",
         )
     if job.failures and not job.ended:
         yield Finding(
-            f"{job.failures} of {job.max_failures} allowed failures have counted since the last progress"
+            f"{job.failures} of {job.max_failures} allowed failures since the last progress"
             + (f", the last in {job.root_cause.where}: {_last_line(job.root_cause.message)}." if job.root_cause else "."),
             f"Read what happened:\n  kubectl epj status {job.name}",
+        )
+    if job.backoff_limit is not None and job.total_failures and not job.ended:
+        yield Finding(
+            f"{job.total_failures} of {job.backoff_limit} failures that failurePolicy.backoffLimit allows in the job's life have "
+            "occurred. Progress does not reset this count."
         )
 
 
@@ -227,8 +234,14 @@ def _passing(job: JobView, now: datetime) -> list[Finding]:
             since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
             message = gist(condition.message)
             what = f"{message[:1].upper()}{message[1:]}{since}."
-            return [Finding(what, f"That should pass within seconds; watch it:\n  kubectl epj top {job.name}")]
-    return [Finding("The operator has only just seen it.", f"Ask again in a few seconds:\n  kubectl epj why {job.name}")]
+            if condition.reason == COOLING_DOWN:
+                return [
+                    Finding(
+                        what, "resizePolicy.minSecondsBetweenResizes delays growth, and only growth. The workers join then."
+                    )
+                ]
+            return [Finding(what, f"This should pass within seconds. Watch it:\n  kubectl epj top {job.name}")]
+    return [Finding("The job is new to the operator.", f"Ask again in a few seconds:\n  kubectl epj why {job.name}")]
 
 
 def _last_line(text: str) -> str:

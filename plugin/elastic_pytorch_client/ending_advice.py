@@ -2,16 +2,18 @@
 
 from elastic_pytorch_client.job_view import JobView
 
-AGAIN = "then create the job again: it goes on from its checkpoint if the script loads one"
+AGAIN = "then delete the job and create it again: it continues from its checkpoint if the script loads one"
 
 _ADVICE = {
     "TooManyFailures": f"Correct the script, {AGAIN}.",
-    "InvalidTemplate": "Correct spec.template as the message says, and create the job again.",
-    "InvalidSpec": "Correct the spec as the message says, and create the job again.",
-    "NeverJoined": "Name the script in args, without a command, or start it by torchrun, and create the job again.",
-    "CannotStart": "Correct the image, the command or what the container refers to in spec.template, and create the job again.",
-    "PodLost": "failurePolicy.onPodLoss is FailJob, so the loss of a worker ends the job. Replace would go on without it.",
-    "DeadlineExceeded": f"Give it a longer activeDeadlineSeconds, {AGAIN}.",
+    "BackoffLimitExceeded": f"Correct the script, or raise failurePolicy.backoffLimit, {AGAIN}.",
+    "FailurePolicyRule": f"A rule of failurePolicy.rules fails the job after such a failure. Correct the cause or the rule, {AGAIN}.",
+    "InvalidTemplate": "Correct the template as the message says, then delete the job and create it again.",
+    "InvalidSpec": "Correct the spec as the message says, then delete the job and create it again.",
+    "NeverJoined": "Write the script into args and remove the command, or start it with torchrun. Then create the job again.",
+    "CannotStart": "Correct the image, the command or what the container refers to in spec.template. Then create the job again.",
+    "PodLost": "failurePolicy.onPodLoss is FailJob, so the loss of a worker fails the job. With Replace, the group continues without it.",
+    "DeadlineExceeded": f"Raise activeDeadlineSeconds, {AGAIN}.",
 }
 
 
@@ -19,6 +21,6 @@ def advise_on_end(job: JobView, reason: str) -> str:
     """A sentence, and a command to read more."""
     advice = _ADVICE.get(reason, f"Read the message, {AGAIN}.")
     if (cause := job.root_cause) is not None:
-        where = f"It failed in {cause.where}. What that worker said:"
+        where = f"It failed in {cause.where}. The end of that worker's log:"
         return f"{advice} {where}\n  kubectl logs -n {job.namespace} {cause.worker} --tail=50"
     return advice

@@ -1,4 +1,4 @@
-"""A job as an object: what a notebook, a pipeline or a test needs."""
+"""A job as an object, for notebooks, pipelines and tests."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,12 +19,12 @@ DELETE_SECONDS = 60.0
 class Job:
     """An ElasticPyTorchJob on a cluster.
 
-    Made by `Job.create`, `Job.get` or `Job.list_all`. Every method may raise an EpjError, which is one line for people.
+    Returned by `Job.create`, `Job.get` and `Job.list_all`. Every method may raise an EpjError, whose message is one line.
 
     Args:
         name: of the job.
-        namespace: where it is.
-        cluster: that it is on.
+        namespace: of the job.
+        cluster: where it runs.
     """
 
     def __init__(self, name: str, namespace: str, cluster: Cluster, *, clock: Clock | None = None) -> None:
@@ -48,13 +48,13 @@ class Job:
         """Creates a job.
 
         Args:
-            source: its manifest: a dict, YAML text, or the Path of a file. None: it is made of `wanted`.
+            source: its manifest: a dict, YAML text, or the Path of a file. None: it is built from `wanted`.
             namespace: default: the manifest's, or else the context's.
             cluster: default: the one of the kubeconfig, or of the pod that this runs in.
             wanted: as `build_manifest` takes it: `name`, `image`, `args`, `replicas`, …
 
         Raises:
-            Refused: the API server does not take it, or has one of that name.
+            Refused: the API server does not accept it, or has one of that name.
         """
         cluster = cluster or KubernetesCluster.connect()
         manifest = read_manifest(source) if source is not None else build_manifest(**wanted)
@@ -64,10 +64,10 @@ class Job:
 
     @classmethod
     def get(cls, name: str, *, namespace: str | None = None, cluster: Cluster | None = None) -> "Job":
-        """A job that is there.
+        """An existing job.
 
         Raises:
-            NoSuchJob: it is not.
+            NoSuchJob: there is none of that name.
         """
         cluster = cluster or KubernetesCluster.connect()
         job = cls(name, namespace or cluster.namespace, cluster)
@@ -88,34 +88,34 @@ class Job:
 
     @property
     def status(self) -> JobView:
-        """What holds of it now."""
+        """The job's spec and status, parsed."""
         return view_job(self.manifest)
 
     def scale(self, replicas: int, *, wait: bool = False, timeout_seconds: float | None = None) -> None:
-        """Asks for another number of workers.
+        """Changes the number of workers.
 
         Args:
-            replicas: within minReplicas and maxReplicas.
+            replicas: from minReplicas to maxReplicas.
             wait: until all of them train.
-            timeout_seconds: of the wait; None: no end.
+            timeout_seconds: of the wait; None: no limit.
         """
         self.cluster.scale_job(self.namespace, self.name, replicas)
         if wait:
             self.wait_until_whole(timeout_seconds=timeout_seconds)
 
     def suspend(self) -> None:
-        """Has the workers save and stop; the job stays."""
+        """Lets the workers save and stop; the job stays."""
         self.cluster.patch_job(self.namespace, self.name, {"spec": {"suspend": True}})
 
     def resume(self) -> None:
-        """Has a suspended job go on from its checkpoint."""
+        """Lets a suspended job continue from its checkpoint."""
         self.cluster.patch_job(self.namespace, self.name, {"spec": {"suspend": False}})
 
     def delete(self, *, wait: bool = False, timeout_seconds: float = DELETE_SECONDS) -> None:
-        """Deletes the job and all that it owns; one that is gone already is nothing to complain about.
+        """Deletes the job and all that it owns; it is no error if it does not exist any more.
 
         Args:
-            wait: until it is gone (its pods may take their grace period).
+            wait: until it is deleted (its pods may take their grace period).
             timeout_seconds: of the wait.
         """
         try:
@@ -127,12 +127,12 @@ class Job:
             self.cluster.get_job(self.namespace, self.name)
         except NoSuchJob:
             return
-        raise TimedOut(f"{self.name} is still there {timeout_seconds:.0f} s after it was deleted")
+        raise TimedOut(f"{self.name} still exists {timeout_seconds:.0f} s after it was deleted")
 
     def progress(self, *, timeout_seconds: float | None = None) -> Iterator[JobView]:
         """The job as it is now, and again after each change of its spec or status, until it has ended or is deleted.
 
-        Connections that break are made again; changes that come meanwhile are reported as one.
+        Broken connections are opened again; changes that come in between are reported as one.
         """
         for view in follow_job(self.cluster, self.namespace, self.name, timeout_seconds=timeout_seconds, clock=self._clock):
             yield view
@@ -172,30 +172,30 @@ class Job:
         raise self._why_not("all its workers trained", timeout_seconds)
 
     def logs(self, *, rank: int | None = None, tail_lines: int | None = None) -> Iterator[Line]:
-        """What the workers have said; of those whose pods are still there.
+        """The logs of the workers whose pods still exist.
 
         Args:
-            rank: only the worker that has this rank now; None: all, one after the other.
-            tail_lines: at most this number of lines of each.
+            rank: only the worker that has this rank now; None: all workers, one after the other.
+            tail_lines: only the last lines of each, this number of them.
         """
         choice = Choice(frozenset() if rank is None else frozenset({rank}))
         return read_logs(self.cluster, self.status, choice, tail_lines=tail_lines)
 
     def follow_logs(self, *, rank: int | None = None) -> Iterator[Line]:
-        """What the workers say, as they say it, over the replacement of pods, until the job ends.
+        """The logs of the workers as they are written, across replaced pods, until the job ends.
 
         Args:
-            rank: only the worker that has this rank at the time; None: all.
+            rank: only the worker that has this rank at the time; None: all workers.
         """
         choice = Choice(frozenset() if rank is None else frozenset({rank}))
         return follow_logs(self.cluster, self.namespace, self.name, choice)
 
     def timeline(self) -> list[Turn]:
-        """The job's story, oldest first, as far back as the cluster keeps events (an hour, usually)."""
+        """The job's events, oldest first, as far back as the cluster keeps them (an hour, usually)."""
         return tell(self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name), self.status.uid)
 
     def series(self) -> Series:
-        """Loss, world size and recoveries over time, as far as the job's status and events tell."""
+        """Loss, world size and recoveries over time, as far as the job's status and events say."""
         return gather(self.status, self.timeline())
 
     def _why_not(self, what: str, timeout_seconds: float | None) -> JobFailed | TimedOut:

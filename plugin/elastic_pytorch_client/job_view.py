@@ -107,8 +107,14 @@ class JobView:
 
     Attributes:
         wanted: `spec.replicas`.
+        minimum: `spec.minReplicas`; of a job of a fixed size, its size.
+        elastic: whether it has a minReplicas; without, it trains with all wanted workers or waits.
+        backoff_limit: `failurePolicy.backoffLimit`; None: no limit.
         state: the conditions in one word.
         world: processes that train together, 0 while nothing trains.
+        failures: those that have counted since the last progress.
+        total_failures: those that have counted since the job began.
+        recoveries: how often a group trained again.
         seen: whether the operator has looked at the newest spec.
         history: `status.history`, raw.
     """
@@ -120,17 +126,19 @@ class JobView:
     wanted: int
     minimum: int
     maximum: int
+    elastic: bool
     suspended: bool
     managed_by: str
     backend: str
     max_failures: int
+    backoff_limit: int | None
     allowed: tuple[int, ...]
     state: str
     ready: int
     world: int
     round: int
     failures: int
-    restarts: int
+    total_failures: int
     recoveries: int
     seen: bool
     started: datetime | None
@@ -167,6 +175,11 @@ class JobView:
         return self.complete or self.failed
 
     @property
+    def stopping(self) -> bool:
+        """Whether it is to be suspended, and workers of it are still there."""
+        return self.suspended and not self.ended and not self.holds("Suspended")
+
+    @property
     def members(self) -> tuple[Worker, ...]:
         """The workers of the current group, by rank; by index where stock torchrun gives the ranks."""
         if self.backend != names.BACKEND_OPERATOR:
@@ -182,7 +195,8 @@ class JobView:
 def view_job(manifest: Mapping[str, Any]) -> JobView:
     """A job's manifest as a view; what is missing has the API's default."""
     metadata, spec, status = (manifest.get(part) or {} for part in ("metadata", "spec", "status"))
-    wanted = int(spec.get("replicas", spec.get("maxReplicas", 1)))
+    # A job that release 0.2 has stored may have no replicas: then the bounds say how many are wanted.
+    wanted = int(spec.get("replicas", spec.get("maxReplicas", spec.get("minReplicas", 1))))
     progress, recovery, cause = (status.get(part) or {} for part in ("progress", "lastRecovery", "rootCause"))
     return JobView(
         name=str(metadata.get("name", "")),
@@ -190,19 +204,21 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         uid=str(metadata.get("uid", "")),
         created=parse_time(metadata.get("creationTimestamp")),
         wanted=wanted,
-        minimum=int(spec.get("minReplicas", 1)),
+        minimum=int(spec.get("minReplicas", wanted)),
         maximum=int(spec.get("maxReplicas", wanted)),
+        elastic="minReplicas" in spec,
         suspended=bool(spec.get("suspend", False)),
         managed_by=str(spec.get("managedBy", "")),
         backend=str((spec.get("rendezvous") or {}).get("backend", names.BACKEND_OPERATOR)),
         max_failures=int((spec.get("failurePolicy") or {}).get("maxFailures", 3)),
+        backoff_limit=_whole((spec.get("failurePolicy") or {}).get("backoffLimit")),
         allowed=tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ())),
         state=str(status.get("state", "Pending")),
         ready=int(status.get("readyReplicas", 0)),
         world=int(status.get("worldSize", 0)),
         round=int(status.get("round", 0)),
         failures=int(status.get("failures", 0)),
-        restarts=int(status.get("restarts", 0)),
+        total_failures=int(status.get("totalFailures", 0)),
         recoveries=int(status.get("recoveries", 0)),
         seen=int(status.get("observedGeneration", 0)) >= int(metadata.get("generation", 0)) and bool(status),
         started=parse_time(status.get("startTime")),

@@ -1,4 +1,4 @@
-"""The manifest of a job, from what a person would say of it, or from a file."""
+"""The manifest of a job, from Python arguments or from a file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ def build_manifest(
     *,
     image: str,
     args: Sequence[str],
-    replicas: int | None = None,
+    replicas: int = 1,
     min_replicas: int | None = None,
     max_replicas: int | None = None,
     nproc_per_node: int | str | None = None,
@@ -23,7 +23,7 @@ def build_manifest(
     resources: Mapping[str, Mapping[str, str]] | None = None,
     labels: Mapping[str, str] | None = None,
     pod: Mapping[str, Any] | None = None,
-    **spec: Any,
+    spec: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A job's manifest.
 
@@ -31,15 +31,17 @@ def build_manifest(
         name: of the job.
         image: with torch and the script.
         args: what would follow `torchrun`, such as `["train.py", "--lr", "0.1"]`.
-        replicas: wanted workers.
-        min_replicas: trains with no fewer.
-        max_replicas: the most that may be asked for.
-        nproc_per_node: worker processes in each pod, or `auto`, `cpu`, `gpu`.
+        replicas: the number of workers.
+        min_replicas: the fewest workers that the job trains with; None: a job of a fixed size, which needs all of them.
+        max_replicas: the most workers that it can be scaled to; None: as many as `replicas`.
+        nproc_per_node: training processes in each pod, or `auto`, `cpu`, `gpu`, `xpu`; None: one for each accelerator that the
+            container asks for, else one.
         env: variables of the training container.
         resources: of the training container, as `{"limits": {"nvidia.com/gpu": "1"}}`.
         labels: of the job.
-        pod: more of the pod's spec, such as `{"volumes": […]}`; its container `pytorch` is added to, if it has one.
-        spec: more fields of the job's spec, as the API names them, such as `failurePolicy={"maxFailures": 1}`.
+        pod: more fields of the pod's spec, as the API names them, such as `{"volumes": […]}`; its container `pytorch` is added
+            to, if it has one.
+        spec: more fields of the job's spec, as the API names them, such as `{"failurePolicy": {"maxFailures": 1}}`.
     """
     pod_spec: dict[str, Any] = dict(pod or {})
     containers = [dict(container) for container in pod_spec.get("containers") or ()]
@@ -60,7 +62,7 @@ def build_manifest(
         "metadata": metadata,
         "spec": {
             **{field: value for field, value in sizes.items() if value is not None},
-            **spec,
+            **(spec or {}),
             "template": {"spec": {**pod_spec, "containers": containers}},
         },
     }

@@ -67,14 +67,12 @@ def shortage_of_room(requests: Mapping[str, float], nodes: Sequence[NodeView]) -
         name = too_much[0]
         largest = max(_offers(node, name) for node in usable)
         what = f"It asks for {_say(name, requests[name])}; the largest node in use has {_say(name, largest)}."
-        return Shortage(
-            what, f"No node can ever take it as it is: ask for less {_plain(name)} in spec.template, or add larger nodes."
-        )
+        return Shortage(what, f"No node can ever run it: request less {_plain(name)} in spec.template, or add larger nodes.")
     if cordoned or unready:
         parts = [f"{_names(cordoned)} {'is' if len(cordoned) == 1 else 'are'} cordoned"] if cordoned else []
         parts += [f"{_names(unready)} {'is' if len(unready) == 1 else 'are'} not ready"] if unready else []
-        do = f"Let pods onto it again, if that is over:\n  kubectl uncordon {cordoned[0]}" if cordoned else ""
-        do = do or f"See what is the matter with it:\n  kubectl describe node {unready[0]}"
+        do = f"If maintenance is over, allow pods on it again:\n  kubectl uncordon {cordoned[0]}" if cordoned else ""
+        do = do or f"See why:\n  kubectl describe node {unready[0]}"
         return Shortage(f"Of {len(nodes)} nodes, {' and '.join(parts)}.", do)
     return None
 

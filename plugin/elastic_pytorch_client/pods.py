@@ -1,7 +1,7 @@
 """What keeps a pod from training, as the pod itself tells."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,20 +12,22 @@ from elastic_pytorch_client.job_view import parse_time
 from elastic_pytorch_client.nodes import requests_of
 
 SLOW_START_SECONDS = 60.0
+KUEUE = "kueue.x-k8s.io/"
 
 # What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
 _CLAIM = re.compile(
-    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"", re.ASCII
+    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"|binding volumes",
+    re.ASCII,
 )
 
 _WAITING = {
-    "ErrImagePull": "Is the image's name right, and may the node pull it (imagePullSecrets)?",
-    "ImagePullBackOff": "Is the image's name right, and may the node pull it (imagePullSecrets)?",
-    "ErrImageNeverPull": "imagePullPolicy is Never, and the node has no such image: put it there, or let it be pulled.",
-    "InvalidImageName": "Correct the image's name in spec.template, and create the job again.",
-    "CreateContainerConfigError": "Create what the container refers to, such as its ConfigMap or Secret.",
-    "CreateContainerError": "Read the message: the node cannot make the container as spec.template has it.",
-    "CrashLoopBackOff": "It ends again and again; read what it says.",
+    "ErrImagePull": "Check the image's name, and that the node may pull it (imagePullSecrets).",
+    "ImagePullBackOff": "Check the image's name, and that the node may pull it (imagePullSecrets).",
+    "ErrImageNeverPull": "imagePullPolicy is Never, and the node does not have the image: load it onto the node, or change the policy.",
+    "InvalidImageName": "Correct the image's name in spec.template, then create the job again.",
+    "CreateContainerConfigError": "Create the object that the container refers to, such as a ConfigMap or Secret.",
+    "CreateContainerError": "The node cannot create the container from spec.template, as the message says.",
+    "CrashLoopBackOff": "The container ends soon after each start. Its log:",
 }
 
 
@@ -34,7 +36,7 @@ class PodTrouble:
     """What keeps a pod from training.
 
     Attributes:
-        kind: `unscheduled`, `claim`, `waiting`, `starting` or `leaving`.
+        kind: `gated`, `unscheduled`, `claim`, `waiting`, `starting` or `leaving`.
         said: what is the matter, without the pod's name.
         do: what to do about it.
         requests: what it asks of a node.
@@ -64,8 +66,10 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
     if status.get("phase") in ("Succeeded", "Failed"):
         return None
     if metadata.get("deletionTimestamp"):
-        return PodTrouble(name, "leaving", "it is being deleted, and its node has not confirmed that it is gone")
-    describe = f"Look closer:\n  kubectl describe pod -n {namespace} {name}"
+        return PodTrouble(name, "leaving", "it is being deleted, and its node has not confirmed that it has stopped")
+    describe = f"See its events:\n  kubectl describe pod -n {namespace} {name}"
+    if gates := [str(gate.get("name")) for gate in pod["spec"].get("schedulingGates") or ()]:
+        return _gated(name, namespace, gates)
     if not pod["spec"].get("nodeName"):
         scheduled: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
         said = str(scheduled.get("message") or "it waits for the scheduler")
@@ -87,8 +91,17 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
         return PodTrouble(name, "starting", f"does not start: {warning}", describe)
     age = seconds_since(parse_time(metadata.get("creationTimestamp")), now)
     if not _started(status) and age > SLOW_START_SECONDS:
-        return PodTrouble(name, "starting", "its image and volumes are taking more than a minute to get ready", describe)
+        return PodTrouble(name, "starting", "its image and volumes have taken more than a minute so far", describe)
     return None
+
+
+def _gated(name: str, namespace: str, gates: Sequence[str]) -> PodTrouble:
+    """A pod that the scheduler does not look at until its gates are removed: room for it is not the question."""
+    said = f"held back by the scheduling gate {' and '.join(gates)}"
+    do = "The controller that set the gate removes it. Until then the scheduler does not place the pod."
+    if any(gate.startswith(KUEUE) for gate in gates):
+        do = f"Kueue removes the gate when the queue has quota for the pod:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}"
+    return PodTrouble(name, "gated", said, do)
 
 
 def _claims_of(pod: Mapping[str, Any]) -> str:

@@ -14,6 +14,9 @@ _STEP = re.compile(r"""\b(?:global_?)?step["']?\s*[=:]?\s*(\d+)""", re.IGNORECAS
 _LOSS = re.compile(r"""\b(?:train(?:ing)?[_ ])?loss["']?\s*[=:]?\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)""", re.IGNORECASE)
 
 
+RESIZES = ("WorkerJoined", "ScaledDown")  # causes of rounds
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """What was known at a moment; None: not known."""
@@ -38,13 +41,25 @@ class Recovered:
     cause: str = ""
     seconds: float | None = None
 
+    @property
+    def resized(self) -> bool:
+        """Whether the group was made larger or smaller on purpose, and nothing had failed."""
+        return self.cause in RESIZES
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A training over time, oldest first."""
+    """A training over time, oldest first.
+
+    Attributes:
+        samples: what was known at each moment.
+        recoveries: when a group trained again.
+        suspensions: from when to when the job was suspended.
+    """
 
     samples: tuple[Sample, ...] = ()
     recoveries: tuple[Recovered, ...] = ()
+    suspensions: tuple[tuple[datetime, datetime], ...] = ()
 
     @property
     def losses(self) -> list[tuple[datetime, float]]:
@@ -74,7 +89,7 @@ def gather(job: JobView, turns: Sequence[Turn], log_lines: Iterable[str] = (), n
 
     Args:
         job: with its `status.history`.
-        turns: its story. Kubernetes keeps events for an hour; the history reaches back further, but is coarser.
+        turns: its events. Kubernetes keeps them for an hour; the history reaches back further, but is coarser.
         log_lines: of its workers, each with a timestamp in front: what they say of steps and losses.
         now: when the job was read; None: leave out what it says of this moment.
     """
@@ -96,7 +111,25 @@ def gather(job: JobView, turns: Sequence[Turn], log_lines: Iterable[str] = (), n
     moment = job.completed or now
     if moment is not None and (job.world or job.completed):
         samples.append(Sample(moment, job.progress.step, job.progress.loss, None if job.completed else job.world))
-    return Series(tuple(sorted(samples, key=lambda s: s.at)), tuple(sorted(recoveries, key=lambda r: r.at)))
+    return Series(
+        tuple(sorted(samples, key=lambda s: s.at)),
+        tuple(sorted(recoveries, key=lambda r: r.at)),
+        _suspensions(turns, moment),
+    )
+
+
+def _suspensions(turns: Sequence[Turn], until: datetime | None) -> tuple[tuple[datetime, datetime], ...]:
+    """From each suspension to the next group that trains, as far as events tell."""
+    spans, since = [], None
+    for turn in turns:
+        if turn.reason == "JobSuspended" and since is None:
+            since = turn.at
+        elif since is not None and turn.workers:
+            spans.append((since, turn.at))
+            since = None
+    if since is not None and until is not None and until > since:
+        spans.append((since, until))
+    return tuple(spans)
 
 
 def samples_of_log(lines: Iterable[str]) -> list[Sample]:

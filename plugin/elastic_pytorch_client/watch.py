@@ -1,4 +1,4 @@
-"""Following jobs for as long as it takes: a watch that ends or breaks is begun again."""
+"""Following jobs for as long as it takes: a watch that ends or breaks is opened again."""
 
 import time
 from collections.abc import Callable, Iterator

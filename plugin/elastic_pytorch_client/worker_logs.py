@@ -17,10 +17,10 @@ LAST_WORDS_SECONDS = 3.0  # for lines of pods that end with the job
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whose logs; with neither given, all workers'.
+    """Whose logs; with neither given, those of all workers.
 
     Attributes:
-        ranks: places in the group; the workers that have them at the time.
+        ranks: places in the group, which different pods have at different times.
         indexes: numbers among the job's workers, which replacements keep.
     """
 
@@ -77,7 +77,7 @@ def follow_logs(
         namespace: of the job.
         name: of the job.
         choice: whose.
-        tail_lines: of those that there are at first, at most this number of lines each.
+        tail_lines: of the pods that exist at first, only the last lines, this number of each.
 
     Raises:
         NotAllowed: the user may not read logs.
@@ -141,7 +141,7 @@ class _Following:
         self._stopped.set()
 
     def lines(self, seconds: float, *, until_silent: bool) -> Iterator[Line]:
-        """What comes within the given seconds; less if no source is left."""
+        """The lines of the next seconds; fewer if no pod is left that logs."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if until_silent and self._queue.empty() and not any(reader.is_alive() for reader in self._readers.values()):
@@ -172,7 +172,7 @@ class _Following:
             return
 
     def _put(self, pod: str, line: str | NotAllowed) -> bool:
-        """Waits until there is room; false if the reader has stopped."""
+        """Waits until there is room; false if no reader is left."""
         while not self._stopped.is_set():
             try:
                 self._queue.put((pod, line), timeout=1)

@@ -6,11 +6,15 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from elastic_pytorch_operator.job import parse_job
+from elastic_pytorch_operator.manifests import worker_pod
 
 ROOT = Path(__file__).parents[2]
 BAD = sorted((ROOT / "tests" / "manifests" / "bad").glob("*.yaml"))
 GOOD = sorted((ROOT / "tests" / "manifests" / "good").glob("*.yaml"))
 FAILING = sorted((ROOT / "tests" / "manifests" / "failing").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
+GPU_EXAMPLES = [path for path in EXAMPLES if path.stem == "job-gpu"]
 EXPECT = "# expect: "
 
 CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
@@ -69,6 +73,37 @@ def test_bad_manifest_is_refused_by_the_schema_alone_unless_it_takes_a_rule(path
     valid = jsonschema.Draft7Validator(SCHEMA).is_valid(yaml.safe_load(text))
     if not expected.startswith("unknown field"):  # of which the schema alone knows nothing, whatever else is wrong
         assert valid is any(words in expected for words in BEYOND_JSON_SCHEMA)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_example_is_valid_and_asks_for_nothing_that_a_cluster_need_not_have(path: Path) -> None:
+    manifest = yaml.safe_load(path.read_text())
+    jsonschema.validate(manifest, SCHEMA)
+    spec, pod = manifest["spec"], manifest["spec"]["template"]["spec"]
+    assert not any("hostPath" in volume for volume in pod["volumes"])
+    claims = {template["metadata"]["name"]: template["spec"] for template in spec["volumeClaimTemplates"]}
+    [container] = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {*claims, *(volume["name"] for volume in pod["volumes"])}
+    modes = [mode for claim in claims.values() for mode in claim["accessModes"]]
+    assert modes == ["ReadWriteMany" if spec["replicas"] > 1 else "ReadWriteOnce"]
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+    assert container["image"].endswith(("elastic-pytorch-worker:dev", "elastic-pytorch-worker:gpu"))
+
+
+@pytest.mark.parametrize("path", GPU_EXAMPLES, ids=lambda path: path.parent.name)
+def test_example_for_gpus_leaves_processes_and_shared_memory_to_the_operator_and_says_that_it_was_not_run(path: Path) -> None:
+    job = parse_job(yaml.safe_load(path.read_text()))
+    [container] = job.template["spec"]["containers"]
+    assert "nprocPerNode" not in path.read_text().replace("spec.nprocPerNode", "")
+    assert job.nproc_per_node == str(container["resources"]["limits"]["nvidia.com/gpu"])
+    pod = worker_pod(job, 0, "x7k2p", "http://operator:8443")
+    [training] = pod["spec"]["containers"]
+    assert "/dev/shm" in [mount["mountPath"] for mount in training["volumeMounts"]]
+    assert "has not been run on a cluster with GPUs" in path.read_text()
+    script = (ROOT / training["args"][0].removeprefix("/")).read_text()
+    assert "torch.cuda.is_available()" in script
+    assert "torch.cuda.set_device(" in script
+    assert '"nccl"' in script
 
 
 def test_bad_manifests_have_names_of_their_own() -> None:

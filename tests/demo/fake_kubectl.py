@@ -123,7 +123,6 @@ class FakeKubectl(Kubectl):
             "state": self._state,
             "round": self._round,
             "worldSize": len(self._members),
-            "ready": f"{len(self.pods)}/{self._wanted}",
             "progress": {"step": self._step, "total": self._total, "loss": "2.1"},
             "workers": [
                 {"name": name, "index": index, "node": "node-1", "state": "Running" if name in ranks else "Starting"}

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
-from job_under_test import ROOT, JobUnderTest, StartJob, report, run_kubectl
+from job_under_test import ROOT, JobUnderTest, StartJob, read_example, report, run_kubectl
 
 SETTLE_SECONDS = 10
 
@@ -45,7 +44,7 @@ def start_job(namespace: str) -> StartJob:
         change_pod: Callable[[dict[str, Any]], None] | None = None,
         **spec: Any,
     ) -> JobUnderTest:
-        manifest = yaml.safe_load((ROOT / "examples" / example / file).read_text())
+        manifest = read_example(ROOT / "examples" / example / file)
         container = manifest["spec"]["template"]["spec"]["containers"][0]
         if script is not None:
             mount_script(namespace, manifest["spec"]["template"]["spec"], script)

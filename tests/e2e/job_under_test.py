@@ -32,6 +32,17 @@ def run_kubectl(
     return done
 
 
+def read_example(path: Path) -> dict[str, Any]:
+    """The job of an example, as the test cluster can run it: with /shared, which all nodes have, for the volume that its workers share."""
+    manifest: dict[str, Any] = yaml.safe_load(path.read_text())
+    spec = manifest["spec"]
+    names = [template["metadata"]["name"] for template in spec.pop("volumeClaimTemplates", ())]
+    spec.pop("volumeClaimRetentionPolicy", None)
+    pod = spec["template"]["spec"]
+    pod["volumes"] = [*({"name": name, "hostPath": {"path": "/shared"}} for name in names), *pod.get("volumes", ())]
+    return manifest
+
+
 def leading_operator(other_than: str = "", seconds: float = 60.0) -> dict[str, Any]:
     """The pod of the operator that leads; waits until there is one, other than the one that led before."""
     until = time.monotonic() + seconds

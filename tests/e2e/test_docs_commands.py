@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from documentation import ROOT, blocks
-from job_under_test import KUBECONFIG
+from job_under_test import KUBECONFIG, read_example
 
 pytestmark = pytest.mark.e2e
 
@@ -26,7 +27,9 @@ def test_commands_of_a_page_work(page: str, namespace: str, tmp_path: Path) -> N
         assert done.returncode == 0, f"{script}{done.stdout}{done.stderr}"
         print(done.stdout)
 
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for path in (tmp_path / "examples").rglob("*.yaml"):
+        path.write_text(yaml.safe_dump(read_example(path)))
     run(f"kubectl config set-context --current --namespace={namespace}")
     for block in blocks(ROOT / page):
         text = block.text

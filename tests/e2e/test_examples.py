@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from job_under_test import ROOT, JobUnderTest, StartJob, run_kubectl
+from job_under_test import ROOT, JobUnderTest, StartJob, read_example, run_kubectl
 
 pytestmark = pytest.mark.e2e
 
@@ -34,7 +33,7 @@ def until_complete(job: JobUnderTest) -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_job_for_each_way_to_run_torchrun(namespace: str, path: Path) -> None:
-    job = apply(namespace, yaml.safe_load(path.read_text()))
+    job = apply(namespace, read_example(path))
     until_complete(job)
     text, world = logs(job), PROCESSES[path.stem]
     assert {int(rank) for rank in re.findall(rf"rank (\d+) of {world}, local rank", text)} == set(range(world))
@@ -42,7 +41,7 @@ def test_a_job_for_each_way_to_run_torchrun(namespace: str, path: Path) -> None:
 
 
 def test_digits_are_learnt_while_the_group_grows(namespace: str) -> None:
-    manifest = yaml.safe_load((ROOT / "examples" / "digits" / "job.yaml").read_text())
+    manifest = read_example(ROOT / "examples" / "digits" / "job.yaml")
     manifest["spec"]["replicas"] = 2
     pod = manifest["spec"]["template"]["spec"]
     [container] = pod["containers"]
@@ -62,7 +61,7 @@ def test_digits_are_learnt_while_the_group_grows(namespace: str) -> None:
 
 
 def test_char_lm_with_the_training_library_loses_no_step_with_a_pod(namespace: str) -> None:
-    manifest = yaml.safe_load((ROOT / "examples" / "char-lm" / "job-elastic.yaml").read_text())
+    manifest = read_example(ROOT / "examples" / "char-lm" / "job-elastic.yaml")
     [container] = manifest["spec"]["template"]["spec"]["containers"]
     container["args"] = [container["args"][0], "--checkpoint-dir", f"/checkpoints/{namespace}", "--steps", "150"]
     job = apply(namespace, manifest)
@@ -89,9 +88,9 @@ def without_agent(manifest: dict[str, Any], **security: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["elastic", "command"])
 def test_the_agent_comes_into_an_image_that_has_only_torch_for_any_user(namespace: str, name: str) -> None:
     run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/warn=restricted")
-    manifest = without_agent(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), runAsUser=4321, runAsGroup=4321)
+    manifest = without_agent(read_example(FOLDER / f"{name}.yaml"), runAsUser=4321, runAsGroup=4321)
     manifest["spec"]["template"]["spec"]["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
-    manifest["spec"]["maxReplicas"] = 1
+    manifest["spec"] |= {"replicas": 1, "minReplicas": 1, "maxReplicas": 1}
     job = apply(namespace, manifest)
     until_complete(job)
     [pod] = job.pods()
@@ -117,7 +116,7 @@ def test_pod_security_lets_the_pods_in_and_the_agent_is_copied_for_any_user(
     namespace: str, standard: str, user: dict[str, Any]
 ) -> None:
     run_kubectl("label", "namespace", namespace, f"pod-security.kubernetes.io/enforce={standard}")
-    manifest = yaml.safe_load((FOLDER / "single-node.yaml").read_text())
+    manifest = read_example(FOLDER / "single-node.yaml")
     pod = manifest["spec"]["template"]["spec"]
     pod["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
     pod["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}, **user}
@@ -125,7 +124,7 @@ def test_pod_security_lets_the_pods_in_and_the_agent_is_copied_for_any_user(
 
 
 def test_without_injection_an_image_without_the_agent_fails_and_says_so(namespace: str) -> None:
-    manifest = without_agent(yaml.safe_load((FOLDER / "single-node.yaml").read_text()))
+    manifest = without_agent(read_example(FOLDER / "single-node.yaml"))
     manifest["spec"] |= {"injectAgent": False, "failurePolicy": {"maxFailures": 0}}
     job = apply(namespace, manifest)
     job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
@@ -139,7 +138,7 @@ def test_option_that_the_images_torch_lacks_fails_the_job_with_its_name(start_jo
 
 
 def test_template_in_the_way_of_the_agents_volume_is_named(namespace: str) -> None:
-    manifest = yaml.safe_load((FOLDER / "single-node.yaml").read_text())
+    manifest = read_example(FOLDER / "single-node.yaml")
     manifest["spec"]["template"]["spec"]["volumes"].append({"name": "elastic-pytorch-agent", "emptyDir": {}})
     job = apply(namespace, manifest)
     job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)

@@ -5,8 +5,7 @@ import time
 from typing import Any
 
 import pytest
-import yaml
-from job_under_test import ROOT, JobUnderTest, StartJob, run_kubectl
+from job_under_test import ROOT, JobUnderTest, StartJob, read_example, run_kubectl
 from kind_nodes import docker
 
 pytestmark = pytest.mark.e2e
@@ -27,7 +26,7 @@ raise dist.DistBackendError(
 
 
 def start_with_command(namespace: str, command: list[str], **spec: Any) -> JobUnderTest:
-    manifest = yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text())
+    manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     container["command"] = command
     del container["args"]
@@ -75,7 +74,7 @@ def test_node_whose_pods_fail_at_start_does_not_fail_the_job(namespace: str) -> 
         script = '#!/bin/sh\nexec python3 -m elastic_pytorch.agent "$@"\n'
         docker("exec", node, "sh", "-c", f"printf '%s' '{script}' > {folder}/start && chmod 755 {folder}/start")
     try:
-        manifest = yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text())
+        manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
         manifest["spec"]["failurePolicy"] = {"maxFailures": 0}
         pod = manifest["spec"]["template"]["spec"]
         pod["containers"][0] |= {"command": ["/start/start"], "args": ENDLESS}

@@ -166,7 +166,7 @@ def test_hung_step_is_found_and_the_group_restarted(start_job: StartJob) -> None
     job = start_job(script=HANGS_ONCE, replicas=2, minReplicas=2, progressDeadlineSeconds=6)
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 90)
     assert status["state"] == "Complete"
-    assert status["restarts"] == 1
+    assert status["recoveries"] == 1
     stacks = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"]) if "stuck_here" in line]
     assert len(stacks) == 1, "the log says where it hung"
     assert "rank 1" in until_event(job, "ProgressStalled")

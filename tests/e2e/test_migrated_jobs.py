@@ -1,5 +1,6 @@
 """PyTorchJobs go through `kubectl epj migrate`, and what comes out trains to its end."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from job_under_test import KUBECTL, JobUnderTest, run_kubectl
+import yaml
+from job_under_test import KUBECTL, ROOT, JobUnderTest, run_kubectl
 
 pytestmark = pytest.mark.e2e
 
@@ -70,6 +72,7 @@ spec:
       restartPolicy: OnFailure
       template:"""
 
+CASES = ROOT / "tests" / "migration" / "cases"
 SCRIPT = "/examples/torchrun/train.py, --checkpoint-dir, /checkpoints"
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
@@ -105,3 +108,10 @@ def test_a_master_and_a_worker_become_two_workers(namespace: str) -> None:
     text = until_complete(job)
     assert "minReplicas" not in job.get()["spec"]
     assert {int(rank) for rank in re.findall(r"rank (\d) of 2, local rank", text)} == {0, 1}
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*/after.yaml")), ids=lambda path: path.parent.name)
+def test_the_api_server_accepts_what_is_written(namespace: str, path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text()):
+        document["metadata"]["namespace"] = namespace
+        run_kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", input=json.dumps(document))

@@ -115,7 +115,7 @@ def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Pa
 
     assert "3 workers train" in epj(namespace, "resize", job.name, "3", "--wait", "--timeout", "90")
     refused = epj(namespace, "resize", job.name, "4", code=1)
-    assert "must not be more than maxReplicas" in refused
+    assert "must be less than or equal to maxReplicas (3), not 4" in refused
     assert len(refused.splitlines()) == 1
 
     epj(namespace, "suspend", job.name, "--wait", "--timeout", "60")

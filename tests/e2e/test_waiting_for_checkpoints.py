@@ -5,8 +5,7 @@ import json
 from typing import Any
 
 import pytest
-import yaml
-from job_under_test import ROOT, JobUnderTest, StartJob
+from job_under_test import ROOT, JobUnderTest, StartJob, read_example
 
 pytestmark = pytest.mark.e2e
 
@@ -39,7 +38,7 @@ while True:
 
 def template(folder: str) -> dict[str, Any]:
     """The smallest example's pod, with this script and a grace period that leaves time to wait."""
-    manifest = yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text())
+    manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
     pod: dict[str, Any] = copy.deepcopy(manifest["spec"]["template"])
     pod["spec"]["terminationGracePeriodSeconds"] = 60
     [container] = pod["spec"]["containers"]

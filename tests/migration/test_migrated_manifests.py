@@ -4,6 +4,7 @@ Each folder of cases/ holds `before.yaml`, what is written for it (`after.yaml`,
 `python tests/migration/test_migrated_manifests.py` writes the last two anew, to be read before they are committed.
 """
 
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from documentation import blocks
 from elastic_pytorch_client.migration.documents import migrate_documents
 from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
 from elastic_pytorch_operator.job import parse_job
@@ -64,6 +66,14 @@ def test_what_is_written_passes_again_as_it_is(case: Path) -> None:
     after = text_of(case / "after.yaml")
     if after:
         assert migrated(after) == (after, "")
+
+
+def test_the_page_shows_what_the_command_writes() -> None:
+    shown = [block for block in blocks(ROOT / "docs" / "migrate.md") if block.language == "yaml"]
+    pairs = [(old.text, new.text) for old, new in itertools.pairwise(shown) if old.not_run and not new.not_run]
+    assert len(pairs) == 2
+    for old, new in pairs:
+        assert yaml.safe_load(migrated(old)[0]) == yaml.safe_load(new)
 
 
 def write_all(say: Callable[[str], Any]) -> None:

@@ -97,10 +97,9 @@ def test_the_entrypoint_of_an_image() -> None:
     assert launch.args == ("/var/mnist.py", "--epochs=1")
 
 
-def test_launch_of_torch_passed_the_local_rank() -> None:
-    launch = read_launch("container", ["python", "-m", "torch.distributed.launch", "train.py"], [])
-    assert launch.args == ("train.py",)
-    assert "LOCAL_RANK" in launch.remarks[0]
+def test_launch_of_torch_gives_the_script_its_local_rank() -> None:
+    launch = read_launch("container", ["python", "-m", "torch.distributed.launch", "--nnodes=2", "-m", "a.b", "--x"], [])
+    assert launch.args == ("-m", "a.b", "--local-rank=${local_rank}", "--x")
 
 
 @pytest.mark.parametrize(

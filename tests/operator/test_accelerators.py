@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.accelerators import count_accelerators, processes_per_node, uses_accelerators
-from elastic_pytorch_operator.job import InvalidJob
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.manifests import worker_pod
 from elastic_pytorch_operator.status import world_size
 from elastic_pytorch_operator.stock_manifests import stock_worker_pod

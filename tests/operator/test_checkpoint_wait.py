@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.actions import DeletePod, RecordEvent
 from elastic_pytorch_operator.checkpoint_wait import CheckpointWait, Hold, hold_for_checkpoint, leave_seconds
-from elastic_pytorch_operator.conditions import find_condition
+from elastic_pytorch_operator.conditions import find_condition, is_true
 from elastic_pytorch_operator.job import Job
 from elastic_pytorch_operator.names import CHECKPOINT_WAIT_ENDED
 from elastic_pytorch_operator.observed import Observed, Progress
@@ -250,6 +250,7 @@ def test_suspended_job_trains_on_to_its_checkpoint() -> None:
     assert len(simulation.pods) == 2
     message = (find_condition(simulation.job.status, "Suspended") or {})["message"]
     assert message.endswith("waits up to 30 s for the next checkpoint in /checkpoints")
+    assert (simulation.job.status["state"], is_true(simulation.job.status, "Running")) == ("Suspending", True)
     write_checkpoint(simulation)
     simulation.settle(3)
     assert [r.size for r in simulation.declared] == [2, 0]

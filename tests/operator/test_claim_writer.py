@@ -85,6 +85,16 @@ async def test_refusal_is_told_while_the_job_is_suspended(running: Running) -> N
     await running.until(lambda: QUOTA in running.condition("Suspended"))
 
 
+@pytest.mark.parametrize(("labels", "reason"), [(OURS, "JobSuspended"), ({}, "RefusedByApiServer")])
+async def test_suspended_job_says_whether_an_existing_claim_is_its_own(
+    running: Running, labels: dict[str, str], reason: str
+) -> None:
+    await make_claim(running, labels=labels)
+    running.cluster.apply_job(a_job_with_claims(suspend=True))
+    await running.until(lambda: "get_claim" in running.cluster.calls)
+    await running.until(lambda: running.condition("Suspended").startswith(reason))
+
+
 async def test_strangers_claim_is_told_and_never_mounted_or_deleted(running: Running) -> None:
     await make_claim(running)
     running.cluster.apply_job(a_job_with_claims())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.failure_rules import FailureAction, InvalidRule, find_rule, parse_rules
-from elastic_pytorch_operator.job import InvalidJob
+from elastic_pytorch_operator.job_fields import InvalidJob
 from operator_builders import a_job
 
 DISRUPTED = ("DisruptionTarget", "True")
@@ -103,6 +103,6 @@ def test_job_names_the_rule_that_it_refuses() -> None:
 
 def test_stock_torchrun_cannot_restart_a_group_by_rule() -> None:
     stock = {"rendezvous": {"backend": "c10d"}}
-    with pytest.raises(InvalidJob, match=r"rules\[1\].action: RestartGroup needs rendezvous.backend operator"):
+    with pytest.raises(InvalidJob, match=r"rules\[1\].action: may not be RestartGroup unless rendezvous.backend is operator"):
         a_job(failurePolicy={"rules": [on_codes("Ignore", 1), on_codes("RestartGroup", 2)]}, **stock)
     assert len(a_job(failurePolicy={"rules": [on_codes("Ignore", 1)]}, **stock).rules) == 1

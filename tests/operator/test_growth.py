@@ -62,6 +62,9 @@ def test_newcomers_wait_after_the_first_group_and_after_each_growth() -> None:
     assert resizing is not None
     assert (resizing["status"], resizing["reason"]) == ("True", "CoolingDown")
     assert resizing["message"].startswith("growing from 2 to 3 workers: w2-3 is ready; the group may grow at ")
+    degraded = find_condition(simulation.job.status, "Degraded")
+    assert degraded is not None
+    assert degraded["message"].startswith("trains with 2 of 3 workers; w2-3 is ready; the group may grow at ")
     assert simulation.reconcile().recheck_at is not None
     assert simulation.reconcile().actions == ()
     simulation.settle(60)

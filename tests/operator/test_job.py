@@ -1,18 +1,23 @@
 """Jobs as they are read: defaults, and refusals that name the field."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job import InvalidJob, parse_job
+import yaml
+from elastic_pytorch_operator.job import parse_job
+from elastic_pytorch_operator.job_fields import InvalidJob
+from elastic_pytorch_operator.local import run_local
 from operator_builders import a_job, a_manifest
 
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        ({"replicas": None, "minimum": 2, "maximum": 5}, (5, 2, 5)),
         ({"replicas": 3, "minimum": 2, "maximum": None}, (3, 2, 3)),
-        ({"replicas": None, "minimum": 2, "maximum": None}, (2, 2, 2)),
+        ({"replicas": 3, "minimum": None, "maximum": None}, (3, 3, 3)),
+        ({"replicas": 3, "minimum": None, "maximum": None, "suspend": True}, (0, 3, 3)),
+        ({"replicas": 3, "minimum": None, "maximum": None, "rendezvous": {"backend": "c10d"}}, (3, 3, 3)),
         ({"replicas": 3, "minimum": 1, "maximum": 4}, (3, 1, 4)),
         ({"replicas": 3, "minimum": 1, "resizePolicy": {"allowedReplicas": [4, 2]}}, (2, 2, 4)),
         ({"replicas": 3, "suspend": True}, (0, 1, 4)),
@@ -24,9 +29,31 @@ def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({"minimum": 2, "maximum": 5}, (5, 2, 5)),
+        ({"minimum": 2, "maximum": None}, (2, 2, 2)),
+        ({"minimum": 1, "maximum": None}, (1, 1, 1)),
+    ],
+)
+def test_job_that_an_older_release_stored_without_replicas_keeps_its_size(
+    sizes: dict[str, Any], expected: tuple[int, int, int]
+) -> None:
+    job = parse_job(a_manifest(replicas=None, **sizes))
+    assert (job.wanted, job.minimum, job.maximum) == expected
+
+
+FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
+
+
+@pytest.mark.parametrize(
     ("change", "path"),
     [
-        ({"minimum": 5}, "spec.minReplicas"),
+        ({"minimum": 5}, "spec.maxReplicas"),
+        ({"minimum": 4, "maximum": None}, "spec.replicas"),
+        ({"minimum": None}, "spec.maxReplicas"),
+        ({"replicas": None, **FIXED}, "spec.replicas"),
+        ({"resizePolicy": {"allowedReplicas": [3]}, **FIXED}, "spec.resizePolicy.allowedReplicas"),
         ({"replicas": 5}, "spec.replicas"),
         ({"replicas": 0}, "spec.replicas"),
         ({"replicas": "3"}, "spec.replicas"),
@@ -82,3 +109,12 @@ def test_stock_torchrun_is_not_told_a_bound_that_the_job_has_not() -> None:
 def test_allowed_sizes_do_not_depend_on_the_wanted_one() -> None:
     sizes = {"resizePolicy": {"allowedReplicas": [2, 4, 8]}}
     assert [a_job(replicas=n, minimum=2, maximum=None, **sizes).wanted for n in (8, 5, 4)] == [8, 4, 4]
+
+
+async def test_local_mode_asks_for_the_number_of_workers_as_the_api_server_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(a_manifest(replicas=None)))
+    assert await run_local(path) == 2
+    assert "spec.replicas: set the number of workers" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
         "Running": 1,
         "Complete": 1,
     }
-    assert len(states) == 6, "also those that no job is in"
+    assert len(states) == 7, "also those that no job is in"
     assert found["elastic_pytorch_workers{namespace=default,state=Starting}"] == 1
     assert found["elastic_pytorch_workers{namespace=default,state=Succeeded}"] == 0, "of jobs that have ended none is counted"
     assert found["leader_election_master_status{name=elastic-pytorch-operator}"] == 1

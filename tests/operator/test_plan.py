@@ -25,13 +25,19 @@ def test_new_job_gets_its_service_and_pods() -> None:
     todo = plan(a_job(replicas=2), observed(service_exists=False), Memory())
     assert [a for a in todo.actions if not isinstance(a, PatchStatus)] == [CreateService(), CreatePod(0), CreatePod(1)]
     status = status_of(todo)
-    assert (status["state"], status["ready"], status["selector"]) == ("Pending", "0/2", SELECTOR)
+    assert (status["state"], status["readyReplicas"], status["selector"]) == ("Pending", 0, SELECTOR)
 
 
 def test_progress_tells_how_far_commits_are_apart() -> None:
     agents = [an_agent("w0", progress=Progress(step=7, commit_every_steps=12)), an_agent("w1", progress=Progress(step=6))]
     status = status_of(plan(a_job(), observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1)), Memory()))
-    assert status["progress"] == {"step": 7, "commitEverySteps": 12}
+    assert status["progress"] == {"summary": "7", "step": 7, "commitEverySteps": 12}
+
+
+def test_progress_is_summed_up_for_the_column() -> None:
+    agents = [an_agent("w0", progress=Progress(step=501, total=800))]
+    status = status_of(plan(a_job(replicas=1), observed([a_pod(0)], agents, round=a_round(0)), Memory()))
+    assert status["progress"] == {"summary": "501/800", "step": 501, "total": 800}
 
 
 def test_planning_again_changes_nothing() -> None:
@@ -44,7 +50,7 @@ def test_first_round_is_one_round() -> None:
     assert len(simulation.declared) == 1
     assert simulation.job.status["state"] == "Running"
     assert simulation.job.status["worldSize"] == 3
-    assert simulation.job.status["restarts"] == 0
+    assert simulation.job.status["recoveries"] == 0
 
 
 def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
@@ -57,7 +63,7 @@ def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
     simulation.settle(10)
     assert [r.size for r in simulation.declared] == [3, 2, 3]
     assert simulation.job.status["failures"] == 0
-    assert simulation.job.status["restarts"] == 2
+    assert simulation.job.status["recoveries"] == 2
 
 
 def test_resumed_training_is_told_once() -> None:
@@ -150,7 +156,8 @@ def test_suspended_job_leaves_no_sidecar_behind() -> None:
     simulation.job = replace(simulation.job, suspend=True, wanted=0)
     suspended = find_condition(status_of(simulation.reconcile()), "Suspended")
     assert suspended is not None
-    assert "3 workers are stopping" in suspended["message"]
+    assert (suspended["status"], suspended["reason"]) == ("False", "Suspending")
+    assert "3 pods are left" in suspended["message"]
     simulation.settle(20)
     assert simulation.pods == {}
 

@@ -31,7 +31,7 @@ def test_suspended_job_stops_its_group_first_and_keeps_nothing() -> None:
     simulation.settle(5)
     status = simulation.job.status
     assert not simulation.pods
-    assert (status["state"], status["worldSize"], status["replicas"], status["ready"]) == ("Suspended", 0, 0, "0/0")
+    assert (status["state"], status["worldSize"], status["replicas"], status["readyReplicas"]) == ("Suspended", 0, 0, 0)
     assert is_true(status, "Suspended")
     assert not is_true(status, "Running")
     assert "startTime" not in status

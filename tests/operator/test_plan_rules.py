@@ -1,11 +1,13 @@
 """`failurePolicy.rules` and `backoffLimit` in the course of a job, and what a new leader makes of them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.actions import DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.conditions import find_condition
+from elastic_pytorch_operator.observed import AgentState
 from operator_builders import a_job
 from operator_simulation import Simulation, running
 from test_failure_rules import DISRUPTED, on_codes, on_condition
@@ -123,7 +125,7 @@ def test_failure_that_is_ignored_for_ever_is_tried_at_a_growing_pace() -> None:
     running_ = find_condition(simulation.job.status, "Running")
     assert running_ is not None
     assert running_["reason"] == "BackingOff"
-    assert "a failure that does not count, says failurePolicy.rules[0] (onExitCodes In 42)" in running_["message"]
+    assert "a failure that failurePolicy.rules[0] (onExitCodes In 42) does not count; rank 1 " in running_["message"]
     simulation.restart_operator()
     assert simulation.memory.budget.hold_until > simulation.now, "a new leader begins with a pause"
     simulation.settle(120)
@@ -307,3 +309,71 @@ def test_policy_is_read_from_the_spec() -> None:
     job = a_job(failurePolicy={"backoffLimit": 5}, resizePolicy={"minSecondsBetweenResizes": 600})
     assert (job.backoff_limit, job.growth_seconds) == (5, 600.0)
     assert (a_job().backoff_limit, a_job().growth_seconds, a_job().rules) == (None, 0.0, ())
+
+
+# What is known late: an agent may report SIGTERM before the operator sees the deletion, or the kubelet's last word.
+
+
+def tell_to_stop(simulation: Simulation) -> str:
+    """The agent of a member reports SIGTERM, and the group does without it."""
+    worker = simulation.members[0]
+    simulation.agents[worker] = replace(simulation.agents[worker], state=AgentState.LEAVING)
+    simulation.reconcile()
+    assert worker not in simulation.members
+    simulation.reconcile()
+    return worker
+
+
+def evict_later(simulation: Simulation) -> None:
+    evict(simulation, tell_to_stop(simulation))
+
+
+def end_by_kubelet(simulation: Simulation) -> None:
+    """As by node pressure or a node's shutdown: the condition comes with the end."""
+    worker = tell_to_stop(simulation)
+    simulation.end_pod(worker, exit_code=143, reason="Terminated")
+    simulation.pods[worker] = replace(simulation.pods[worker], conditions=frozenset({DISRUPTED}), disrupted=True)
+    simulation.reconcile()
+
+
+@pytest.mark.parametrize("happens", [evict_later, end_by_kubelet])
+def test_condition_that_comes_late_is_seen(happens: Callable[[Simulation], None]) -> None:
+    fails = with_rules(on_condition("FailJob"))
+    happens(fails)
+    assert failed(fails)[0] == "FailurePolicyRule"
+    counts = with_rules(on_condition("Count"), maxFailures=9)
+    happens(counts)
+    counts.settle(10)
+    assert counts.job.status["failures"] == 1
+    restarts = with_rules(on_condition("RestartGroup"))
+    happens(restarts)
+    restarts.settle(30)
+    assert (restarts.job.status["groupRestarts"], restarts.job.status["worldSize"]) == (1, 3)
+
+
+@pytest.mark.parametrize("happens", [evict_later, end_by_kubelet])
+def test_condition_that_comes_late_still_excuses_from_on_pod_loss(happens: Callable[[Simulation], None]) -> None:
+    simulation = with_rules(on_condition("Ignore"), onPodLoss="FailJob")
+    happens(simulation)
+    simulation.settle(10)
+    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 3)
+
+
+@pytest.mark.parametrize("rules", [[], [on_condition("Ignore")]])
+def test_member_that_goes_without_an_excuse_fails_a_job_on_pod_loss(rules: list[dict[str, Any]]) -> None:
+    simulation = with_rules(*rules, onPodLoss="FailJob")
+    worker = simulation.members[0]
+    simulation.agents[worker] = replace(simulation.agents[worker], state=AgentState.LEAVING)
+    simulation.reconcile()
+    assert failed(simulation)[0] == ("" if rules else "PodLost")
+    simulation.delete_pod(worker)
+    simulation.reconcile()
+    assert failed(simulation)[0] == "PodLost"
+
+
+def test_scale_down_is_no_loss_under_rules_either() -> None:
+    simulation = with_rules(on_condition("FailJob", "Ready", status="False"), onPodLoss="FailJob")
+    simulation.pods = {name: replace(pod, conditions=frozenset({("Ready", "False")})) for name, pod in simulation.pods.items()}
+    simulation.scale(2)
+    simulation.settle(10)
+    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 2)

@@ -29,7 +29,7 @@ def test_store_comes_first_then_the_workers() -> None:
     simulation.settle(10)
     assert simulation.made == [1, 1, 1]
     status = simulation.status
-    assert (status["state"], status["ready"], status["worldSize"], status["round"]) == ("Running", "3/3", 3, 1)
+    assert (status["state"], status["readyReplicas"], status["worldSize"], status["round"]) == ("Running", 3, 3, 1)
     assert [worker["state"] for worker in status["workers"]] == ["Running"] * 3
     assert not any("rank" in worker for worker in status["workers"]), "ranks are torchrun's secret"
 
@@ -51,7 +51,7 @@ def test_lost_worker_is_replaced_in_the_same_rendezvous() -> None:
     simulation.settle(10)
     assert simulation.made == [1, 1, 1, 1]
     status = simulation.status
-    assert (status["worldSize"], status["failures"], status["restarts"]) == (3, 0, 2)
+    assert (status["worldSize"], status["failures"], status["round"]) == (3, 0, 3)
     assert any(event.startswith("WorkerLost") for event in simulation.told)
 
 
@@ -314,7 +314,7 @@ def test_outage_of_all_nodes_deletes_nothing() -> None:
     simulation.hung_nodes.clear()
     simulation.settle(30)
     assert set(simulation.pods) == pods
-    assert simulation.status["restarts"] == 0
+    assert simulation.status["round"] == 1
 
 
 def test_node_that_is_not_ready_for_a_moment_costs_nothing() -> None:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job import InvalidJob, Job
+from elastic_pytorch_operator.job import Job
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.manifests import worker_pod
 from elastic_pytorch_operator.observed import NodeView
 from elastic_pytorch_operator.stock_manifests import store_pod

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job import InvalidJob
+from elastic_pytorch_operator.job_fields import InvalidJob
 from elastic_pytorch_operator.manifests import volume_claim, worker_pod
 from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod
 from elastic_pytorch_operator.volume_claims import find_conflict

@@ -179,7 +179,7 @@ def test_training_container(annotations: dict[str, str], containers: list[str], 
             NoSuchJob,
             'there is no ElasticPyTorchJob "j" in namespace "team"',
         ),
-        (404, b"404 page not found\n", NoJobKind, "is the chart elastic-pytorch-operator installed"),
+        (404, b"404 page not found\n", NoJobKind, "install the chart elastic-pytorch-operator"),
         (403, status(403, "elasticpytorchjobs is forbidden:\n User x cannot get"), NotAllowed, "forbidden: User x cannot get"),
         (401, status(401, "Unauthorized"), NotAllowed, "credentials"),
         (422, status(422, "spec.replicas: must not be more"), Refused, "spec.replicas: must not be more"),
@@ -197,6 +197,16 @@ def test_errors(
 
 def test_pods_that_are_not_there() -> None:
     assert isinstance(error_of(404, status(404, 'pods "w" not found', "w")), NotFound)
+
+
+def test_a_refusal_by_a_rule_is_the_sentence_and_its_field() -> None:
+    sentence = "field is immutable while minReplicas is unset: set spec.minReplicas"
+    cause = {"reason": "FieldValueInvalid", "message": f'Invalid value: "integer": {sentence}', "field": "spec.replicas"}
+    answer = {"message": "ElasticPyTorchJob.elasticpytorch.dev is invalid: ...", "details": {"causes": [cause]}}
+    assert str(error_of(422, json.dumps(answer).encode())) == f"spec.replicas: {sentence}"
+    required = {"message": "Required value: set the number of workers", "field": "spec.replicas"}
+    answer = {"message": "invalid", "details": {"causes": [required, {"message": "plain", "field": "<nil>"}]}}
+    assert str(error_of(422, json.dumps(answer).encode())) == "spec.replicas: Required value: set the number of workers; plain"
 
 
 def test_an_answer_that_is_no_json(server: ApiServer, cluster: KubernetesCluster) -> None:

@@ -12,7 +12,7 @@ import pytest
 from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access
 from elastic_pytorch_client.completion import candidates
-from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Unreachable
+from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Refused, Unreachable
 from elastic_pytorch_client.verbs.context import Context
 from plugin_console import FakeTime
 from recorded_cluster import RecordedCluster, moment_of, recorded
@@ -20,6 +20,7 @@ from rich.console import Console
 
 DOCS = Path(__file__).parents[2] / "docs" / "plugin.md"
 COMMANDS = [line.strip() for line in DOCS.read_text().splitlines() if line.startswith("    kubectl epj ")]
+CASES = Path(__file__).parents[1] / "migration" / "cases"
 
 Epj = Callable[..., tuple[int, str]]
 
@@ -39,7 +40,9 @@ def over(cluster: RecordedCluster) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_of_the_documentation(command: str, epj: Epj, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_command_of_the_documentation(
+    command: str, epj: Epj, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     cluster = RecordedCluster("young")
     members = [worker["name"] for worker in recorded("young")["job"]["status"]["workers"]]
@@ -51,11 +54,14 @@ def test_each_command_of_the_documentation(command: str, epj: Epj, tmp_path: Pat
     elif verb == "suspend":
         suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "nothing runs"}
         cluster.script = [settled(workers=[], conditions=[suspended])]
+    elif verb == "migrate":
+        Path("job.yaml").write_text((CASES / "trainjob" / "before.yaml").read_text())
+        Path("runtime.yaml").write_text((CASES / "trainjob-with-runtime" / "before.yaml").read_text())
     elif "-f" in words or "--watch" in words:
         cluster.put(over(cluster))
     code, printed = epj(cluster, *words, now=moment_of("young"))
     assert code == 0
-    assert printed.strip()
+    assert printed.strip() or "kind: ElasticPyTorchJob" in capsys.readouterr().out
 
 
 def test_the_documentation_has_a_command_for_each_verb() -> None:
@@ -68,6 +74,14 @@ def test_resize_says_what_it_does_and_waits(epj: Epj) -> None:
     code, printed = epj(cluster, "resize", "epj/char-lm", "4", "--wait")
     assert (code, cluster.calls) == (0, [("scale", "char-lm", "4")])
     assert printed.splitlines() == ["char-lm: 3 -> 4 workers wanted", "char-lm: 3 workers train in round 1"]
+
+
+def test_resize_of_a_fixed_size_shows_the_sentence_of_the_api_server(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = RecordedCluster("young")
+    sentence = "spec.replicas: field is immutable while minReplicas is unset: set spec.minReplicas and spec.maxReplicas"
+    cluster.faults = {"scale_job": [Refused(sentence)]}
+    assert epj(cluster, "resize", "char-lm", "4")[0] == 1
+    assert capsys.readouterr().err == f"error: {sentence}\n"
 
 
 def test_waits_end(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,4 +237,7 @@ def test_completion(typed: str, found: list[str]) -> None:
 
 
 def test_completion_of_files() -> None:
+    assert candidates(["migrate", "-f", ""], lambda access: []) == ([], ":0")
+    assert candidates(["migrate", ""], lambda access: []) == ([], ":0")
+    assert candidates(["migrate", "--r"], lambda access: []) == (["--runtime"], ":4")
     assert candidates(["plot", "x", "--output", ""], lambda access: []) == ([], ":0")

@@ -1,5 +1,6 @@
 """Why a job does not run, found in what real clusters say, and in changes of it."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -58,10 +59,10 @@ def said(diagnosis: Diagnosis) -> str:
                 "have no node",
                 "3 Insufficient cpu.",
                 "It asks for 400 CPU; the largest node in use has",
-                "ask for less CPU",
+                "request less CPU",
             ],
         ),
-        ("no-image", False, ["container pytorch cannot start", "ErrImagePull", "Is the image's name right"]),
+        ("no-image", False, ["container pytorch cannot start", "ErrImagePull", "Check the image's name"]),
         (
             "no-volume",
             False,
@@ -90,6 +91,7 @@ def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
         "0/4 nodes are available: 1 node(s) had untolerated taint {control-plane: }, 3 node(s) didn't find available persistent volumes "
         "to bind.",
         '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" not found.',
+        'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded',
         '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" is being deleted.',
     ],
 )
@@ -131,8 +133,11 @@ def fails_again_and_again(job: JobView) -> JobView:
     ("change", "lines"),
     [
         (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is managed by kueue.x-k8s.io/multikueue"]),
-        (lambda job: replace(job, seen=False), ["The operator has not looked at char-lm", "kubectl get deployments -A"]),
-        (unlike, ["number of processes: w1 on node b runs 8, the others run 16 each.", "a number in spec.nprocPerNode"]),
+        (
+            lambda job: replace(job, seen=False),
+            ["The operator has not seen the newest spec of char-lm", "kubectl get deployments -A"],
+        ),
+        (unlike, ["number of processes: w1 on node b runs 8, the others run 16 each.", "set spec.nprocPerNode to a number"]),
         (refused, ["The API server refuses: pods", "exceeded quota: small", "kubectl describe quota -n team"]),
         (
             fails_again_and_again,
@@ -140,7 +145,7 @@ def fails_again_and_again(job: JobView) -> JobView:
         ),
         (
             lambda job: replace(job, allowed=(1, 2, 4)),
-            ["3 workers are not one of resizePolicy.allowedReplicas (1, 2, 4)", "resize char-lm 2"],
+            ["replicas is 3, which is not among resizePolicy.allowedReplicas (1, 2, 4)", "resize char-lm 2"],
         ),
     ],
 )
@@ -162,16 +167,60 @@ def test_what_the_api_server_does_not_take_is_told_of_a_job_that_is_as_wanted_to
     assert said(shown).count(said_of_it) == 1
 
 
+def gated(pod: dict[str, Any]) -> None:
+    pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+
+
+def test_room_does_not_help_a_pod_that_is_gated() -> None:
+    pods = copy.deepcopy(recorded("too-large")["pods"])
+    for pod in pods:
+        gated(pod)
+    shown = said(why("too-large", pods=pods))
+    assert "held back by the scheduling gate kueue.x-k8s.io/admission" in shown
+    assert "kubectl get workloads.kueue.x-k8s.io -n team" in shown
+    assert "Free resources" not in shown
+    assert "larger nodes" not in shown
+
+
+def test_a_job_of_a_fixed_size_waits_until_it_is_whole() -> None:
+    job = replace(job_of("too-large"), elastic=False, minimum=2)
+    shown = said(diagnose(job, evidence_of("too-large")))
+    assert "0 of 2 workers are ready, and its size is fixed, so training starts when all are ready." in shown
+
+
+def test_growth_that_waits_for_the_time_between_resizes() -> None:
+    message = "growing from 2 to 3 workers: char-lm-worker-2 waits until 18:03:10"
+    job = with_condition(
+        with_condition(job_of("lost"), "Resizing", "CoolingDown", message), "Degraded", "AtWantedSize", "", true=False
+    )
+    shown = said(diagnose(job, evidence_of("lost", pods=[])))
+    assert "Growing from 2 to 3 workers: char-lm-worker-2 waits until 18:03:10" in shown
+    assert "minSecondsBetweenResizes delays growth" in shown
+
+
+def test_failures_in_the_life_of_a_job() -> None:
+    job = replace(job_of("young"), total_failures=4, backoff_limit=6)
+    assert "4 of 6 failures that failurePolicy.backoffLimit allows" in said(diagnose(job, evidence_of("young")))
+
+
+def test_a_job_that_is_still_stopping() -> None:
+    message = "spec.suspend is true: 2 workers are stopping"
+    job = with_condition(job_of("suspended"), "Suspended", "Suspending", message, true=False)
+    shown = said(diagnose(job, evidence_of("suspended")))
+    assert "sleeper is being suspended: its workers save and stop." in shown
+    assert message in shown
+
+
 def test_a_job_made_just_now_gets_time_to_be_seen() -> None:
     job = replace(job_of("lost"), seen=False, created=moment_of("lost") - timedelta(seconds=2))
-    assert "has not looked" not in said(diagnose(job, evidence_of("lost")))
+    assert "has not seen" not in said(diagnose(job, evidence_of("lost")))
 
 
 def test_an_agent_that_is_not_heard_for_a_minute() -> None:
     job = job_of("lost")
     mute = replace(job, workers=tuple(replace(w, state="Starting") if w.rank == 1 else w for w in job.workers))
     shown = said(diagnose(mute, evidence_of("lost", now=moment_of("lost") + timedelta(minutes=5))))
-    assert "char-lm-worker-2-w9n54 has run for more than a minute, and the operator has not heard its agent" in shown
+    assert "char-lm-worker-2-w9n54 has run for more than a minute, and its agent has not contacted the operator" in shown
 
 
 def test_a_node_that_is_not_ready() -> None:

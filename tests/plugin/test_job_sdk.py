@@ -36,7 +36,7 @@ def sdk_job(cluster: RecordedCluster, time: FakeTime | None = None) -> Job:
     return Job("char-lm", "team", cluster, clock=time.clock if time else None)
 
 
-def test_made_from_what_a_person_would_say() -> None:
+def test_made_from_arguments() -> None:
     cluster = RecordedCluster()
     job = Job.create(
         cluster=cluster,
@@ -48,7 +48,7 @@ def test_made_from_what_a_person_would_say() -> None:
         max_replicas=8,
         env={"A": "b"},
         resources={"limits": {"nvidia.com/gpu": "1"}},
-        failurePolicy={"maxFailures": 1},
+        spec={"failurePolicy": {"maxFailures": 1}},
     )
     assert job.manifest["spec"] == {
         "replicas": 4,

@@ -94,5 +94,5 @@ def test_pictures(tmp_path: Path) -> None:
         save_figure(job, series, tmp_path / "nowhere" / "plot.png")
     with pytest.raises(EpjError, match="cannot write"):
         save_figure(job, series, tmp_path / "plot.what")
-    with pytest.raises(EpjError, match="nothing is known"):
+    with pytest.raises(EpjError, match="there is nothing to plot"):
         save_figure(job, Series(), tmp_path / "plot.png")

@@ -27,7 +27,7 @@ def test_list_has_a_line_each_however_long_the_trouble() -> None:
         *["NAMESPACE", "NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "RECOVERIES", "AGE", "NOTE"]
     ]
     assert "341/800 (43%)" in lines[1]
-    assert "told to fail at step 5" in text_of(show_list([job_of("failed")], moment_of("lost"), namespaces=False), 220)
+    assert "told to fail at step 5" in text_of(show_list([job_of("failed")], moment_of("lost"), namespaces=False), 250)
 
 
 def test_top_shows_who_trains_first() -> None:
@@ -37,9 +37,17 @@ def test_top_shows_who_trains_first() -> None:
     headline, _, _, first, *_ = shown.splitlines()
     assert headline.startswith("5 jobs, 1 training with 2 processes")
     assert headline.endswith("no answer")
-    assert first.startswith("char-lm    ○ Resizing   ■■□ 2/3  ━━━━━━────────  43%")
+    assert first.startswith("char-lm    ○ Resizing   ■■· 2/3  ━━━━━━────────  43%")
     assert "█▆▄▃" in first
     assert "1, last in 1.0 s" in first
+
+
+def test_a_suspended_job_is_not_short_of_workers() -> None:
+    jobs = [job_of("suspended")]
+    row = text_of(show_top(jobs, {}, moment_of("suspended"), namespaces=False), 150).splitlines()[3]
+    assert row.split()[:4] == ["sleeper", "○", "Suspended", "-"]
+    listed = text_of(show_list(jobs, moment_of("suspended"), namespaces=False), 150).splitlines()[1]
+    assert listed.split()[:4] == ["sleeper", "○", "Suspended", "-"]
 
 
 def test_gauges_take_what_is_news() -> None:
@@ -94,11 +102,20 @@ def test_plot_shows_loss_world_and_recoveries() -> None:
     assert max(map(len, shown.splitlines())) <= 100
 
 
+def test_plot_shows_when_the_job_was_suspended() -> None:
+    series = gather(job_of("resumed"), turns_of("resumed"), now=moment_of("resumed"))
+    [(since, until)] = series.suspensions
+    assert (since.second, until.second) == (49, 59)
+    [line] = [line for line in draw_plot(job_of("resumed"), series, 100).plain.splitlines() if "suspended" in line]
+    assert line.endswith("─")
+    assert 5 <= line.count("─") <= 12
+
+
 def test_plot_of_little() -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     job = job_of("young")
-    assert "Nothing is known" in draw_plot(job, Series(), 80).plain
-    assert "Nothing is known" in draw_plot(job, Series((Sample(begin, 1, 2.0),)), 80).plain
+    assert "nothing to plot" in draw_plot(job, Series(), 80).plain
+    assert "nothing to plot" in draw_plot(job, Series((Sample(begin, 1, 2.0),)), 80).plain
     worlds = Series((Sample(begin, world=2), Sample(begin + timedelta(seconds=9), world=3)))
     assert "reports no loss" in draw_plot(job, worlds, 80).plain
     flat = Series((Sample(begin, 1, 2.0), Sample(begin + timedelta(seconds=9), 2, 2.0)))

@@ -59,7 +59,7 @@ Timeline
         ("suspended", ["○ Suspended", "▲ Suspended", "spec.suspend is true: nothing runs", "none"]),
         ("failed", ["✗ Failed  after 12 s", "Last failure", "rank 1, exit code 1", "ValueError: told to fail at step 5"]),
         ("too-large", ["no node yet", "3 Insufficient cpu", "0 train, 2 wanted (1 to 2)"]),
-        ("no-image", ["○ Pending", "registry.invalid/team/train:v1", "nothing in the last hour"]),
+        ("no-image", ["○ Pending", "registry.invalid/team/train:v1", "no events; Kubernetes keeps them for an hour"]),
     ],
 )
 def test_says_what_matters(name: str, lines: list[str]) -> None:
@@ -76,13 +76,26 @@ def test_failure_is_shown_with_its_process_its_node_and_its_time() -> None:
     assert "fails-worker-1-vrp6p, rank 1, process 57, on node-a, at 2026-11-21 18:01:09 UTC, exit code 1" in shown
 
 
-def test_what_does_not_hold_is_one_line() -> None:
-    assert "○ not Resizing or Degraded or Suspended" in status("resumed")
+def test_conditions_that_are_false_are_left_out_unless_they_say_why_nothing_trains() -> None:
+    told = status("resumed").partition("Conditions")[2].partition("Timeline")[0].split()
+    assert "Running" in told
+    assert not {"Resizing", "Degraded", "Suspended", "Complete", "Failed"} & set(told)
+    assert "○ not Running" in status("too-large")
+
+
+def test_a_suspension_that_waits_for_workers_says_so() -> None:
+    job = job_of("suspended")
+    conditions = tuple(
+        replace(c, true=False, reason="Suspending", message="2 workers are stopping") if c.type == "Suspended" else c
+        for c in job.conditions
+    )
+    shown = text_of(show_status(replace(job, conditions=conditions), [], moment_of("suspended")))
+    assert "○ not yet Suspended  2 workers are stopping" in shown
 
 
 def test_only_the_newest_turns() -> None:
     shown = status("resumed", most_turns=2)
-    assert "10 earlier turns" in shown
+    assert "10 earlier events" in shown
     assert shown.count(" ago  ") == 2
 
 
@@ -107,5 +120,5 @@ def test_stock_torchrun_has_ranks_that_nobody_knows() -> None:
     job: JobView = job_of("young")
     stock = replace(job, backend="c10d", workers=tuple(replace(worker, rank=None) for worker in job.workers))
     shown = text_of(show_status(stock, [], moment_of("young")))
-    assert "stock torchrun (c10d) gives the ranks" in shown
+    assert "torchrun (c10d) assigns the ranks" in shown
     assert "3 train" in shown

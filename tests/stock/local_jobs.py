@@ -105,6 +105,7 @@ async def local_job(
         "metadata": {"name": "stock", "namespace": "default"},
         "spec": {
             "replicas": 2,
+            "minReplicas": 1,
             "maxReplicas": 4,
             "rendezvous": rendezvous,
             "template": {

@@ -18,9 +18,9 @@ MONITOR_SECONDS = 0.05
 
 # Options that make no sense for a pod of a job, and what decides instead.
 DECIDED = {
-    "nnodes": "spec.minReplicas and spec.maxReplicas of the job",
+    "nnodes": "spec.replicas, spec.minReplicas and spec.maxReplicas of the job",
     "node_rank": "the operator, for each round",
-    "standalone": "spec.maxReplicas: 1 of the job",
+    "standalone": "spec.replicas: 1 of the job",
     "rdzv_backend": "spec.rendezvous.backend of the job",
     "rdzv_endpoint": "spec.rendezvous of the job",
     "rdzv_id": "the job's UID",

@@ -10,6 +10,7 @@ from elastic_pytorch_client.migration.remarks import CannotMigrate
 from elastic_pytorch_client.migration.torchrun_options import UnknownOption, split_line
 
 PYTHON = re.compile(r"python[\d.]*\Z")
+LOCAL_RANK_ARGUMENT = "--local-rank=${local_rank}"  # torch replaces it for each process
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 # What each training process has in its environment, and the container has not.
 OF_A_PROCESS = re.compile(r"\$(?:[({])?((?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_ADDR|MASTER_PORT|PET_\w+)\b")
@@ -107,13 +108,24 @@ def _read_words(path: str, words: Sequence[str]) -> Launch:
     return _left(words, f"what {words[0]} does is not known")
 
 
-def _read_torchrun(words: Sequence[str], start: int) -> Launch:
+def _read_torchrun(words: Sequence[str], start: int, *, local_rank: bool = False) -> Launch:
+    """What torchrun's words start.
+
+    Args:
+        words: the whole command.
+        start: of torchrun's options.
+        local_rank: whether it is torch.distributed.launch, which gives the script another argument unless told not to.
+    """
     try:
         line = split_line(words[start:])
     except UnknownOption as error:
-        return _left(words, f"{error} is no option of torchrun that is known here")
+        return _left(words, f"{error} is not a known option of torchrun")
     no_python = any(word in ("--no-python", "--no_python") for word in line.kept)
-    return Launch((), line.kept, "torchrun", line.options, unbuffered=no_python)
+    args = line.kept
+    if local_rank and "use-env" not in line.options:
+        script = line.program - len(line.removed)
+        args = (*args[: script + 1], LOCAL_RANK_ARGUMENT, *args[script + 1 :])
+    return Launch((), args, "torchrun", line.options, unbuffered=no_python)
 
 
 def _read_python(path: str, words: Sequence[str]) -> Launch:
@@ -121,11 +133,7 @@ def _read_python(path: str, words: Sequence[str]) -> Launch:
     while rest[:1] == ["-u"]:
         rest = rest[1:]
     if rest[:1] == ["-m"] and rest[1:2] and rest[1] in TORCHRUN_MODULES:
-        launch = _read_torchrun(words, len(words) - len(rest) + 2)
-        if rest[1] == TORCHRUN_MODULES[1] and "use-env" not in launch.options and not launch.command:
-            text = "torch.distributed.launch passes --local-rank to the script, and torchrun does not: read LOCAL_RANK in the script"
-            return Launch((), launch.args, launch.by, launch.options, (text,), launch.unbuffered)
-        return launch
+        return _read_torchrun(words, len(words) - len(rest) + 2, local_rank=rest[1] == TORCHRUN_MODULES[1])
     if rest[:1] == ["-m"] and rest[1:2] == ["accelerate.commands.launch"]:
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS["accelerate"])
     if not rest:

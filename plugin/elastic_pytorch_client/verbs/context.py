@@ -1,4 +1,4 @@
-"""What every verb is given, and what several need."""
+"""What every verb receives, and what several need."""
 
 import argparse
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Context:
 
     @property
     def one_namespace(self) -> str:
-        """The namespace, for verbs that take one only."""
+        """The namespace, for verbs that need one."""
         return self.namespace if self.namespace is not None else self.cluster.namespace
 
     def job(self, name: str) -> JobView:
@@ -49,7 +49,7 @@ class Context:
         return view_job(self.cluster.get_job(self.one_namespace, name))
 
     def turns(self, job: JobView) -> list[Turn]:
-        """A job's story; empty if its events may not be read."""
+        """A job's events, oldest first; empty if the user may not read them."""
         try:
             return tell(self.cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid)
         except EpjError:
@@ -70,7 +70,7 @@ class Context:
                 raise JobFailed(f"{name} has ended ({job.state}) before {what}")
         if job is not None and not self._is_there(name):
             raise JobFailed(f"{name} has been deleted before {what}")
-        raise TimedOut(f"{seconds:.0f} s have passed before {what}; `kubectl epj why {name}` may tell why")
+        raise TimedOut(f"{seconds:.0f} s have passed before {what}; `kubectl epj why {name}` says why")
 
     def _is_there(self, name: str) -> bool:
         try:
@@ -92,10 +92,10 @@ def job_name(text: str) -> str:
 
 def add_name(parser: argparse.ArgumentParser) -> None:
     """The argument that says which job."""
-    parser.add_argument("name", metavar="NAME", type=job_name, help="of the job; epj/NAME is understood, too")
+    parser.add_argument("name", metavar="NAME", type=job_name, help="the job, as NAME or epj/NAME")
 
 
 def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
     """The options of verbs that may wait for their effect."""
-    parser.add_argument("--wait", action="store_true", help=f"until {what}")
-    parser.add_argument("--timeout", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="of --wait (default: 300)")
+    parser.add_argument("--wait", action="store_true", help=f"wait until {what}")
+    parser.add_argument("--timeout", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="limit of --wait (default: 300)")

@@ -11,7 +11,7 @@ NAME, HELP = "list", "the jobs of a namespace, one line each"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from elastic_pytorch_client.errors import NotFound
 from elastic_pytorch_client.verbs.context import Context, add_name
 from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
 
-NAME, HELP = "logs", "what the workers say, by rank; -f goes on when pods are replaced"
+NAME, HELP = "logs", "the logs of the workers, by rank; -f continues when pods are replaced"
 COLORS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
@@ -17,15 +17,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
     parser.add_argument(
-        "--rank", type=int, action="append", default=[], help="only the worker with this rank (may be repeated)"
+        "--rank", type=int, action="append", default=[], help="only the worker that has this rank (may be repeated)"
     )
     parser.add_argument(
         "--index", type=int, action="append", default=[], help="only the worker with this index (may be repeated)"
     )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue until the job ends")
     parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each worker (default: all)")
-    parser.add_argument("--timestamps", action="store_true", help="with the time of each line")
-    parser.add_argument("--no-prefix", action="store_true", help="without saying whose line it is")
+    parser.add_argument("--timestamps", action="store_true", help="print the time of each line")
+    parser.add_argument("--no-prefix", action="store_true", help="do not print which worker logged the line")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
@@ -54,4 +54,4 @@ def run(context: Context, options: argparse.Namespace) -> int:
 def _nobody(options: argparse.Namespace, name: str) -> str:
     wanted = [f"rank {rank}" for rank in options.rank] + [f"index {index}" for index in options.index]
     who = " or ".join(wanted) if wanted else "worker"
-    return f"{name} has no {who} now; `kubectl epj status {name}` shows who is there"
+    return f"{name} has no {who} now; `kubectl epj status {name}` shows its workers"

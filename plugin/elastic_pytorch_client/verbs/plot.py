@@ -18,11 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="a picture instead: .png, .svg or .pdf (needs matplotlib)"
+        "-o", "--output", type=Path, metavar="FILE", help="write a picture: .png, .svg or .pdf (needs matplotlib)"
     )
-    parser.add_argument(
-        "--from-logs", action="store_true", help="read losses from lines of the workers' logs that name a step and a loss, too"
-    )
+    parser.add_argument("--from-logs", action="store_true", help="also read losses from log lines that name a step and a loss")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:

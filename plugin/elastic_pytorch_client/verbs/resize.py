@@ -4,7 +4,7 @@ import argparse
 
 from elastic_pytorch_client.verbs.context import Context, add_name, add_wait
 
-NAME, HELP = "resize", "ask for another number of workers"
+NAME, HELP = "resize", "change the number of workers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

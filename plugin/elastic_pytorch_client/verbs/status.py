@@ -11,13 +11,13 @@ from elastic_pytorch_client.verbs.context import Context, add_name
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.watch import follow_job
 
-NAME, HELP = "status", "one job on one screen: how far, who, what holds, what happened"
+NAME, HELP = "status", "one job on one screen: progress, workers, conditions, events"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
-    parser.add_argument("-w", "--watch", action="store_true", help="show it again whenever it changes, until it ends")
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh at each change, until the job ends")
     parser.add_argument(
         "--turns", type=int, default=12, metavar="N", help="how many of the newest events to show (default: 12)"
     )

@@ -5,13 +5,13 @@ import argparse
 from elastic_pytorch_client.job_view import JobView
 from elastic_pytorch_client.verbs.context import Context, add_name, add_wait
 
-NAME, HELP = "suspend", "stop a job's workers, which may save first; the job stays"
+NAME, HELP = "suspend", "let a job's workers save and stop; the job stays"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
-    add_wait(parser, "nothing runs any more")
+    add_wait(parser, "no worker runs")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
@@ -21,10 +21,11 @@ def run(context: Context, options: argparse.Namespace) -> int:
     context.console.print(f"{name}: its workers save and stop", highlight=False)
     if options.wait:
         context.wait(name, has_stopped, "all its workers had stopped", options.timeout)
-        context.console.print(f"{name}: nothing runs any more", highlight=False)
+        context.console.print(f"{name}: no worker runs any more", highlight=False)
     return 0
 
 
 def has_stopped(job: JobView) -> bool:
-    """Whether a suspended job's workers have gone; what was lost with a node may never be confirmed, and does not count."""
-    return job.seen and job.holds("Suspended") and all(worker.state == "Lost" for worker in job.workers)
+    """Whether a suspended job has no workers left. One that was lost with its node may never be confirmed, and does not count."""
+    stopped = job.holds("Suspended") or (job.stopping and not job.world)
+    return job.seen and stopped and all(worker.state == "Lost" for worker in job.workers)

@@ -12,16 +12,16 @@ from elastic_pytorch_client.verbs.context import Context, job_name
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.views.top_view import Gauges, show_top
 
-NAME, HELP = "top", "jobs alive: progress, loss and speed; until Ctrl-C"
+NAME, HELP = "top", "progress, loss and speed of jobs, refreshed until Ctrl-C"
 REFRESH_SECONDS = 0.5
 EVENTS_EVERY = 6  # refreshes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
-    parser.add_argument("name", metavar="NAME", nargs="?", type=job_name, help="one job, with its workers and its story")
+    parser.add_argument("name", metavar="NAME", nargs="?", type=job_name, help="one job, with its workers and its events")
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
-    parser.add_argument("--once", action="store_true", help="print it once and end, as is done where there is no terminal")
+    parser.add_argument("--once", action="store_true", help="print once and end, as without a terminal")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:

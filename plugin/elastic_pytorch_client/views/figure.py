@@ -27,9 +27,9 @@ def save_figure(job: JobView, series: Series, path: Path) -> None:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
         raise EpjError("pictures need matplotlib: pipx inject elastic-pytorch-client matplotlib") from None
-    times = [sample.at for sample in series.samples]
+    times = [sample.at for sample in series.samples] + [end for _, end in series.suspensions]
     if len(times) < 2:
-        raise EpjError(f"nothing is known of {job.name}'s training yet")
+        raise EpjError(f"there is nothing to plot of {job.name} yet")
     begin, end = min(times), max(times)
     length = (end - begin).total_seconds()
     unit, size = next((u, s) for u, s in (("hours", 3600), ("minutes", 60), ("seconds", 1)) if length >= 3 * s or s == 1)
@@ -44,7 +44,7 @@ def save_figure(job: JobView, series: Series, path: Path) -> None:
         if series.losses:
             upper.plot([place(at) for at, _ in series.losses], [loss for _, loss in series.losses], color=LOSS, linewidth=1.8)
         else:
-            upper.text(0.5, 0.5, "its script reports no loss", transform=upper.transAxes, ha="center", color=MUTED)
+            upper.text(0.5, 0.5, "the script reports no loss", transform=upper.transAxes, ha="center", color=MUTED)
         upper.set_ylabel("loss")
         if series.worlds:
             worlds = [*series.worlds, (end, series.worlds[-1][1])]
@@ -54,9 +54,24 @@ def save_figure(job: JobView, series: Series, path: Path) -> None:
         lower.set_ylabel("world size")
         lower.yaxis.get_major_locator().set_params(integer=True)
         lower.set_xlabel(unit, color=MUTED)
+        for since, until in series.suspensions:
+            upper.axvspan(place(since), place(until), color=GRID, linewidth=0)
+            lower.axvspan(place(since), place(until), color=GRID, linewidth=0)
+            middle = (place(since) + place(until)) / 2
+            lower.text(
+                middle,
+                0.5,
+                "suspended",
+                ha="center",
+                va="center",
+                color=MUTED,
+                fontsize=8,
+                transform=lower.get_xaxis_transform(),
+            )
         for recovery in series.recoveries:
             for axis in (upper, lower):
-                axis.axvline(place(recovery.at), color=RECOVERY, linewidth=1, alpha=0.7, linestyle=(0, (2, 2)))
+                color = LOSS if recovery.resized else RECOVERY
+                axis.axvline(place(recovery.at), color=color, linewidth=1, alpha=0.7, linestyle=(0, (2, 2)))
         for axis in (upper, lower):
             _dress(axis)
         figure.text(0.08, 0.945, job.name, fontsize=14, fontweight="bold")
@@ -75,7 +90,7 @@ def _caption(job: JobView, series: Series, length: float) -> str:
     took = [r.seconds for r in series.recoveries if r.seconds is not None]
     if count:
         longest = f", {max(took):.1f} s at most" if took else ""
-        parts.append(f"trained again {count} {'time' if count == 1 else 'times'} (dashed{longest})")
+        parts.append(f"trained again {count} {'time' if count == 1 else 'times'} (dashed lines{longest})")
     return "   ·   ".join(parts)
 
 

@@ -33,7 +33,7 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool) -> Re
         row: list[str | Text] = [
             job.name,
             state,
-            f"{job.ready}/{job.wanted}",
+            ready_of_wanted(job),
             str(job.world),
             how_far(job),
             loss,
@@ -42,6 +42,11 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool) -> Re
         age = short(seconds_since(job.created, now)) if job.created else ""
         table.add_row(*([job.namespace] if namespaces else []), *row, age, Text(note(job), MUTED))
     return table
+
+
+def ready_of_wanted(job: JobView) -> str:
+    """The ready workers and how many are wanted, as `2/4`; a job that has ended or is suspended wants none."""
+    return "-" if job.ended or (job.suspended and not job.ready) else f"{job.ready}/{job.wanted}"
 
 
 def how_far(job: JobView) -> str:
@@ -55,12 +60,14 @@ def how_far(job: JobView) -> str:
 
 
 def note(job: JobView) -> str:
-    """What a person should know of a job at first sight, if it is not as it should be."""
+    """What is wrong with a job, in one line; empty if nothing is."""
     for type_ in ("Failed", "Degraded"):
         condition = job.condition(type_)
         if condition is not None and condition.true:
             return gist(condition.message) or condition.reason
+    if job.stopping:
+        return "its workers save and stop"
     running = job.condition("Running")
     if job.state == "Pending" and running is not None:
         return gist(running.message) or running.reason
-    return "" if job.seen or job.ended else "the operator has not looked at it yet"
+    return "" if job.seen or job.ended else "the operator has not seen its newest spec yet"

@@ -80,8 +80,14 @@ def _how_far(job: JobView) -> Text | None:
 
 def _workers(job: JobView, most: int) -> Tree:
     members = job.members
-    size = f"{job.wanted} wanted" if job.minimum == job.maximum else f"{job.wanted} wanted ({job.minimum} to {job.maximum})"
-    standing = "at its end" if job.ended else f"{len(members) if job.world else 0} train, {size}"
+    size = f"{job.wanted} wanted ({job.minimum} to {job.maximum})" if job.elastic else f"{job.wanted} wanted, a fixed size"
+    standing = (
+        "the job has ended"
+        if job.ended
+        else "none wanted while suspended"
+        if job.suspended
+        else f"{len(members) if job.world else 0} train, {size}"
+    )
     label = Text().append("Workers", "bold").append(f"  {standing}")
     if job.world:
         label.append(f" · world size {job.world} · round {job.round}", MUTED)
@@ -96,14 +102,14 @@ def _workers(job: JobView, most: int) -> Tree:
         rest = Counter(w.state for w in everybody if w not in shown)
         tree.add(Text("and " + ", ".join(f"{count} more {state}" for state, count in rest.most_common()), MUTED))
     if job.backend != names.BACKEND_OPERATOR and everybody:
-        tree.add(Text(f"stock torchrun ({job.backend}) gives the ranks; the operator does not know them", MUTED))
+        tree.add(Text(f"torchrun ({job.backend}) assigns the ranks; the operator does not know them", MUTED))
     if not everybody:
         tree.add(Text("none", MUTED))
     return tree
 
 
 def _worker(job: JobView, worker: Worker, widths: Sequence[int]) -> Text:
-    place = f"rank {worker.rank}" if worker.rank is not None else "in it" if worker in job.members else "waits"
+    place = f"rank {worker.rank}" if worker.rank is not None else "trains" if worker in job.members else "waits"
     if worker.state in ("Leaving", "Lost"):
         place = "gone" if worker.rank is None else place
     text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED).append(f"{worker.name:<{widths[0]}}  ")
@@ -126,16 +132,20 @@ def _conditions(job: JobView, now: datetime) -> list[RenderableType]:
     grid.add_column(no_wrap=True)
     grid.add_column()
     grid.add_column(justify="right", no_wrap=True)
-    told = [c for c in job.conditions if c.true or (c.type == "Running" and not job.ended)]
+    told = [c for c in job.conditions if c.true or _tells(job, c)]
     for condition in told:
         mark, style = _sign(condition)
         age = short(seconds_since(condition.since, now)) if condition.since else ""
-        no = "" if condition.true else "not "
+        no = "" if condition.true else "not yet " if condition.type == "Suspended" else "not "
         name = f"{no}{condition.type}"
         text = Text(gist(condition.message) or condition.reason, "" if condition.true else MUTED)
         grid.add_row(Text(f"  {mark} {name}", style), text, Text(age, MUTED))
-    rest = [condition.type for condition in job.conditions if condition not in told]
-    return [grid, *([Text(f"  ○ not {' or '.join(rest)}", MUTED)] if rest else [])]
+    return [grid]
+
+
+def _tells(job: JobView, condition: Condition) -> bool:
+    """Whether it tells something that a condition is false: why nothing trains, or what a suspension waits for."""
+    return (condition.type == "Running" and not job.ended) or (condition.type == "Suspended" and job.stopping)
 
 
 def _sign(condition: Condition) -> tuple[str, str]:
@@ -161,7 +171,7 @@ def _root_cause(job: JobView) -> list[RenderableType]:
 
 def _timeline(turns: Sequence[Turn], now: datetime, most: int) -> RenderableType:
     if not turns:
-        return Text("  nothing in the last hour, which is how long Kubernetes keeps events", MUTED)
+        return Text("  no events; Kubernetes keeps them for an hour", MUTED)
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
@@ -170,7 +180,7 @@ def _timeline(turns: Sequence[Turn], now: datetime, most: int) -> RenderableType
         ago = f"  {short(seconds_since(turn.at, now))} ago"
         grid.add_row(Text(ago, MUTED), Text(turn.reason, _turn_style(turn)), Text(gist(turn.note)))
     if len(turns) > most:
-        return Group(Text(f"  {len(turns) - most} earlier turns: --turns", MUTED), grid)
+        return Group(Text(f"  {len(turns) - most} earlier events: --turns", MUTED), grid)
     return grid
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from elastic_pytorch_client.durations import spell
 from elastic_pytorch_client.job_view import JobView
 from elastic_pytorch_client.series import Series
-from elastic_pytorch_client.views.list_view import note
+from elastic_pytorch_client.views.list_view import note, ready_of_wanted
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.sparkline import sparkline
 from elastic_pytorch_client.views.styles import ACCENT, BUSY, MUTED, state_mark, state_style
@@ -119,15 +119,15 @@ def _row(job: JobView, known: Gauges) -> list[Text | str]:
 
 
 def _workers(job: JobView) -> Text:
-    """A block for each worker if they are few: full, it trains; empty, it is missing."""
-    if job.ended:
-        return Text("-", MUTED)
-    count = f"{job.ready}/{job.wanted}"
+    """A block for each ready worker if they are few, and a dot for each that is missing."""
+    count = ready_of_wanted(job)
+    if count == "-":
+        return Text(count, MUTED)
     if job.wanted > 8:
         return Text(count)
     style = state_style("Running") if job.ready >= job.wanted else BUSY
     ready = min(job.ready, job.wanted)
-    return Text("■" * ready, style).append("□" * (job.wanted - ready), MUTED).append(f" {count}", "default")
+    return Text("■" * ready, style).append("·" * (job.wanted - ready), MUTED).append(f" {count}", "default")
 
 
 def _order(job: JobView) -> tuple[int, str, str]:
