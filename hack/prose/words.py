@@ -20,7 +20,7 @@ INSTEAD = {
     r"(?:see|sees|seeing|saw) to": "handle",
     r"(?:stand|stands|standing|stood) by": "be on standby",
     r"(?:know|knows|knowing|knew) (?:of )?no": "do not support, or `has no`",
-    r"(?:take|takes|taken|taking|took) for": "consider, or treat as",
+    r"taken for": "considered, or treated as",
     r"(?:mend|mends|mended|mending)": "fix, or repair",
     r"(?:heed|heeds|heeded|heeding)": "follow, or respect",
     r"(?:vouch|vouches|vouched|vouching)": "sign, or verify",
