@@ -80,7 +80,7 @@ def describe(result: Result) -> str:
     rounds = f"{figures.rounds} round{'' if figures.rounds == 1 else 's'}"
     odd = [f"{count} healthy pods restarted"] if (count := figures.restarts) else []
     odd += [f"{count} failures counted"] if (count := figures.failures) else []
-    lost = [f"{count} step{'' if count == 1 else 's'} lost"] if (count := figures.steps_lost) is not None else []
+    lost = [f"{steps} step{'' if steps == 1 else 's'} lost"] if (steps := figures.steps_lost) is not None else []
     return ", ".join([*told, *lost, rounds, *odd])
 
 
