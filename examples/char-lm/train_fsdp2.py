@@ -1,7 +1,7 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
 What train_elastic.py does, with a model that is sharded over the workers by FSDP2: no worker has all of it. Every few steps all
-workers together write a checkpoint, which a group of any size can go on from; a group that is told to change writes one, too.
+workers together write a checkpoint, which a group of any size can go on from. A group that is told to change writes one, too.
 """
 
 import argparse
