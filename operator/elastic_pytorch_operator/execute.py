@@ -85,7 +85,7 @@ class Executor:
     """Does what plans ask for.
 
     Attributes:
-        authorities: that have signed the operator's certificate, PEM; the agents of the pods that it makes are given them.
+        authorities: certificates, PEM, one of which has signed the operator's; agents in new pods get them.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Executor:
         self._store.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
 
     def _record(self, job: Job, action: RecordEvent) -> None:
-        """Sends an event beside the work: events must not hold up what they report."""
+        """Sends an event beside the work: an event must not hold up what it reports."""
         task = asyncio.ensure_future(self._send_event(job, action, time.time_ns()))
         self._recording.add(task)
         task.add_done_callback(self._recording.discard)
