@@ -264,13 +264,19 @@ def _autoscaler(spec: Mapping[str, Any], job: Manifest, remarks: Remarks) -> lis
     metrics = (spec.get("elasticPolicy") or {}).get("metrics")
     if not metrics:
         return []
+    if "name" not in job["metadata"]:
+        remarks.add(
+            "spec.elasticPolicy.metrics",
+            "is dropped: a HorizontalPodAutoscaler needs the job's name, and generateName sets it later",
+        )
+        return []
     remarks.add(
         "spec.elasticPolicy.metrics",
         "becomes a HorizontalPodAutoscaler of its own, which training-operator made itself. It is not deleted with the job: delete both",
     )
     sizes = job["spec"]
-    metadata = {key: job["metadata"][key] for key in ("name", "generateName", "namespace") if key in job["metadata"]}
-    target = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata.get("name", "")}
+    metadata = {key: job["metadata"][key] for key in ("name", "namespace") if key in job["metadata"]}
+    target = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata["name"]}
     return [
         {
             "apiVersion": "autoscaling/v2",
