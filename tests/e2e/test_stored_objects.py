@@ -1,6 +1,7 @@
 """Objects that release 0.2 has stored, under the definition of this one: on a definition of another name, which no operator watches."""
 
 import json
+import os
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -52,7 +53,7 @@ def job(name: str, spec: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def place() -> Iterator[str]:
     """A namespace with the jobs as 0.2 has stored them, whose definition is by now that of this release."""
-    namespace = "e2e-stored-objects"
+    namespace = f"e2e-stored-objects-{os.urandom(2).hex()}"
     run_kubectl("create", "namespace", namespace)
     run_kubectl("apply", "--server-side", "-f", "-", input=renamed(read_before()))
     run_kubectl("wait", "--for=condition=Established", f"crd/storedjobs.{GROUP}", "--timeout=60s")
@@ -68,7 +69,7 @@ def place() -> Iterator[str]:
             time.sleep(0.2)
         yield namespace
     finally:
-        run_kubectl("delete", f"crd/storedjobs.{GROUP}", "--ignore-not-found", "--wait=false")
+        run_kubectl("delete", f"crd/storedjobs.{GROUP}", "--ignore-not-found")
         run_kubectl("delete", "namespace", namespace, "--wait=false")
 
 
@@ -151,3 +152,13 @@ def test_template_may_change_once_the_condition_says_that_the_job_is_suspended(p
     assert patch("with-sizes", {"spec": {"suspend": False, **other["spec"]}}) == "", "by one who changes and resumes it at once"
     assert spec_of(place, "with-sizes")["nprocPerNode"] == "auto"
     assert words in patch("with-sizes", {"spec": {"nprocPerNode": 1}})
+
+
+@pytest.mark.parametrize("suspend", [True, False])
+def test_template_of_a_job_without_a_status_may_change_if_it_was_created_suspended(
+    place: str, patch: Patch, suspend: bool
+) -> None:
+    name = f"created-{'suspended' if suspend else 'running'}"
+    run_kubectl("-n", place, "create", "-f", "-", input=job(name, {"replicas": 2, "suspend": suspend}))
+    said = patch(name, {"spec": {"sharedMemorySize": "1Gi", "suspend": True}})
+    assert said == "" if suspend else "are immutable unless the condition Suspended is True" in said

@@ -195,9 +195,12 @@ def _processes(spec: Mapping[str, Any], replica: Replica, role: str, remarks: Re
 
 def _failure_policy(spec: Mapping[str, Any], role: str, replica: Replica, remarks: Remarks) -> Manifest:
     restarts = replica.options.get("max-restarts", (spec.get("elasticPolicy") or {}).get("maxRestarts"))
+    source = "spec.runPolicy.backoffLimit" if restarts is None else "spec.elasticPolicy.maxRestarts"
+    if "max-restarts" in replica.options:
+        source = f"{REPLICAS}.{role}.template, --max-restarts"
     return failure_policy(
         f"{REPLICAS}.{role}.restartPolicy",
-        "spec.runPolicy.backoffLimit" if restarts is None else "spec.elasticPolicy.maxRestarts",
+        source,
         replica.restart_policy,
         backoff_limit=(spec.get("runPolicy") or {}).get("backoffLimit"),
         max_restarts=int(str(restarts)) if str(restarts).isdecimal() else None,
