@@ -47,7 +47,15 @@ ROWS: dict[str, list[Panel]] = {
             {"{{state}}": f"sum by (state) (max by (namespace, state) (elastic_pytorch_jobs{{{CHOSEN}}}))"},
             "By state; only the leader exports them.",
             stacked=True,
-            colors={"Pending": COMING, "Running": GOOD, "Resizing": GOING, "Suspended": IDLE, "Complete": DONE, "Failed": BAD},
+            colors={
+                "Pending": COMING,
+                "Running": GOOD,
+                "Resizing": GOING,
+                "Suspending": GOING,
+                "Suspended": IDLE,
+                "Complete": DONE,
+                "Failed": BAD,
+            },
         ),
         Panel(
             "Workers",

@@ -12,7 +12,8 @@ replicas also increment `workqueue_adds_total`.
 
 **Namespaces.** The label `namespace` is that of the jobs. Each namespace with jobs has about 30 series; ten minutes after its last job is
 deleted they are removed. The chart's ServiceMonitor and PodMonitor set `honorLabels: true`. A scrape configuration of your own needs
-`honor_labels: true`; otherwise Prometheus renames the label to `exported_namespace`, and the alerts and the dashboard do not work.
+`honor_labels: true`; otherwise Prometheus renames the label to `exported_namespace`, and the alerts and the
+dashboard show the namespace of the operator instead.
 
 **Jobs.** `metrics.perJob: true` in the chart adds the four gauges `elastic_pytorch_job_*`, with the labels `namespace` and `job_name`,
 which disappear with the job. With an adapter for custom metrics or KEDA they can drive an autoscaler. For example, the share of its

@@ -4,7 +4,7 @@ import pytest
 from elastic_pytorch.settings import SettingsError, read_settings
 
 ENVIRON = {
-    "ELASTIC_PYTORCH_OPERATOR_URL": "http://operator.system.svc:8780",
+    "ELASTIC_PYTORCH_OPERATOR_URL": "http://operator.system.svc:8443",
     "ELASTIC_PYTORCH_JOB_UID": "uid",
     "ELASTIC_PYTORCH_WORKER": "job-worker-0-abcde",
 }
@@ -12,7 +12,7 @@ ENVIRON = {
 
 def test_the_environment_is_read() -> None:
     settings = read_settings(ENVIRON | {"ELASTIC_PYTORCH_PRELOAD": "a, b.c,", "ELASTIC_PYTORCH_GRACE_SECONDS": "30"})
-    assert (settings.operator_host, settings.operator_port) == ("operator.system.svc", 8780)
+    assert (settings.operator_host, settings.operator_port) == ("operator.system.svc", 8443)
     assert settings.preload == ("a", "b.c")
     assert settings.store_port == 29500
     assert settings.stop_seconds == 29
@@ -35,7 +35,7 @@ def test_what_is_missing_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ELASTIC_PYTORCH_OPERATOR_URL", "operator:8780"),
+        ("ELASTIC_PYTORCH_OPERATOR_URL", "operator:8443"),
         ("ELASTIC_PYTORCH_OPERATOR_URL", "http://operator:port"),
         ("ELASTIC_PYTORCH_GRACE_SECONDS", "soon"),
         ("ELASTIC_PYTORCH_GRACE_SECONDS", "nan"),

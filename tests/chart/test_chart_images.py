@@ -58,6 +58,14 @@ def test_installation_without_a_registry_says_what_to_set(settings: tuple[str, .
 
 
 @needs_helm
+def test_registry_that_is_named_twice_is_refused() -> None:
+    result = template('image.repository="registry.example.com/elastic-pytorch-operator"')
+    assert result.returncode != 0
+    assert "image.repository is registry.example.com/elastic-pytorch-operator, which names a registry" in result.stderr
+    assert "leave the registry out of image.repository" in result.stderr
+
+
+@needs_helm
 def test_pull_secrets_of_the_whole_and_of_the_chart_are_used() -> None:
     objects = render('global.imagePullSecrets=[{"name":"all"}]', 'imagePullSecrets=[{"name":"registry"}]')
     tester = only(objects, "Pod", "elastic-pytorch-operator-test")["spec"]

@@ -97,7 +97,7 @@ def test_pods_run_a_process_for_each_accelerator_of_the_training_container(
     init = {**asking({"nvidia.com/gpu": 1}), "name": "warm-up"}
     template = {"spec": {"containers": [sidecar, asking({"nvidia.com/gpu": 8})], "initContainers": [init]}}
     job = a_job(template=template, rendezvous={"backend": backend}, **spec)
-    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8780")
+    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8443")
     [value] = [v["value"] for v in pod["spec"]["containers"][1]["env"] if v["name"] == "PET_NPROC_PER_NODE"]
     assert value == processes
 

@@ -12,7 +12,7 @@ IMAGE = AgentImage("example.com/agent:1", "IfNotPresent")
 
 
 def build(image: AgentImage | None = IMAGE, **spec: Any) -> dict[str, Any]:
-    pod: dict[str, Any] = worker_pod(a_job(**spec), 0, "x7k2p", "http://operator:8780", agent_image=image)["spec"]
+    pod: dict[str, Any] = worker_pod(a_job(**spec), 0, "x7k2p", "http://operator:8443", agent_image=image)["spec"]
     return pod
 
 

@@ -21,7 +21,7 @@ def mounting(path: str) -> dict[str, Any]:
 def pod_of(container: dict[str, Any], size: object = None, backend: str = "operator", **pod: Any) -> dict[str, Any]:
     spec = {} if size is None else {"sharedMemorySize": size}
     job = a_job(template={"spec": {"containers": [container], **pod}}, rendezvous={"backend": backend}, **spec)
-    return stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8780")
+    return stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8443")
 
 
 def shared_memory_of(pod: dict[str, Any]) -> dict[str, Any] | None:
@@ -66,9 +66,9 @@ def test_the_hosts_ipc_namespace_brings_its_own() -> None:
 
 def test_a_sidecar_gets_none_and_its_mount_does_not_decide() -> None:
     sidecar = {"name": "logs", "volumeMounts": [{"name": "own", "mountPath": "/dev/shm"}], "resources": GPU["resources"]}
-    pod = worker_pod(a_job(template={"spec": {"containers": [GPU, sidecar]}}), 0, "x", "http://operator:8780")
+    pod = worker_pod(a_job(template={"spec": {"containers": [GPU, sidecar]}}), 0, "x", "http://operator:8443")
     assert shared_memory_of(pod) == UNLIMITED
-    pod = worker_pod(a_job(template={"spec": {"containers": [CPU, sidecar]}}), 0, "x", "http://operator:8780")
+    pod = worker_pod(a_job(template={"spec": {"containers": [CPU, sidecar]}}), 0, "x", "http://operator:8443")
     assert shared_memory_of(pod) is None
 
 

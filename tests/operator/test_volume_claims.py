@@ -52,7 +52,7 @@ def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name
         template={"spec": {"containers": CONTAINERS, "volumes": [own]}},
         rendezvous={"backend": backend},
     )
-    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8780")
+    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8443")
     claim = {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints-lm"}}
     assert pod["spec"]["volumes"][:2] == [own, claim]
     assert [volume["name"] for volume in pod["spec"]["volumes"]].count("data") == 1

@@ -34,7 +34,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $root := index . 0 -}}
 {{- $image := index $root.Values (index . 1) -}}
 {{- $registry := $root.Values.global.imageRegistry | default $image.registry -}}
-{{- if not (or $registry (contains "/" $image.repository)) -}}
+{{- $named := regexMatch "^([^/]*[.:][^/]*|localhost)/" $image.repository -}}
+{{- if and $registry $named -}}
+{{- fail (printf "%s.repository is %s, which names a registry, but %s is set as well: leave the registry out of %s.repository" (index . 1) $image.repository $registry (index . 1)) -}}
+{{- end -}}
+{{- if not (or $registry $named) -}}
 {{- fail (printf "%s.registry is not set, and no image is published: build and push both images (docs/install.md), then set global.imageRegistry to their registry" (index . 1)) -}}
 {{- end -}}
 {{- with $registry }}{{ . }}/{{ end -}}
@@ -52,7 +56,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "operator.imagePullSecrets" -}}
-{{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
+{{- with concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
