@@ -43,6 +43,6 @@ def check(what: str, expected: int, url: str, token: str = "") -> None:
 
 
 url, token_file, authorities = sys.argv[1:]
-check("nobody is heard without a token", 401, f"{url}/v1/round")
+check("no agent is heard without a token", 401, f"{url}/v1/round")
 check("nor with one that the API server does not know", 401, f"{url}/v1/round", "forged")
 check("this pod is recognized, and is no worker", 403, f"{url}/v1/round", Path(token_file).read_text())
