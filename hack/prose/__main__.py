@@ -27,6 +27,7 @@ READERS: dict[str, tuple[Reader, int]] = {
     "crds/*.yaml": (passages.schema, IN_PAGES),
     "charts/*/values.yaml": (passages.comments, IN_PAGES),
     "charts/*/files/alerts.yaml": (passages.schema, IN_PAGES),
+    "charts/*/files/*.py": (passages.python, IN_CODE),
     "charts/*/templates/NOTES.txt": (passages.plain, IN_PAGES),
     "operator/**/*.py": (passages.python, IN_CODE),
     "plugin/**/*.py": (passages.python, IN_CODE),

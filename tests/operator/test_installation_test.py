@@ -49,4 +49,4 @@ async def test_an_operator_that_cannot_be_reached_fails_the_test(tmp_path: Path)
     authorities.write_text(renew(Trust(), ["localhost"], time.time()).bundle)
     code, told = await run_script("https://127.0.0.1:9", token, authorities)
     assert code == 1
-    assert "FAILED: nobody is heard without a token: no answer" in told
+    assert "FAILED: no agent is heard without a token: no answer" in told

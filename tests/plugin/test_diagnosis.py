@@ -189,11 +189,11 @@ def test_a_job_of_a_fixed_size_waits_until_it_is_whole() -> None:
 
 
 def test_growth_that_waits_for_the_time_between_resizes() -> None:
-    cooling = "char-lm-worker-2 waits until 18:03:10"
-    job = with_condition(job_of("lost"), "Resizing", "CoolingDown", f"growing from 2 to 3 workers: {cooling}")
-    job = with_condition(job, "Degraded", "WorkersMissing", f"trains with 2 of 3 workers; {cooling}")
+    waits = "char-lm-worker-2 is ready; the group may grow at 2026-11-22T18:03:10Z"
+    job = with_condition(job_of("lost"), "Resizing", "CoolingDown", f"growing from 2 to 3 workers: {waits}")
+    job = with_condition(job, "Degraded", "WorkersMissing", f"trains with 2 of 3 workers; {waits}")
     shown = said(diagnose(job, evidence_of("lost", pods=[])))
-    assert f"Growing from 2 to 3 workers: {cooling}" in shown
+    assert f"Growing from 2 to 3 workers: {waits}" in shown
     assert "minSecondsBetweenResizes delays growth" in shown
 
 

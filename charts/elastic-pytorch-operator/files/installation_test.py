@@ -1,8 +1,8 @@
 """Asks the operator what an agent would ask.
 
-Run by `helm test` with the operator's address and two files: a token for it, and the authorities that vouch for it.
-The last answer proves the most: it takes DNS, the Service, the network policies, an operator that leads, its certificate, and its leave to
-ask the API server whose token this is, to learn that this pod is no worker of any job.
+Run by `helm test` with the operator's address and two files: a token for it, and the authorities that have signed its certificate.
+The last answer proves the most. It needs DNS, the Service, the network policies, an operator that leads, and its certificate. The operator
+must also be allowed to ask the API server whose token this is, to learn that this pod is not a worker of any job.
 """
 
 import ssl
@@ -43,6 +43,6 @@ def check(what: str, expected: int, url: str, token: str = "") -> None:
 
 
 url, token_file, authorities = sys.argv[1:]
-check("nobody is heard without a token", 401, f"{url}/v1/round")
+check("no agent is heard without a token", 401, f"{url}/v1/round")
 check("nor with one that the API server does not know", 401, f"{url}/v1/round", "forged")
 check("this pod is recognized, and is no worker", 403, f"{url}/v1/round", Path(token_file).read_text())
