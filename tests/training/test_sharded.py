@@ -121,7 +121,7 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Pat
             torch.testing.assert_close(restored, saved, rtol=0, atol=0)
             further.append(after)
     for after in further:
-        torch.testing.assert_close(after, further[0])
+        torch.testing.assert_close(after, further[0], rtol=1e-3, atol=1e-4)  # sums of another order, in single precision
 
 
 @pytest.mark.process

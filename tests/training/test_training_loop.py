@@ -158,10 +158,10 @@ def all_sharded_ways() -> Ways:
     }
 
 
-def check(ways: Ways) -> None:
+def check(ways: Ways, rtol: float = 1e-9, atol: float = 1e-11) -> None:
     for way, parameters in ways.items():
         expected = plain_loop(by_token=way[0])
-        torch.testing.assert_close(parameters, expected, rtol=1e-9, atol=1e-11, msg=lambda text, way=way: f"{way}: {text}")
+        torch.testing.assert_close(parameters, expected, rtol=rtol, atol=atol, msg=lambda text, way=way: f"{way}: {text}")
 
 
 def test_alone_it_is_the_plain_loop() -> None:
@@ -180,7 +180,7 @@ def test_in_a_group_of_any_size_it_is_the_plain_loop(world_size: int) -> None:
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_a_sharded_model_learns_the_same(world_size: int) -> None:
     for ways in run_group(world_size, all_sharded_ways):
-        check(ways)
+        check(ways, rtol=1e-4, atol=1e-5)  # FSDP2 of torch 2.8 divides gradients by a factor of single precision
 
 
 def train_with_batch_norm() -> int:
