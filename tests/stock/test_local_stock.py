@@ -16,7 +16,7 @@ async def test_job_of_stock_workers_completes(tmp_path: Path) -> None:
         assert sorted(job.steps(2)) == list(range(1, 21))
         assert "elastic_pytorch.agent" not in job.text
         status = job.status
-        assert (status["round"], status["restarts"], status["failures"]) == (1, 0, 0)
+        assert (status["round"], status["totalFailures"], status["failures"]) == (1, 0, 0)
         assert [worker["state"] for worker in status["workers"]] == ["Succeeded", "Succeeded"]
         await job.until(lambda: not job.pods("store"), "the store's end")
 
@@ -31,7 +31,7 @@ async def test_killed_worker_is_replaced_in_the_same_rendezvous(tmp_path: Path) 
         before = len(job.steps(3))
         await job.until(lambda: len(job.steps(3)) > before + 5, "a world of 3 again")
         status = job.status
-        assert (status["worldSize"], status["failures"], status["restarts"]) == (3, 0, 2)
+        assert (status["worldSize"], status["failures"], status["round"]) == (3, 0, 3)
         assert victim not in [pod["metadata"]["name"] for pod in job.pods()]
         assert [pod["metadata"]["name"] for pod in job.pods("store")] == [store["metadata"]["name"]]
 
