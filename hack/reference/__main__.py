@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import chart_values
+import conditions_page
 import custom_resource
 import dashboard
 import metrics_page
@@ -29,6 +30,7 @@ def pages(root: Path) -> dict[Path, str]:
         CHART / "files" / "dashboard.json": dashboard.page(),
         Path("docs/reference-api.md"): custom_resource.page(definition),
         Path("docs/metrics.md"): metrics_page.page(),
+        Path("docs/conditions.md"): conditions_page.page(),
     }
 
 

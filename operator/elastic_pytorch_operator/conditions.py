@@ -44,7 +44,7 @@ def not_ended() -> list[Condition]:
 
 
 def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
-    """All conditions of a job that has ended, for good.
+    """All conditions of a job that has ended.
 
     Args:
         reason: why it has ended.

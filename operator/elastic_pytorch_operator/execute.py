@@ -85,7 +85,7 @@ class Executor:
     """Does what plans ask for.
 
     Attributes:
-        authorities: which vouch for the operator, PEM; the agents of the pods that it makes are given them.
+        authorities: certificates, PEM, one of which has signed the operator's; agents in new pods get them.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Executor:
         self._claims.forget()
 
     async def execute(self, job: Job, actions: Sequence[Action], failed: FailedWrites) -> Outcome:
-        """Carries out a job's actions. An API error stops none of the others; the status comes last, as it tells of them.
+        """Carries out a job's actions. An API error stops none of the others; the status comes last, as it reports them.
 
         Args:
             job: as the plan was made for.
@@ -262,7 +262,7 @@ class Executor:
         self._store.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
 
     def _record(self, job: Job, action: RecordEvent) -> None:
-        """Sends an event beside the work: the story must not hold up what it tells of."""
+        """Sends an event beside the work: an event must not hold up what it reports."""
         task = asyncio.ensure_future(self._send_event(job, action, time.time_ns()))
         self._recording.add(task)
         task.add_done_callback(self._recording.discard)

@@ -1,7 +1,7 @@
 """An ElasticPyTorchJob as the operator reads it: parsed once, checked, with the API's defaults filled in.
 
-The API server has already applied the schema of `crds/`; local mode has no API server, so the rules that matter are checked here
-as well, and a job written before a rule existed is refused with the field's name rather than half understood.
+The API server has already applied the schema of `crds/`. Local mode has no API server, so the rules that matter are checked here, too. A
+job written before a rule existed is refused with the field's name rather than half understood.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ class Job:
         wanted: how many workers to aim at; 0 while it is suspended.
         requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
         allowed: the sizes that a group may have, rising; none: any.
-        checkpoint_wait_seconds: how long a change that nobody's loss has caused waits for the next checkpoint; 0: not at all.
+        checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.

@@ -17,7 +17,7 @@ class Replicas:
         create: indices to make a pod for.
         victims: pods to remove, once the current round does without them.
         discard: pods that no longer serve and can go at once.
-        abandon: pods on lost nodes, which nobody will ever confirm as stopped: to be deleted without waiting for the kubelet.
+        abandon: pods on lost nodes, which no kubelet will confirm as stopped: to be deleted without waiting for it.
     """
 
     create: tuple[int, ...] = ()

@@ -171,9 +171,7 @@ def _make_room(job: JobView, do: str) -> str:
 
 
 def _refused(job: JobView) -> Iterable[Finding]:
-    running = job.condition("Running")
-    messages = [condition.message for condition in job.conditions if condition.true] + ([running.message] if running else [])
-    said = next((found for message in messages if (found := REFUSAL.search(message))), None)
+    said = next((found for message in _messages(job) if (found := REFUSAL.search(message))), None)
     if said is None:
         return
     do = (
@@ -187,15 +185,19 @@ def _refused(job: JobView) -> Iterable[Finding]:
 
 def _unlike(job: JobView) -> Iterable[Finding]:
     """Workers that may be in no group, as their nodes make another number of processes of spec.nprocPerNode."""
-    running = job.condition("Running")
-    messages = [condition.message for condition in job.conditions if condition.true] + ([running.message] if running else [])
-    said = next((found for message in messages if (found := UNLIKE.search(message))), None)
+    said = next((found for message in _messages(job) if (found := UNLIKE.search(message))), None)
     if said is not None:
         do = (
             "All workers of a group run the same number of processes. Suspend the job, then set spec.nprocPerNode to a number, or add "
             "a nodeSelector for nodes of one type:\n  kubectl get nodes -L node.kubernetes.io/instance-type"
         )
         yield Finding(f"Workers are left out because of their number of processes: {said[1]}.", do)
+
+
+def _messages(job: JobView) -> list[str]:
+    """What the conditions say that are true, and those that say why they are false."""
+    why = ("Running", "Suspended") if job.stopping else ("Running",)
+    return [condition.message for condition in job.conditions if condition.true or condition.type in why]
 
 
 def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
@@ -228,13 +230,17 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 
 def _passing(job: JobView, now: datetime) -> list[Finding]:
     """Nothing is wrong with any pod: the operator's own words are the best there are."""
-    for type_ in ("Degraded", "Resizing", "Running"):
+    resizing = job.condition("Resizing")
+    order = ("Degraded", "Resizing", "Running")
+    if resizing is not None and resizing.reason == COOLING_DOWN:
+        order = ("Resizing", "Degraded", "Running")
+    for type_ in order:
         condition = job.condition(type_)
         if condition is not None and (condition.true or type_ == "Running") and condition.message:
             since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
             message = gist(condition.message)
             what = f"{message[:1].upper()}{message[1:]}{since}."
-            if condition.reason == COOLING_DOWN:
+            if cooling:
                 return [
                     Finding(
                         what, "resizePolicy.minSecondsBetweenResizes delays growth, and only growth. The workers join then."

@@ -37,7 +37,7 @@ def install_earlier(version: str) -> None:
     """Puts an earlier release in the place of this one, as its users have it."""
     _run_script("images/release.sh", version)
     uninstall()
-    # It has neither, so they are not there when it is upgraded.
+    # Those of the release that was just removed: the earlier one makes its own.
     run_kubectl("-n", OPERATOR_NAMESPACE, "delete", f"lease/{NAME}", f"secret/{NAME}-tls", "--ignore-not-found")
     chart = ROOT / ".cluster" / "releases" / version / "charts" / NAME
     image = "--set=image.pullPolicy=Never"  # the tag is the chart's own

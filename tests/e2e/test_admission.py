@@ -101,6 +101,7 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
     assert stored == {
         "replicas": 1,
         "suspend": False,
+        "volumeClaimRetentionPolicy": {"whenDeleted": "Retain"},
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
         "resizePolicy": {"settleSeconds": 1, "minSecondsBetweenResizes": 0, "checkpointWaitSeconds": 0},
         "rendezvous": {"backend": "operator", "port": 29500},

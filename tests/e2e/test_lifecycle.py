@@ -37,7 +37,7 @@ def test_apply_to_complete(start_job: StartJob) -> None:
     assert columns == ["NAME", "STATE", "READY", "PROGRESS", "REASON", "AGE"]
     run_kubectl("-n", job.namespace, "wait", "--for=condition=Complete", f"epj/{job.name}", "--timeout=60s")
     status = job.status
-    assert (status["state"], status["recoveries"], status["failures"]) == ("Complete", 0, 0)
+    assert (status["state"], status["round"], status["failures"]) == ("Complete", 1, 0)
     assert status["progress"]["summary"] == "30/30"
     by_rank: dict[int, list[str]] = {}
     for pod in job.pods():
@@ -142,7 +142,7 @@ def test_worker_that_runs_out_of_memory_fails_the_job_and_says_so(start_job: Sta
 def test_several_processes_in_one_pod(start_job: StartJob) -> None:
     job = start_job(args=SHORT, replicas=1, maxReplicas=1, nprocPerNode=2)
     status = job.until(lambda status: status.get("state") == "Complete", "the end")
-    assert status["recoveries"] == 0
+    assert status["round"] == 1
     [pod] = job.pods()
     inits = sorted(line.split()[1] for line in job.logs(pod["metadata"]["name"]) if line.startswith("INIT"))
     assert inits == ["rank=0", "rank=1"]

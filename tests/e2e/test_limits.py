@@ -83,17 +83,21 @@ def until_gone(job: JobUnderTest, what: str, seconds: float = 40.0) -> None:
 def test_suspend_and_resume(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS)
     job.until_world(3)
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended=False", f"epj/{job.name}", "--timeout=10s")
     until = time.monotonic() + 30
     while not any(line.startswith("STEP 12 ") for line in job.logs(job.members()[0])):
         assert time.monotonic() < until
         time.sleep(0.2)
     patch(job, suspend=True)
-    status = job.until(lambda status: status["state"] == "Suspended" and status["replicas"] == 0, "the suspension")
-    assert (status["worldSize"], status["failures"]) == (0, 0)
-    until_gone(job, "pods")
-    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=10s")
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=60s")
+    assert job.pods() == []
+    status = job.status
+    assert (status["state"], status["replicas"], status["worldSize"], status["failures"]) == ("Suspended", 0, 0, 0)
+    patch(job, template={"metadata": {"labels": {"team": "language"}}})
     patch(job, suspend=False)
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended=False", f"epj/{job.name}", "--timeout=60s")
     job.until_world(3)
+    assert {pod["metadata"]["labels"]["team"] for pod in job.pods()} == {"language"}
     leader = job.members()[0]
     job.until_stepping(leader, 3)
     first = next(line for line in job.logs(leader) if line.startswith("STEP"))
@@ -166,7 +170,7 @@ def test_hung_step_is_found_and_the_group_restarted(start_job: StartJob) -> None
     job = start_job(script=HANGS_ONCE, replicas=2, minReplicas=2, progressDeadlineSeconds=6)
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 90)
     assert status["state"] == "Complete"
-    assert status["recoveries"] == 1
+    assert status["round"] > 1
     stacks = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"]) if "stuck_here" in line]
     assert len(stacks) == 1, "the log says where it hung"
     assert "rank 1" in until_event(job, "ProgressStalled")

@@ -63,7 +63,7 @@ def test_stock_workers_apply_to_complete(start_job: StartJob) -> None:
         assert container["command"] == ["python3", "-m", "torch.distributed.run"]
         assert not any("elastic" in volume["name"] for volume in pod["spec"]["volumes"])
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end")
-    assert (status["state"], status["failures"], status["recoveries"]) == ("Complete", 0, 0)
+    assert (status["state"], status["failures"], status["round"]) == ("Complete", 0, 1)
     lines = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"])]
     assert {int(line.split()[1]) for line in lines if line.startswith("STEP")} == set(range(1, 51))
     assert not any("elastic_pytorch" in line for line in lines)

@@ -1,65 +1,96 @@
-"""From the release before this one, under a job that trains: its workers speak HTTP, and know nothing of a leader."""
+"""From the release before this one, under jobs that train: their pods, with agents of that release, and their sizes stay."""
 
+import json
 from typing import Any
 
 import pytest
-from job_under_test import JobUnderTest, StartJob, leading_operator, run_kubectl
+import yaml
+from job_under_test import ROOT, JobUnderTest, leading_operator, run_kubectl
 from release import install_earlier, restored, upgrade_earlier
 
 pytestmark = pytest.mark.e2e
 
-BEFORE = "0.1.0"
+BEFORE = "0.2.0"
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 
-def speaks_to(job: JobUnderTest) -> dict[str, str]:
-    """By worker, where its agent was told that the operator is."""
-    return {pod["metadata"]["name"]: url_in(pod) for pod in job.pods()}
+def start(namespace: str, name: str, **sizes: int) -> JobUnderTest:
+    """A job with these sizes and no others, whose pods get their agent from the operator that is installed."""
+    manifest = yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text())
+    spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 10}, **sizes}
+    spec["template"]["spec"]["containers"][0]["args"] = ENDLESS
+    manifest |= {"metadata": {"name": name}, "spec": spec}
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
+    return JobUnderTest(name, namespace)
 
 
-def url_in(pod: dict[str, Any]) -> str:
-    (url,) = [v["value"] for v in pod["spec"]["containers"][0]["env"] if v["name"] == "ELASTIC_PYTORCH_OPERATOR_URL"]
-    return str(url)
+def pods_of(job: JobUnderTest) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in job.pods()}
 
 
 def steps_with(told: list[str], world: int) -> list[int]:
     return [int(line.split()[1]) for line in told if line.startswith("STEP") and f"world={world} " in line]
 
 
-def test_training_does_not_notice_an_upgrade_and_workers_from_before_stay(start_job: StartJob) -> None:
+def change(job: JobUnderTest, spec: dict[str, Any]) -> None:
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+
+def test_training_does_not_notice_an_upgrade_and_jobs_keep_their_pods_and_sizes(namespace: str) -> None:
     with restored():
         install_earlier(BEFORE)
-        job = start_job(args=ENDLESS, replicas=2, minReplicas=1, maxReplicas=3)
-        job.until_world(2)
-        before = job.members()
-        job.until_stepping(before[0], 2)
-        assert all(url.startswith("http:") for url in speaks_to(job).values())
+        elastic = start(namespace, "elastic", replicas=2, minReplicas=1, maxReplicas=3)
+        bounded = start(namespace, "bounded", minReplicas=1, maxReplicas=2)
+        unsized = start(namespace, "unsized")
+        worlds = [(elastic, 2), (bounded, 2), (unsized, 1)]
+        for job, world in worlds:
+            job.until_world(world)
+            job.until_stepping(job.members()[0], world)
+        before = {job.name: (job.members(), pods_of(job), job.get()["spec"]) for job, _ in worlds}
+        assert "replicas" not in before["bounded"][2]
+        assert {field: before["unsized"][2].get(field) for field in ("replicas", "minReplicas", "nprocPerNode")} == {
+            "replicas": None,
+            "minReplicas": 1,
+            "nprocPerNode": 1,
+        }
 
         upgrade_earlier()
         leader = leading_operator()
         assert leader["spec"]["containers"][0]["image"].endswith(":dev")
-        seen = steps_with(job.logs(before[0]), 2)[-1]
-        job.until(lambda _: steps_with(job.logs(before[0]), 2)[-1] > seen + 30, "some seconds under the new operator")
-        # Meanwhile an operator of 0.1 that nobody speaks to any more may have said that nobody trains.
-        job.until(lambda status: status["worldSize"] == 2 and job.members() == before, "the group as it was")
-        assert job.status["round"] == 1
+        for job, world in worlds:
+            members, pods, _ = before[job.name]
+            seen = steps_with(job.logs(members[0]), world)[-1]
+            job.until(lambda status: len(status["conditions"]) == 6, "a status of the new operator")
+            job.until(lambda _: steps_with(job.logs(members[0]), world)[-1] > seen + 30, "some seconds under the new operator")  # noqa: B023
+            assert (job.members(), pods_of(job), job.status["round"]) == (members, pods, 1)
+            assert job.status["worldSize"] == world
+            assert job.get()["spec"].get("replicas") == before[job.name][2].get("replicas")
 
-        job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
-        job.until_world(3)
-        job.until_stepping(before[0], 3)
-        assert job.members()[:2] == before
-        urls = speaks_to(job)
-        assert [url.split(":")[0] for worker, url in sorted(urls.items())] == ["http", "http", "https"], (
-            "old and new in a round"
-        )
-        told = job.logs(before[0])
+        elastic.kubectl("scale", "epj/elastic", "--replicas=3")
+        elastic.until_world(3)
+        [first, second] = before["elastic"][0]
+        elastic.until_stepping(first, 3)
+        assert elastic.members()[:2] == [first, second], "agents of both releases in a round"
+        told = elastic.logs(first)
         assert len([line for line in told if line.startswith("INIT")]) == 2, "one round before, one after"
         alone = steps_with(told, 2)
         assert alone == list(range(alone[0], alone[0] + len(alone))), "no step was done twice"
 
+        change(bounded, {"replicas": 1})
+        bounded.until_world(1)
+        assert bounded.members() == before["bounded"][0][:1]
+        bounded.kubectl("scale", "epj/bounded", "--replicas=2")
+        bounded.until_world(2)
+
+        change(unsized, {"suspend": True})
+        unsized.kubectl("wait", "--for=condition=Suspended", "epj/unsized", "--timeout=90s")
+        change(unsized, {"replicas": 2, "maxReplicas": 2, "suspend": False})
+        unsized.until_world(2)
+        assert unsized.status["failures"] == 0
+
         run_kubectl("-n", leader["metadata"]["namespace"], "delete", "pod", leader["metadata"]["name"], "--wait=false")
         leading_operator(other_than=leader["metadata"]["name"])
-        job.kubectl("delete", "pod", before[1], "--wait=false")
-        job.until(lambda _: before[1] not in job.members() and len(job.members()) == 3, "its place to be taken")
-        assert before[0] in job.members()
-        assert job.status["failures"] == 0
+        elastic.kubectl("delete", "pod", second, "--wait=false")
+        elastic.until(lambda _: second not in elastic.members() and len(elastic.members()) == 3, "its place to be taken")
+        assert first in elastic.members()
+        assert elastic.status["failures"] == 0

@@ -75,6 +75,8 @@ def test_commands_that_are_kept_with_a_remark(command: list[str]) -> None:
         (["accelerate", "launch", "train.py"], [], "Accelerate reads"),
         (["deepspeed", "train.py"], [], "SSH"),
         (["python"], [], "without a script"),
+        (["torchrun", "--nnodes=2"], [], "without a script"),
+        (["bash", "-c", "python prepare.py && accelerate launch train.py"], [], "Accelerate reads"),
         (["python", "train.py", "--rank=$(RANK)"], [], 'os.environ["RANK"]'),
         (["sh", "-c", "python train.py --rank=$(RANK) $X"], [], 'os.environ["RANK"]'),
         (["python", "train.py", 3], [], "put it in quotes"),
@@ -84,6 +86,11 @@ def test_commands_that_need_a_decision(command: list[str], args: list[str], word
     with pytest.raises(CannotMigrate) as error:
         read_launch("container", command, args)
     assert words in str(error.value)
+
+
+def test_a_package_of_a_launchers_name_is_no_launcher() -> None:
+    launch = read_launch("container", ["bash", "-c", "pip install deepspeed && python train.py"], [])
+    assert launch.args[0] == "--no-python"
 
 
 def test_arguments_that_start_the_training_themselves() -> None:

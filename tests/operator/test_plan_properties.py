@@ -6,7 +6,7 @@ round numbers grow, no ended pod is a member.
 
 from dataclasses import replace
 
-from elastic_pytorch_operator.observed import NodeView
+from elastic_pytorch_operator.observed import AgentState, NodeView
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from operator_builders import a_job
@@ -35,6 +35,7 @@ EVENT = st.one_of(
     st.tuples(st.just("exit with 42"), WORKER),
     st.tuples(st.just("end with 43"), WORKER),
     st.tuples(st.just("evict"), WORKER),
+    st.tuples(st.just("tell to stop, then evict"), WORKER),
 )
 POLICY = {
     "maxFailures": 1000,
@@ -86,8 +87,11 @@ def happen(simulation: Simulation, event: str, number: int) -> None:
             simulation.fail_worker(names[number % len(names)], "ValueError: boom", exit_code=42)
         case "end with 43" if names and not simulation.pods[names[number % len(names)]].ended:
             simulation.end_pod(names[number % len(names)], exit_code=43)
-        case "evict" if names:
+        case "evict" | "tell to stop, then evict" if names:
             name = names[number % len(names)]
+            if event != "evict" and (agent := simulation.agents.get(name)) is not None:
+                simulation.agents[name] = replace(agent, state=AgentState.LEAVING)
+                simulation.reconcile()
             simulation.pods[name] = replace(simulation.pods[name], conditions=frozenset({DISRUPTED}))
             simulation.delete_pod(name)
     simulation.reconcile()

@@ -189,13 +189,20 @@ def test_a_job_of_a_fixed_size_waits_until_it_is_whole() -> None:
 
 
 def test_growth_that_waits_for_the_time_between_resizes() -> None:
-    message = "growing from 2 to 3 workers: char-lm-worker-2 waits until 18:03:10"
-    job = with_condition(
-        with_condition(job_of("lost"), "Resizing", "CoolingDown", message), "Degraded", "AtWantedSize", "", true=False
-    )
+    cooling = "char-lm-worker-2 waits until 18:03:10"
+    job = with_condition(job_of("lost"), "Resizing", "CoolingDown", f"growing from 2 to 3 workers: {cooling}")
+    job = with_condition(job, "Degraded", "WorkersMissing", f"trains with 2 of 3 workers; {cooling}")
     shown = said(diagnose(job, evidence_of("lost", pods=[])))
-    assert "Growing from 2 to 3 workers: char-lm-worker-2 waits until 18:03:10" in shown
+    assert f"Growing from 2 to 3 workers: {cooling}" in shown
     assert "minSecondsBetweenResizes delays growth" in shown
+
+
+def test_a_refusal_while_a_job_is_still_stopping() -> None:
+    message = "spec.suspend is true: 1 pod is left; the API server refuses: Service sleeper exists"
+    job = with_condition(job_of("suspended"), "Suspended", "Suspending", message, true=False)
+    shown = diagnose(job, evidence_of("suspended"))
+    assert not shown.well
+    assert "The API server refuses: Service sleeper exists." in said(shown)
 
 
 def test_failures_in_the_life_of_a_job() -> None:

@@ -118,3 +118,6 @@ def test_files_that_are_not_there_or_not_named(run: Run) -> None:
     code, _, err = run()
     assert code == 1
     assert "which manifests?" in err
+    code, _, err = run("-f", "-", "--entrypoint", "python 'train.py")
+    assert code == 1
+    assert "cannot read --entrypoint" in err

@@ -27,6 +27,7 @@ OTHER_LAUNCHERS = {
     "mpirun": "mpirun starts its own processes. Write the script into `args` if it can use the gloo or nccl backend",
     "horovodrun": "horovodrun starts its own processes, and Horovod does not use torch.distributed",
 }
+SHELL_LAUNCHERS = re.compile(r"(?:^|[;&|]|\bexec)\s*(accelerate\s+launch|deepspeed|mpirun|horovodrun)\s", re.MULTILINE)
 
 SECOND_CLASS = (
     "Where the agent starts the script itself (`args` without `command`), it starts faster, and a failure is reported with "
@@ -100,7 +101,7 @@ def _read_words(path: str, words: Sequence[str]) -> Launch:
     if program in OTHER_LAUNCHERS:
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[program])
     if program == "torchrun":
-        return _read_torchrun(words, 1)
+        return _read_torchrun(path, words, 1)
     if PYTHON.match(program):
         return _read_python(path, words)
     if program in shell_text.SHELLS:
@@ -108,10 +109,11 @@ def _read_words(path: str, words: Sequence[str]) -> Launch:
     return _left(words, f"what {words[0]} does is not known")
 
 
-def _read_torchrun(words: Sequence[str], start: int, *, local_rank: bool = False) -> Launch:
+def _read_torchrun(path: str, words: Sequence[str], start: int, *, local_rank: bool = False) -> Launch:
     """What torchrun's words start.
 
     Args:
+        path: of the container, for remarks.
         words: the whole command.
         start: of torchrun's options.
         local_rank: whether it is torch.distributed.launch, which gives the script another argument unless told not to.
@@ -120,6 +122,8 @@ def _read_torchrun(words: Sequence[str], start: int, *, local_rank: bool = False
         line = split_line(words[start:])
     except UnknownOption as error:
         return _left(words, f"{error} is not a known option of torchrun")
+    if line.program == len(words) - start:
+        raise CannotMigrate(f"{path}.command", "starts torchrun without a script")
     no_python = any(word in ("--no-python", "--no_python") for word in line.kept)
     args = line.kept
     if local_rank and "use-env" not in line.options:
@@ -133,7 +137,7 @@ def _read_python(path: str, words: Sequence[str]) -> Launch:
     while rest[:1] == ["-u"]:
         rest = rest[1:]
     if rest[:1] == ["-m"] and rest[1:2] and rest[1] in TORCHRUN_MODULES:
-        return _read_torchrun(words, len(words) - len(rest) + 2, local_rank=rest[1] == TORCHRUN_MODULES[1])
+        return _read_torchrun(path, words, len(words) - len(rest) + 2, local_rank=rest[1] == TORCHRUN_MODULES[1])
     if rest[:1] == ["-m"] and rest[1:2] == ["accelerate.commands.launch"]:
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS["accelerate"])
     if not rest:
@@ -162,6 +166,8 @@ def _read_shell(path: str, words: Sequence[str]) -> Launch:
         return Launch(kept, (), "torchrun", taken.options, tuple(remarks), unbuffered=True)
     if shell_text.TORCHRUN.search(text):
         return _left(words, "it calls torchrun with options that are not known here")
+    if found := SHELL_LAUNCHERS.search(text):
+        raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[found[1].split()[0]])
     if shell_text.calls_python(text):
         text = "each training process runs the whole shell command, once in each group: move what is to be done once into the image"
         return Launch((), ("--no-python", *words), "python", remarks=(text,), unbuffered=True)

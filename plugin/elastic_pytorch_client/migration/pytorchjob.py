@@ -195,9 +195,12 @@ def _processes(spec: Mapping[str, Any], replica: Replica, role: str, remarks: Re
 
 def _failure_policy(spec: Mapping[str, Any], role: str, replica: Replica, remarks: Remarks) -> Manifest:
     restarts = replica.options.get("max-restarts", (spec.get("elasticPolicy") or {}).get("maxRestarts"))
+    source = "spec.runPolicy.backoffLimit" if restarts is None else "spec.elasticPolicy.maxRestarts"
+    if "max-restarts" in replica.options:
+        source = f"{REPLICAS}.{role}.template, --max-restarts"
     return failure_policy(
         f"{REPLICAS}.{role}.restartPolicy",
-        "spec.runPolicy.backoffLimit" if restarts is None else "spec.elasticPolicy.maxRestarts",
+        source,
         replica.restart_policy,
         backoff_limit=(spec.get("runPolicy") or {}).get("backoffLimit"),
         max_restarts=int(str(restarts)) if str(restarts).isdecimal() else None,
@@ -264,13 +267,19 @@ def _autoscaler(spec: Mapping[str, Any], job: Manifest, remarks: Remarks) -> lis
     metrics = (spec.get("elasticPolicy") or {}).get("metrics")
     if not metrics:
         return []
+    if "name" not in job["metadata"]:
+        remarks.add(
+            "spec.elasticPolicy.metrics",
+            "is dropped: a HorizontalPodAutoscaler needs the job's name, and generateName sets it later",
+        )
+        return []
     remarks.add(
         "spec.elasticPolicy.metrics",
         "becomes a HorizontalPodAutoscaler of its own, which training-operator made itself. It is not deleted with the job: delete both",
     )
     sizes = job["spec"]
-    metadata = {key: job["metadata"][key] for key in ("name", "generateName", "namespace") if key in job["metadata"]}
-    target = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata.get("name", "")}
+    metadata = {key: job["metadata"][key] for key in ("name", "namespace") if key in job["metadata"]}
+    target = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata["name"]}
     return [
         {
             "apiVersion": "autoscaling/v2",

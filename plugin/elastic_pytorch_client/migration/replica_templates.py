@@ -13,6 +13,9 @@ SHARED = (
     "workers run on several nodes"
 )
 
+DIFFERENT = "differs from the Worker's. Workers are alike, and the Worker's is taken"
+DROPPED = "only the Master has it, and it is dropped: workers are alike"
+
 
 def merge_templates(master_path: str, master: Manifest, worker: Manifest, remarks: Remarks) -> Manifest:
     """The Worker's template, with the volumes that only the Master has; every other difference gets a remark.
@@ -32,9 +35,8 @@ def merge_templates(master_path: str, master: Manifest, worker: Manifest, remark
         if twin is not None:
             place = f"{master_path}.spec.containers[{container.get('name')}].volumeMounts"
             _add_named(place, twin, container, "volumeMounts", "mountPath", remarks)
-    for path in _differences({**master, "spec": other}, merged, ""):
-        text = "differs from the Worker's. Workers are alike, and the Worker's is taken"
-        remarks.add(f"{master_path}{path}", text)
+    for path, dropped in _differences({**master, "spec": other}, merged, ""):
+        remarks.add(f"{master_path}{path}", DROPPED if dropped else DIFFERENT)
     return merged
 
 
@@ -47,8 +49,8 @@ def _add_named(path: str, into: Manifest, source: Manifest, field: str, key: str
             remarks.add(f"{path}[{item.get('name')}]", SHARED)
 
 
-def _differences(one: Any, other: Any, path: str) -> Iterator[str]:
-    """The paths at which two templates differ, no deeper than what has no name there."""
+def _differences(one: Any, other: Any, path: str) -> Iterator[tuple[str, bool]]:
+    """The paths at which two templates differ, no deeper than what has no name there; and whether only the first has something."""
     if one == other:
         return
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -62,7 +64,7 @@ def _differences(one: Any, other: Any, path: str) -> Iterator[str]:
         return
     if one is None and (path.startswith(".spec.volumes[") or ".volumeMounts[" in path):
         return  # what only the Worker mounts is no loss
-    yield path
+    yield path, other is None
 
 
 def _by_name(items: Any) -> Manifest | None:

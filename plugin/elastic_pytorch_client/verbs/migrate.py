@@ -35,15 +35,19 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         0, or 1 if a document cannot be migrated; the others are written all the same.
 
     Raises:
-        Refused: a file cannot be read, or no file is named.
+        Refused: a file or an option cannot be read, or no file is named.
     """
     files = [*options.files, *options.filename]
     if not files:
         raise Refused("which manifests? `kubectl epj migrate -f job.yaml`, or `-f -` for stdin")
+    try:
+        entrypoint = shlex.split(options.entrypoint)
+    except ValueError as error:
+        raise Refused(f"cannot read --entrypoint: {error}") from error
     runtimes = [runtime for file in options.runtime for runtime in _read(file) if isinstance(runtime, dict)]
     found: list[tuple[str, Migrated]] = []
     for file in files:
-        found += [(file, migrated) for migrated in migrate_documents(_read(file), runtimes, shlex.split(options.entrypoint))]
+        found += [(file, migrated) for migrated in migrate_documents(_read(file), runtimes, entrypoint)]
     documents = [document for _, migrated in found for document in migrated.documents]
     if documents:
         out.write(write_documents(documents))

@@ -14,6 +14,7 @@ _STATES = {
     "Silent": BUSY,
     "Leaving": MUTED,
     "Suspended": MUTED,
+    "Suspending": MUTED,
     "Lost": BAD,
     "Failed": BAD,
 }

@@ -131,5 +131,5 @@ def _workers(job: JobView) -> Text:
 
 
 def _order(job: JobView) -> tuple[int, str, str]:
-    place = {"Running": 0, "Resizing": 0, "Pending": 1, "Suspended": 2}.get(job.state, 3)
+    place = {"Running": 0, "Resizing": 0, "Pending": 1, "Suspending": 2, "Suspended": 2}.get(job.state, 3)
     return place, job.namespace, job.name

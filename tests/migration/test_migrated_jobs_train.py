@@ -1,0 +1,84 @@
+"""Old jobs, migrated and run to their end in local mode: each process is started as it was, with the rank that it asks for."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from elastic_pytorch_client.migration.documents import migrate_documents
+from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
+
+pytestmark = pytest.mark.process
+
+SCRIPT = """
+import argparse, os
+import torch
+import torch.distributed as dist
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rank", type=int, default=int(os.environ["RANK"]))
+parser.add_argument("--world", type=int, default=int(os.environ["WORLD_SIZE"]))
+parser.add_argument("--local-rank", type=int, default=int(os.environ["LOCAL_RANK"]))
+parser.add_argument("--lr", type=float)
+options = parser.parse_args()
+dist.init_process_group("gloo", rank=options.rank, world_size=options.world)
+total = torch.ones(1)
+dist.all_reduce(total)
+print(f"rank {options.rank} of {int(total)}, local rank {options.local_rank}, lr {options.lr}", flush=True)
+dist.destroy_process_group()
+"""
+
+PYTORCHJOB = """apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: old
+spec:
+  nprocPerNode: "{processes}"
+  {policy}
+  pytorchReplicaSpecs:
+    {replicas}
+"""
+REPLICA = """{role}:
+      replicas: 1
+      restartPolicy: OnFailure
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: my-image
+              command: {command}
+    """
+WAYS = {
+    "python": "[python, SCRIPT, --lr, '1e-4']",
+    "launch": "[python, -m, torch.distributed.launch, --nproc_per_node=1, SCRIPT, --lr=1e-4]",
+    "kept-shell": "[bash, -c, 'true && torchrun --nnodes=2 --node_rank=$RANK --master_port=1 SCRIPT --lr 1e-4']",
+    "shell-with-ranks": "[sh, -c, 'python SCRIPT --rank $RANK --world $WORLD_SIZE --lr 1e-4']",
+}
+
+
+def ranks_of(old: str, folder: Path) -> set[str]:
+    """What the processes of a migrated job print."""
+    script = folder / "train.py"
+    script.write_text(SCRIPT)
+    [migrated] = migrate_documents(read_documents(old.replace("SCRIPT", str(script))))
+    assert migrated.failed is None, migrated.failed
+    (folder / "job.yaml").write_text(write_documents(migrated.documents))
+    command = [sys.executable, "-m", "elastic_pytorch_operator", "local", str(folder / "job.yaml"), "--workdir", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return set(re.findall(r"rank \d of \d, local rank \d, lr [\d.e-]+", done.stdout))
+
+
+@pytest.mark.parametrize("command", WAYS.values(), ids=WAYS)
+def test_a_master_and_a_worker_train_as_two_workers(command: str, tmp_path: Path) -> None:
+    replicas = "".join(REPLICA.format(role=role, command=command) for role in ("Master", "Worker"))
+    old = PYTORCHJOB.format(processes=1, policy="runPolicy: {}", replicas=replicas)
+    assert ranks_of(old, tmp_path) == {f"rank {rank} of 2, local rank 0, lr 0.0001" for rank in (0, 1)}
+
+
+def test_an_elastic_job_with_two_processes_in_its_pod(tmp_path: Path) -> None:
+    replicas = REPLICA.format(role="Worker", command="[torchrun, SCRIPT]")
+    policy = "elasticPolicy: {minReplicas: 1, maxReplicas: 2, rdzvBackend: c10d}"
+    old = PYTORCHJOB.format(processes=2, policy=policy, replicas=replicas)
+    assert len(ranks_of(old.replace("SCRIPT]", "SCRIPT, --lr=1e-4]"), tmp_path)) == 2

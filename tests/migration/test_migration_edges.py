@@ -1,0 +1,147 @@
+"""What is rare in old manifests: names, hosts, bounds that contradict each other, templates without the usual container."""
+
+from typing import Any
+
+import pytest
+import yaml
+from elastic_pytorch_client.migration.documents import Migrated, migrate_documents
+
+JOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: old}
+spec:
+  nprocPerNode: "1"
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: OnFailure
+      template:
+        spec:
+          containers:
+            - {name: pytorch, image: my-image, command: [torchrun, train.py]}
+"""
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    manifest: dict[str, Any] = yaml.safe_load(JOB)
+    manifest["spec"] |= spec
+    return manifest
+
+
+def pod(manifest: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    return found
+
+
+def migrate(manifest: dict[str, Any]) -> Migrated:
+    [found] = migrate_documents([manifest])
+    return found
+
+
+def spec_of(migrated: Migrated) -> dict[str, Any]:
+    assert migrated.failed is None, migrated.failed
+    found: dict[str, Any] = migrated.documents[0]["spec"]
+    return found
+
+
+def remarks_of(migrated: Migrated) -> str:
+    return "\n".join(str(remark) for remark in migrated.remarks)
+
+
+def test_the_only_container_trains_whatever_its_name() -> None:
+    old = job()
+    pod(old)["containers"][0]["name"] = "trainer"
+    [container] = spec_of(migrate(old))["template"]["spec"]["containers"]
+    assert container == {"name": "pytorch", "image": "my-image", "args": ["train.py"]}
+
+
+def test_which_of_several_containers_trains_is_not_guessed() -> None:
+    old = job()
+    pod(old)["containers"] = [{"name": "a"}, {"name": "b"}]
+    assert "has none that is named `pytorch`" in str(migrate(old).failed)
+
+
+def test_a_sidecar_stays_as_it_is() -> None:
+    old = job()
+    sidecar = {"name": "logs", "image": "i", "command": ["tail"], "env": [{"name": "RANK", "value": "0"}]}
+    pod(old)["containers"].insert(0, dict(sidecar))
+    assert spec_of(migrate(old))["template"]["spec"]["containers"][0] == sidecar
+
+
+def test_roles_in_small_letters_are_understood_and_unknown_ones_are_not() -> None:
+    old = job()
+    old["spec"]["pytorchReplicaSpecs"]["worker"] = old["spec"]["pytorchReplicaSpecs"].pop("Worker")
+    assert spec_of(migrate(old))["replicas"] == 2
+    old["spec"]["pytorchReplicaSpecs"]["Chief"] = {}
+    assert "must have Worker, Master, or both" in str(migrate(old).failed)
+
+
+@pytest.mark.parametrize(
+    ("policy", "sizes"),
+    [
+        ({}, {"replicas": 2}),
+        ({"minReplicas": 2, "maxReplicas": 2}, {"replicas": 2}),
+        ({"minReplicas": 1, "maxReplicas": 4}, {"replicas": 2, "minReplicas": 1, "maxReplicas": 4}),
+        ({"minReplicas": 3, "maxReplicas": 4}, {"replicas": 3, "minReplicas": 3, "maxReplicas": 4}),
+        ({"maxReplicas": 1}, {"replicas": 1}),
+    ],
+)
+def test_sizes_of_elastic_jobs(policy: dict[str, int], sizes: dict[str, int]) -> None:
+    migrated = migrate(job(elasticPolicy=policy))
+    spec = spec_of(migrated)
+    assert {name: spec[name] for name in ("replicas", "minReplicas", "maxReplicas") if name in spec} == sizes
+    assert ("replicas are outside of" in remarks_of(migrated)) is (sizes["replicas"] != 2)
+
+
+def test_pods_that_trained_each_by_itself_are_told_of() -> None:
+    old = job()
+    pod(old)["containers"][0]["command"] = ["torchrun", "--standalone", "train.py"]
+    migrated = migrate(old)
+    assert spec_of(migrated)["replicas"] == 2
+    assert "trained by itself (standalone)" in remarks_of(migrated)
+
+
+def test_workers_without_a_master_and_without_torchrun_had_no_group() -> None:
+    old = job()
+    pod(old)["containers"][0]["command"] = ["python", "train.py"]
+    assert "without a Master, each worker trained by itself" in remarks_of(migrate(old))
+
+
+def test_hosts_of_the_old_pods_are_told_of() -> None:
+    old = job()
+    pod(old)["containers"][0]["env"] = [{"name": "STORE", "value": "tcp://old-worker-0:1234"}]
+    assert "old-worker-0 is a host of the old job" in remarks_of(migrate(old))
+
+
+def test_an_autoscaler_needs_a_name() -> None:
+    old = job(elasticPolicy={"minReplicas": 1, "maxReplicas": 2, "metrics": [{"type": "Resource"}]})
+    old["metadata"] = {"generateName": "old-"}
+    migrated = migrate(old)
+    assert len(migrated.documents) == 1
+    assert "needs the job's name" in remarks_of(migrated)
+
+
+def test_labels_and_hosts_that_are_the_operators_are_dropped() -> None:
+    old = job()
+    template = old["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+    template["metadata"] = {"name": "x", "labels": {"training.kubeflow.org/job-role": "master"}}
+    template["spec"]["hostname"] = "me"
+    migrated = migrate(old)
+    assert "metadata" not in spec_of(migrated)["template"]
+    assert "hostname" not in spec_of(migrated)["template"]["spec"]
+    assert "labels[training.kubeflow.org/job-role]: is dropped" in remarks_of(migrated)
+
+
+def test_only_torch_runtimes_can_be_migrated() -> None:
+    runtime = {"kind": "ClusterTrainingRuntime", "metadata": {"name": "r"}, "spec": {"mlPolicy": {"numNodes": 1, "mpi": {}}}}
+    old = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "old"},
+        "spec": {"runtimeRef": {"name": "r"}, "trainer": {"image": "i", "command": ["torchrun", "t.py"]}},
+    }
+    [migrated] = migrate_documents([runtime, old])
+    assert "has no mlPolicy.torch (it has mpi)" in str(migrated.failed)
+    [migrated] = migrate_documents([{**old, "spec": {"runtimeRef": {"name": "torch-distributed"}}}])
+    assert "spec.trainer.image: is missing" in str(migrated.failed)
