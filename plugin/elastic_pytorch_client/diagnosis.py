@@ -231,10 +231,8 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 def _passing(job: JobView, now: datetime) -> list[Finding]:
     """Nothing is wrong with any pod: the operator's own words are the best there are."""
     resizing = job.condition("Resizing")
-    order = ("Degraded", "Resizing", "Running")
-    if resizing is not None and resizing.reason == COOLING_DOWN:
-        order = ("Resizing", "Degraded", "Running")
-    for type_ in order:
+    cooling = resizing is not None and resizing.reason == COOLING_DOWN
+    for type_ in ("Resizing",) if cooling else ("Degraded", "Resizing", "Running"):
         condition = job.condition(type_)
         if condition is not None and (condition.true or type_ == "Running") and condition.message:
             since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
