@@ -91,6 +91,8 @@ ROWS: dict[str, list[Panel]] = {
                 "BelowMinimum": "dark-red",
                 "ProgressStalled": "dark-orange",
                 "JobSuspended": IDLE,
+                "GroupRestarted": "dark-purple",
+                "ProcessesDiffer": "dark-yellow",
             },
         ),
         Panel(

@@ -18,6 +18,8 @@ NAMED = {
     "dark-red": "#C4162A",
     "purple": "#B877D9",
     "gray": "#808080",
+    "dark-purple": "#8F3BB8",
+    "dark-yellow": "#E0B400",
 }
 LEAST_SCRAPES = 4  # that a rate looks at
 

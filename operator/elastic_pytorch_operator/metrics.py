@@ -39,6 +39,7 @@ ROUND_REASONS = (
     names.WORKER_LEAVING,
     names.WORKER_JOINED,
     names.SCALED_DOWN,
+    names.GROUP_RESTARTED,
     names.PROCESSES_DIFFER,
     names.BELOW_MINIMUM,
     names.PROGRESS_STALLED,

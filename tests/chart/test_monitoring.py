@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from chart_rendering import CHART, ROOT, needs_helm, only, pod_of, render, template
-from elastic_pytorch_operator.metrics import Metrics
+from elastic_pytorch_operator.metrics import FAILURE_KINDS, JOB_STATES, ROUND_REASONS, WORKER_STATES, Metrics
 
 ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 DASHBOARD: dict[str, Any] = json.loads((CHART / "files" / "dashboard.json").read_text())
@@ -102,6 +102,20 @@ def test_dashboard_comes_to_grafanas_sidecar() -> None:
     assert json.loads(found["data"]["elastic-pytorch.json"]) == DASHBOARD
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("title", "series"),
+    [
+        ("Jobs", JOB_STATES),
+        ("Workers", WORKER_STATES),
+        ("Changes of groups", ROUND_REASONS),
+        ("Failures of training code", FAILURE_KINDS),
+    ],
+)
+def test_dashboard_has_a_color_for_each_series_whose_name_is_known(title: str, series: tuple[str, ...]) -> None:
+    (panel,) = [panel for panel in DASHBOARD["panels"] if panel["title"] == title]
+    assert {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]} == set(series)
 
 
 @needs_helm

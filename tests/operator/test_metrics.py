@@ -1,9 +1,12 @@
 """What Prometheus reads: names that it accepts, series that grow with jobs only on request, numbers that are right."""
 
+import inspect
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator import membership, names
 from elastic_pytorch_operator.census import pending_since, take_census
 from elastic_pytorch_operator.fake_cluster import FakeCluster
 from elastic_pytorch_operator.heartbeat import parse_heartbeat
@@ -39,6 +42,11 @@ def test_names_are_prometheus_own() -> None:
         assert ("job_name" in family.labels) is family.name.startswith("elastic_pytorch_job_")
         assert family.text.endswith(".")
         assert family.name.startswith(("elastic_pytorch_", "workqueue_", "controller_runtime_", "rest_client_", "leader_"))
+
+
+def test_every_reason_of_a_round_has_its_series() -> None:
+    used = re.findall(r"\bnames\.([A-Z_]+)", inspect.getsource(membership))
+    assert {getattr(names, name) for name in used} == set(ROUND_REASONS)
 
 
 def test_a_decision_is_told_by_its_round_its_recovery_and_its_cause() -> None:
