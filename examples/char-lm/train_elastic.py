@@ -1,7 +1,7 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-What train.py does, with the training library of elastic-pytorch: steps are committed, so what came after the last commit is
-lost with a worker (one step, unless a commit costs more than a hundredth of it), and the group changes within the living
+What train.py does, with the training library of elastic-pytorch. Steps are committed, so only what came after the last commit is
+lost with a worker: one step, unless a commit costs more than a hundredth of it. The group changes within the living
 processes. Under plain torchrun it runs as well, and goes on from its last checkpoint.
 """
 
@@ -37,7 +37,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
     parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name trains afresh")
+    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
     return parser.parse_args()
 
 

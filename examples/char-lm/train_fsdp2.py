@@ -1,7 +1,7 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
 What train_elastic.py does, with a model that is sharded over the workers by FSDP2: no worker has all of it. Every few steps all
-workers together write a checkpoint, which a group of any size can go on from; a group that is told to change writes one, too.
+workers together write a checkpoint, which a group of any size can go on from. A group that is told to change writes one, too.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
     parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name trains afresh")
+    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
     return parser.parse_args()
 
 

@@ -39,7 +39,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
     parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name trains afresh")
+    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
     return parser.parse_args()
 
 

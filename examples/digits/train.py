@@ -30,7 +30,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
     parser.add_argument("--seed", type=int, default=1, help="of the first weights and of the order of the images")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name trains afresh")
+    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
     return parser.parse_args()
 
 

@@ -80,7 +80,8 @@ def describe(result: Result) -> str:
     rounds = f"{figures.rounds} round{'' if figures.rounds == 1 else 's'}"
     odd = [f"{count} healthy pods restarted"] if (count := figures.restarts) else []
     odd += [f"{count} failures counted"] if (count := figures.failures) else []
-    return ", ".join([*told, *([f"{figures.steps_lost} steps lost"] if figures.steps_lost is not None else []), rounds, *odd])
+    lost = [f"{steps} step{'' if steps == 1 else 's'} lost"] if (steps := figures.steps_lost) is not None else []
+    return ", ".join([*told, *lost, rounds, *odd])
 
 
 def _times(result: Result) -> list[tuple[str, float | None]]:

@@ -95,10 +95,9 @@ def comments(text: str) -> Iterator[Passage]:
             lines = []
 
 
-def plain(text: str) -> Iterator[Passage]:
-    """The paragraphs of a text or a template."""
-    first = 1
-    for paragraph in re.split(r"(\n\s*\n)", text):
+def plain(text: str, first: int = 1) -> Iterator[Passage]:
+    """The paragraphs and list items of a text or a template whose first line has this number."""
+    for paragraph in re.split(r"(\n\s*\n|\n(?=\s*- ))", text):
         if paragraph.strip():
             yield Passage(first, _plain(paragraph))
         first += paragraph.count("\n")
@@ -114,10 +113,10 @@ def python(text: str) -> Iterator[Passage]:
         if id(node) in inside:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
-            yield Passage(node.lineno, _plain(node.value))
+            yield from plain(node.value, node.lineno)
         elif isinstance(node, ast.JoinedStr):
             parts = [part.value if isinstance(part, ast.Constant) else CODE for part in node.values]
-            yield Passage(node.lineno, _plain("".join(map(str, parts))))
+            yield from plain("".join(map(str, parts)), node.lineno)
 
 
 def _plain(text: str) -> str:

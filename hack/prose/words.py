@@ -20,7 +20,7 @@ INSTEAD = {
     r"(?:see|sees|seeing|saw) to": "handle",
     r"(?:stand|stands|standing|stood) by": "be on standby",
     r"(?:know|knows|knowing|knew) (?:of )?no": "do not support, or `has no`",
-    r"(?:take|takes|taken|taking|took) for": "consider, or treat as",
+    r"taken for": "considered, or treated as",
     r"(?:mend|mends|mended|mending)": "fix, or repair",
     r"(?:heed|heeds|heeded|heeding)": "follow, or respect",
     r"(?:vouch|vouches|vouched|vouching)": "sign, or verify",
@@ -43,18 +43,22 @@ WORDS = [
     (re.compile(rf"\b(?:{pattern})\b".replace(" ", r"\s+"), re.IGNORECASE), instead) for pattern, instead in INSTEAD.items()
 ]
 
-MOST_WORDS = 30
 # A code span counts as one word; what follows a colon is often a list, and is counted by itself.
 SENTENCE_END = re.compile(r"(?<=[.!?:])[\"')*\]]*\s+")
 
 
-def objections(text: str) -> Iterator[tuple[int, str]]:
-    """What is wrong in a piece of prose: the offset, and what to do about it."""
+def objections(text: str, most_words: int) -> Iterator[tuple[int, str]]:
+    """What is wrong in a piece of prose: the offset, and what to do about it.
+
+    Args:
+        text: without markup.
+        most_words: how many a sentence may have.
+    """
     for pattern, instead in WORDS:
         for found in pattern.finditer(text):
             yield found.start(), f"`{' '.join(found[0].split())}`: write {instead}"
     start = 0
     for sentence in SENTENCE_END.split(text):
         start = text.index(sentence, start)
-        if (count := len(sentence.split())) > MOST_WORDS:
-            yield start, f"a sentence of {count} words, at most {MOST_WORDS}: `{' '.join(sentence.split()[:6])} ...`"
+        if (count := sum(any(map(str.isalnum, word)) for word in sentence.split())) > most_words:
+            yield start, f"a sentence of {count} words, at most {most_words}: `{' '.join(sentence.split()[:6])} ...`"

@@ -33,7 +33,7 @@ def page(definition: Schema) -> str:
         rules = [*of_the_whole, *_rules(child, part)]
         if rules:
             parts += ["What is refused, and what the API server says then:\n", *[f"- {rule}" for rule in rules], ""]
-    parts += ["## Columns of `kubectl get epj`\n", "| column | |", "|---|---|"]
+    parts += ["## Columns of `kubectl get epj`\n", "| column | meaning |", "|---|---|"]
     for column in version["additionalPrinterColumns"]:
         wide = " (with `-o wide`)" if column.get("priority") else ""
         parts.append(f"| {column['name'].upper()} | {_cell(column['description'])}{wide} |")
@@ -41,7 +41,7 @@ def page(definition: Schema) -> str:
 
 
 def _table(schema: Schema, path: str) -> Iterator[str]:
-    yield "| field | type | |"
+    yield "| field | type | meaning |"
     yield "|---|---|---|"
     for name, child in _fields(schema, path):
         yield f"| `{name}` | {_type_of(child)} | {_cell(child['description'])} |"

@@ -61,7 +61,7 @@ class RecordEvent:
     """Tell the job's story in `kubectl describe`.
 
     Attributes:
-        with_status: it tells of a change of the status: only once that is written, else each plan would tell it again.
+        with_status: it reports a change of the status: only once that is written, else each plan would tell it again.
     """
 
     reason: str

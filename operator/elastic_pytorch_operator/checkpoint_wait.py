@@ -86,7 +86,7 @@ def hold_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, know
     if observed.now >= until:
         return Hold(over=f"{after} without a new {where}" if known else "")
     if not counts:
-        return Hold(over=f"{after}: nobody can watch for a {where}" if known else "")
+        return Hold(over=f"{after}: no agent can watch for a {where}" if known else "")
     wait = replace(wait, counts={**counts, **wait.counts})
     return Hold(wait, until, f"{wanted.cause}; waits up to {round(until - wait.since, 1):g} s for the next {where}")
 

@@ -35,7 +35,7 @@ class ClusterError(Exception):
 
     @property
     def words(self) -> str:
-        """What a job's user is told of it, a clause."""
+        """What a job's user is told about it, a clause."""
         return f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
 
 
@@ -52,7 +52,7 @@ class Cluster(Protocol):
     """What the operator asks of a cluster. All methods raise ClusterError."""
 
     async def list_jobs(self) -> list[Manifest]:
-        """All ElasticPyTorchJobs, of the namespaces that the operator looks after."""
+        """All ElasticPyTorchJobs, of the namespaces that the operator watches."""
         ...
 
     async def list_pods(self) -> list[Manifest]:
@@ -133,7 +133,7 @@ class Cluster(Protocol):
         ...
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
-        """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if somebody else was quicker."""
+        """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if another writer was quicker."""
         ...
 
     async def get_secret(self, namespace: str, name: str) -> Manifest | None:
@@ -141,7 +141,7 @@ class Cluster(Protocol):
         ...
 
     async def put_secret(self, manifest: Manifest) -> Manifest:
-        """Creates a Secret, or replaces the one of the resource version in it; ClusterError 409 if somebody else was quicker."""
+        """Creates a Secret, or replaces the one of the resource version in it; ClusterError 409 if another writer was quicker."""
         ...
 
     async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:

@@ -42,7 +42,7 @@ class Controller:
         operator_url: where agents find the operator.
         clock: monotonic seconds.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
-        metrics: what is told of the work.
+        metrics: counts the work.
         leading: whether this replica may act.
 
     Attributes:

@@ -70,7 +70,7 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        """Who was last seen to lead; empty: nobody."""
+        """Who was last seen to lead; empty: no replica."""
         return self._candidacy.seen.holder if self._candidacy.seen else ""
 
     async def acquire(self) -> None:
@@ -82,7 +82,7 @@ class Elector:
                 logger.info("leading", extra={"identity": self._candidacy.identity, "lease": self._name})
                 return
             if self.holder != holder:
-                logger.info("standing by", extra={"leader": self.holder or "nobody"})
+                logger.info("on standby", extra={"leader": self.holder or "none"})
             look = self._clock() + self._timing.look_seconds * random.uniform(1 - JITTER, 1 + JITTER)
             expiry = claimable_at(self._candidacy)
             await self._sleep_until(expiry if self._clock() < expiry < look else look)

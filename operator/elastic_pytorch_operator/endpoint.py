@@ -1,6 +1,6 @@
 """Has the agents' Service point to the replica that leads: the Service selects the pod that carries a label, and the leader takes it.
 
-So nobody has to be asked who leads, a replica that stands by is ready like any other, and one whose node has died is out of the
+So no replica has to be asked who leads, and one on standby is ready like any other. One whose node has died is out of the
 Service as soon as another leads, not when the node is found dead.
 """
 
@@ -44,7 +44,7 @@ async def take_endpoint(cluster: Cluster, namespace: str, pod: str) -> list[Mani
 
 
 async def keep_endpoint(cluster: Cluster, namespace: str, pod: str) -> None:
-    """Puts the label right until it is cancelled: somebody may remove it, or a late write of an earlier leader add another."""
+    """Puts the label right until it is cancelled: a person may remove it, or a late write of an earlier leader add another."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         await take_endpoint(cluster, namespace, pod)

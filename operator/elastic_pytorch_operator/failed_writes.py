@@ -1,4 +1,4 @@
-"""Writes that the API server has not taken: when each is tried again, and what the job's user is told of them. Pure."""
+"""Writes that the API server has not taken: when each is tried again, and what the job's user is told about them. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ class FailedWrite:
         retry_at: when it may be tried again, monotonic seconds.
         times: how often it has failed.
         lasting: whether its user is to know: it is refused, or its trouble does not pass.
-        told: whether an event has told of it.
+        told: whether an event has reported it.
     """
 
     words: str
@@ -51,7 +51,7 @@ def note_failure(
     Args:
         before: its last failure, if it has not succeeded since.
         judgement: what the error means.
-        words: what the user is told of it.
+        words: what the user is told about it.
         now: monotonic seconds.
         refused_seconds: until the next try of what is refused.
         retry_after_seconds: the least time until the next try that was asked for.
@@ -86,5 +86,5 @@ def untold(failed: FailedWrites) -> tuple[str, ...]:
 
 
 def mark_told(failed: FailedWrites) -> dict[str, FailedWrite]:
-    """The same writes after events have told of them."""
+    """The same writes after events have reported them."""
     return {key: replace(write, told=write.told or write.lasting) for key, write in failed.items()}

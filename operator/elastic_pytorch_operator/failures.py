@@ -193,7 +193,7 @@ def record_of(agent: AgentView) -> FailureRecord:
     """The failure that an agent has reported of its workers."""
     failure = agent.failure
     if failure is None:
-        told = "its workers have failed; torchrun tells no more, the pod's log does"
+        told = "its workers have failed; torchrun does not report why, see the log of the pod"
         return FailureRecord(agent.worker, agent.rank, 1, "", told, agent.state_since, fault_of_worker(None))
     return FailureRecord(
         worker=agent.worker,

@@ -38,7 +38,7 @@ class FakeCluster:
             self.add_node(f"node-{number}", pods_per_node)
 
     def watch(self, watcher: Watcher) -> None:
-        """Has a callable told of every change from now on."""
+        """Has a callable called with every change from now on."""
         self._watchers.append(watcher)
 
     def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
@@ -46,7 +46,7 @@ class FakeCluster:
         self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))
 
     def add_node(self, name: str, pods: int = DEFAULT_PODS_PER_NODE) -> None:
-        """Adds a ready node with room for so many pods."""
+        """Adds a ready node with room for this number of pods."""
         status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": str(pods)}}
         self._put("Node", "", {"metadata": {"name": name}, "spec": {}, "status": status})
         self._schedule()

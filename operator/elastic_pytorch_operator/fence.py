@@ -1,6 +1,6 @@
 """A cluster that only the leader may write to: each write asks whether this replica still leads.
 
-What was sent when it led may arrive when it leads no more. The API server sees to that: status writes name the version that they
+What was sent when it led may arrive when it leads no more. The API server prevents that: status writes name the version that they
 are based on, deletions the UID, and a pod too many is discarded by the next plan.
 """
 

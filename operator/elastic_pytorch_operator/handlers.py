@@ -33,7 +33,7 @@ async def watch_cluster(store: Store, request_work: Callable[[JobKey, float], No
         namespaces: whose jobs and pods are watched; none: those of all. Nodes belong to no namespace.
 
     Raises:
-        Exception: kopf has given up, for instance because the resource is not there; the process should end and be started anew.
+        Exception: kopf has given up, for instance because the resource is not there; the process should end and be restarted.
     """
     registry = kopf.OperatorRegistry()
     _register(registry, store, request_work)

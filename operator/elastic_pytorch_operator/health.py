@@ -1,4 +1,4 @@
-"""What ails the operator: is it to be started anew? Pure: what was measured in, complaints out.
+"""What is wrong with the operator: is it to be restarted? Pure: what was measured in, complaints out.
 
 An API server that is away is not the operator's illness: only while it answers does a silent watch mean anything.
 """
@@ -16,7 +16,7 @@ class Vitals:
 
     Attributes:
         now: monotonic seconds.
-        silent_since: by kind, since when a watch should have told of something that has happened.
+        silent_since: by kind, since when a watch should have reported something that has happened.
         answering_since: since when the API server has answered every request; None: it did not answer the last one.
         longest_reconcile_seconds: how long the oldest reconcile has been going on.
     """

@@ -1,6 +1,6 @@
 """Is the operator deaf? What it knows to have happened (its own writes, what a list has told) must come through the watches, too.
 
-A watch that has died without a word looks like a cluster in which nothing happens. Pure: times come in.
+A watch that has died without an error looks like a cluster in which nothing happens. Pure: times come in.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Hearing:
             known.awaited.setdefault(uid, (version, now))
 
     def hear(self, kind: str, manifest: Manifest, *, gone: bool) -> None:
-        """A watch has told of an object, or that it is gone."""
+        """A watch has reported an object, or that it is gone."""
         known, uid = self._kinds.setdefault(kind, _Kind()), _uid(manifest)
         version = GONE if gone else version_of(manifest["metadata"])
         known.heard[uid] = max(version, known.heard.get(uid, -1))
@@ -51,7 +51,7 @@ class Hearing:
         known.awaited = {uid: found for uid, found in known.awaited.items() if uid in uids}
 
     def silent_since(self) -> Mapping[str, float]:
-        """By kind: since when a watch should have told of something."""
+        """By kind: since when a watch should have reported something."""
         kinds = {kind: known.awaited.values() for kind, known in self._kinds.items() if known.awaited}
         return {kind: min(since for _, since in awaited) for kind, awaited in kinds.items()}
 

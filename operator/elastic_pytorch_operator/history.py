@@ -1,7 +1,7 @@
 """How a job's training went, for plots: `status.history`, at most about a kilobyte however long the job runs.
 
 One entry an interval. When there are too many, each pair becomes one and the interval twice as long, so the whole life of a job is kept,
-ever more coarsely. The columns are strings of numbers: `kubectl describe` shows a line each, and not one for each number.
+more and more coarsely. The columns are strings of numbers: `kubectl describe` shows a line each, and not one for each number.
 """
 
 from collections.abc import Mapping, Sequence

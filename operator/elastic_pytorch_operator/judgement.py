@@ -1,7 +1,7 @@
 """What an error of the API server means for what was to be written: the object is malformed, or refused, or there is trouble that may pass.
 
-The code does not tell. A webhook's denial carries the code that the webhook chose, 400 if it chose none; a ValidatingAdmissionPolicy's
-is 422 unless the policy says otherwise; 422 is also what the API server's own validation answers. Which of them it was stands in the
+The code does not tell. A webhook's denial carries the code that the webhook chose, 400 if it chose none. A ValidatingAdmissionPolicy's
+is 422 unless the policy says otherwise. 422 is also what the API server's own validation answers. Which of them it was stands in the
 message only, so this module reads the API server's English. Pure.
 """
 

@@ -155,7 +155,7 @@ class KubernetesCluster:
         return await self._request("POST", path, manifest)
 
     async def _list_everywhere(self, group: str, resource: str, **query: str) -> list[Manifest]:
-        """What there is of a resource in the namespaces that are looked after."""
+        """What there is of a resource in the namespaces that are watched."""
         lists = await asyncio.gather(*(self._list(f"{group}{place}/{resource}", **query) for place in self._places))
         return [item for items in lists for item in items]
 

@@ -1,8 +1,8 @@
 """Who leads, by client-go's rules. Pure: a Lease and a monotonic clock in, what to do out.
 
-Nobody's time of day counts. A replica that stands by measures how long the lease has not changed, by its own clock from when it saw
-the last change; the one that leads measures from before it asked for the renewal. So the leader always thinks its time is up before
-anybody else can: it stops `renew_deadline_seconds` after its last renewal was sent, the others wait for `lease_seconds`.
+No replica's time of day counts. One on standby measures how long the lease has not changed, by its own clock from when it saw
+the last change. The one that leads measures from before it asked for the renewal. So the leader always thinks its time is up before
+another can lead: it stops `renew_deadline_seconds` after its last renewal was sent, the others wait for `lease_seconds`.
 """
 
 import math
@@ -61,7 +61,7 @@ class Lease:
     """A coordination.k8s.io Lease, as far as it matters.
 
     Attributes:
-        holder: who leads; empty: nobody.
+        holder: who leads; empty: no replica.
         seconds: how long it holds after a renewal.
         renewed: the holder's time of day at the last renewal, which is compared to itself only.
         acquired: the same, when it was taken.
@@ -97,7 +97,7 @@ class Candidacy:
 
 
 def read_lease(manifest: Manifest) -> Lease:
-    """Reads a Lease object; what is missing in it counts as nobody's."""
+    """Reads a Lease object; what is missing in it counts as held by no replica."""
     spec = manifest.get("spec") or {}
     return Lease(
         holder=spec.get("holderIdentity") or "",
@@ -175,7 +175,7 @@ def claimed(candidacy: Candidacy, lease: Lease, sent_at: float, now: float) -> C
 
 
 def release(lease: Lease, time: str) -> dict[str, Any]:
-    """The spec that gives a lease back, so that nobody has to wait for its end."""
+    """The spec that gives a lease back, so that no replica has to wait for its end."""
     return {
         "holderIdentity": "",
         "leaseDurationSeconds": RELEASED_SECONDS,

@@ -103,7 +103,7 @@ def worker_pod(
         operator_url: where its agent finds the operator.
         avoid: nodes that are not for it.
         agent_image: which brings the agent, for a job that wants that; None: the job's image must.
-        authorities: which vouch for the operator, PEM.
+        authorities: that have signed the operator's certificate, PEM.
         strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start.
         group_restarts: how often the job's pods have been replaced as a group.
@@ -136,7 +136,7 @@ def worker_pod(
 
 
 def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Manifest]:
-    """What any worker pod is, whoever decides on the group; and in it the container that trains.
+    """What any worker pod is, with either backend; and in it the container that trains.
 
     Args:
         job: whose template it is made from.

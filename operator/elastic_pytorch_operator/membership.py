@@ -2,12 +2,12 @@
 
 The rules (docs/rounds.md tells them at more length):
 
-- **first**: when the minimum is ready, and everybody wanted is or nobody more has come for a settle time;
+- **first**: when the minimum is ready, and all wanted ones are or no further one has come for a settle time;
 - **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has spoken since or is
   known to be gone, so that one round is enough;
-- **newcomers**: when they are ready, several in one round, without disturbing anybody before, and not too soon after the last growth;
+- **newcomers**: when they are ready, several in one round, without disturbing a worker before, and not too soon after the last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
-- **too few**: an empty round, which stops everybody, until the minimum is ready again.
+- **too few**: an empty round, which stops all workers, until the minimum is ready again.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
 """
@@ -77,7 +77,7 @@ def next_round(
         failure_open: why a member has failed is not known yet: all are to speak first.
         finishing: a member has finished its work: a whole group is not disturbed any more.
         allowed: the sizes that a group may have; none: any.
-        suspended: nobody is to train.
+        suspended: no worker is to train.
         stalled: why the group hangs and is to be restarted; empty: it does not.
         settled: the change for which newcomers are awaited is held up anyway: none is waited for beside that.
         grow_at: newcomers make no round of their own before, monotonic seconds.
@@ -129,7 +129,7 @@ def next_round(
             return Decision(recheck_at=_earliest(hold_until, recheck))
         reason, cause = _explain_loss(current, by_name, failed)
         if len(chosen) < minimum:
-            shortage = f"{len(chosen)} of at least {minimum} workers are left"
+            shortage = f"workers left: {len(chosen)}, the minimum is {minimum}"
             return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
         return declare(reason, cause, chosen)
     if stalled:
@@ -200,7 +200,7 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
         elif candidate.standing is not Standing.READY:
             leaving.append(f"{worker} {candidate.why}")
     if current.size > len(current.workers):
-        gone.append(f"{current.size - len(current.workers)} workers have not been heard of")
+        gone.append(f"{current.size - len(current.workers)} workers have not reported")
     if gone:
         return names.WORKER_LOST, "; ".join(gone + leaving)
     if leaving:

@@ -1,6 +1,6 @@
-"""When so many nodes are NotReady that the control plane is the one that is cut off: then their conditions say nothing of their pods.
+"""When most nodes are NotReady, so that the control plane is probably what is cut off: then their conditions say nothing of their pods.
 
-The rule is that of Kubernetes' node lifecycle controller, which stops evicting pods from a zone in full disruption (no node is ready) and
+The rule is that of Kubernetes' node lifecycle controller. It stops evicting pods from a zone in full disruption (no node is ready). It
 slows down in partial disruption (more than two nodes, and at least 55 % of them, are not).
 """
 

@@ -1,7 +1,7 @@
-"""Since when has nobody been lost? It tells an agent that is rounds behind whether the group it trains in is still whole.
+"""Since when has no member been lost? It tells an agent that is rounds behind whether the group it trains in is still whole.
 
-Only a whole group reaches its next step boundary: a collective needs everybody. So workers may train on towards it when all members of
-their round were alive as each later round was declared, and must be stopped at once when they were not.
+Only a whole group reaches its next step boundary: a collective needs all members. So workers may train on towards it when all members of
+their round were alive as each later round was declared. They must be stopped at once when they were not.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ class Order:
     """How far back a new round is an orderly change.
 
     Attributes:
-        since: the oldest round since which every member of every round was alive when the next one was declared; the new round's own if
-            somebody was lost before it, or nobody trained.
+        since: the oldest round since which every member of every round was alive when the next one was declared. The new round's own if
+            a member was lost before it, or none trained.
         unformed: rounds after that one whose groups never formed, and which have lost a member. It takes nothing away from a group before
             them, which still trains; but theirs reaches no step boundary.
     """
@@ -27,7 +27,7 @@ class Order:
 
 
 def order_of(before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool) -> Order:
-    """Tells since when nobody has been lost.
+    """Tells since when no member has been lost.
 
     Args:
         before: the round that the new one follows; None: there was none.

@@ -1,4 +1,4 @@
-"""How long a new leader listens before it calls anybody lost: until all agents have had the time to find it, and to be heard.
+"""How long a new leader listens before it calls a worker lost: until all agents have had the time to find it, and to be heard.
 
 Thousands of agents that come at once are heard one after the other: as long as they keep coming, the operator is not yet done hearing.
 """

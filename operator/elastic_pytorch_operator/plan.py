@@ -85,7 +85,7 @@ class Plan:
         nudge: ask the agents to speak at once.
         dump_stacks: have the agents of the current round write down where their workers are.
         verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
-            succeeded: what an agent acts upon must be in the cluster first.
+            succeeded: what an agent acts on must be in the cluster first.
         actions: in the order in which they are to be done; creates may go in parallel.
         memory: what to remember.
         recheck_at: when to plan again if nothing happens before, monotonic seconds.

@@ -15,8 +15,8 @@ class Probes:
     """Answers probes and scrapes.
 
     Args:
-        ailments: what is wrong, so that the operator should be started anew; nothing: it is well.
-        ready: whether it knows the cluster; a replica that stands by is as ready as the one that leads.
+        ailments: what is wrong, so that the operator should be restarted; nothing: it is well.
+        ready: whether it knows the cluster; a replica on standby is as ready as the one that leads.
         render: the metrics' text.
     """
 

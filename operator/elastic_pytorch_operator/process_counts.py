@@ -1,7 +1,7 @@
 """How many processes the workers of a group run: equally many each, since ranks and WORLD_SIZE are counted from that.
 
-A number in spec.nprocPerNode makes it so, and so does leaving it out. What a word comes to (auto, cpu, gpu, xpu) depends on the pod's node;
-a worker that runs another number than most are ready to run is left out, and a condition says so.
+A number in spec.nprocPerNode makes it so, and so does leaving it out. What a word comes to (auto, cpu, gpu, xpu) depends on the pod's node.
+A worker that runs another number than most are ready to run is left out, and a condition says so.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Token buckets, one a key: so many requests a second, and some more at once. Pure: times come in. Bounded in memory."""
+"""Token buckets, one for each key: a number of requests a second, and some more at once. Pure: times come in. Bounded in memory."""
 
 from collections import OrderedDict
 from collections.abc import Hashable

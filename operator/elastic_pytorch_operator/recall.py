@@ -1,4 +1,4 @@
-"""What a new leader remembers of a job: what its status tells of its past."""
+"""What a new leader remembers of a job: what its status says about its past."""
 
 from elastic_pytorch_operator import names
 from elastic_pytorch_operator.budget import Budget, backoff_seconds

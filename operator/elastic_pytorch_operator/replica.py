@@ -283,4 +283,4 @@ async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> Non
         try:
             await begin().run(stop)
         except LeadershipLostError as lost:
-            logger.warning("leads no more, and begins again: %s", lost)
+            logger.warning("no longer leads, and begins again: %s", lost)

@@ -74,7 +74,7 @@ class Roster:
             del self._jobs[uid]
 
     def heartbeat_seconds(self, now: float) -> float:
-        """How long agents are to wait between two heartbeats: so many speak that this operator can bear it."""
+        """How long agents are to wait between two heartbeats: longer the more agents there are."""
         if now - self._counted_at > COUNT_SECONDS:
             self._counted_at = now
             self._heartbeat_seconds = max(1.0, self.heard_since(now - HEARD_SECONDS) / AGENTS_PER_SECOND)

@@ -18,15 +18,15 @@ class Round:
 
     Attributes:
         number: grows by at least one with each round of a job.
-        members: in rank order; empty: everybody stops and waits.
+        members: in rank order; empty: all stop and wait.
         store_port: where rank 0 serves this round's c10d store.
         reason: one of the causes in `names`.
         cause: the reason and its story, for people.
         declared_at: monotonic seconds.
         size: how many members were declared. More than `len(members)` only in a round that a restarted operator has
             put together from what agents said, when not all of them have spoken.
-        orderly_since: the oldest round since which nobody has been lost, that is, every member of every round was alive when the
-            next one was declared; the round's own number if somebody was lost before it.
+        orderly_since: the oldest round since which no member has been lost: every member of every round was alive when the
+            next one was declared. The round's own number if a member was lost before it.
         unformed: rounds after that one whose groups never formed, and of which a member was lost.
     """
 

@@ -1,4 +1,4 @@
-"""Why a round has failed: the one failure that explains the others, told once everybody in the round has spoken or is lost.
+"""Why a round has failed: the one failure that explains the others, told once every member of the round has spoken or is lost.
 
 - A member that is lost explains whatever the others report: none of it is the job's own fault.
 - With every member there, the earliest failure that is not an echo of another is the cause.

@@ -1,6 +1,6 @@
 """`progressDeadlineSeconds`: a group that has not finished a step for so long hangs.
 
-First its agents are asked for the stacks of their workers, which go to the pods' logs; then the group is restarted, and that counts as a
+First its agents are asked for the stacks of their workers, which go to the pods' logs. Then the group is restarted, and that counts as a
 failure of the job's own.
 """
 

@@ -1,8 +1,8 @@
 """Is a worker in, arriving, leaving or gone? One answer, from everything the operator sees of it.
 
 No single witness decides. A silent agent may sit on a busy machine, a closed connection may be a blip, a NotReady node may only have
-lost its kubelet: so silence counts only while the group makes no progress, a closed connection only together with a failed peer,
-and a node's verdict only if the agent on it is silent, too.
+lost its kubelet. So silence counts only while the group makes no progress, and a closed connection only together with a failed peer.
+A node's verdict counts only if the agent on it is silent, too.
 """
 
 import math
@@ -151,7 +151,7 @@ def _patience(observed: Observed, last_heard: float) -> float:
 
     Args:
         observed: what is known.
-        last_heard: when anybody of its group was last heard.
+        last_heard: when any member of its group was last heard.
     """
     silence_seconds = SILENCE_SECONDS * observed.heartbeat_seconds
     if observed.now - last_heard < silence_seconds:
@@ -200,7 +200,7 @@ def _judge(
     if pod.deleting:
         return Standing.LEAVING, "is being deleted", None
     if agent is not None and agent.state is AgentState.LEAVING:
-        return Standing.LEAVING, "was told to stop", None
+        return Standing.LEAVING, "has received SIGTERM", None
     if victim:
         return Standing.LEAVING, "is no longer wanted", None
     if agent is None and pod.started and unheard_until is not None:

@@ -43,7 +43,7 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
 
     Args:
         observed: the job's pods.
-        stock: no agents are heard, so that only what the kubelet and the runtime say tells of a failed start.
+        stock: no agents are heard, so that only the kubelet and the runtime report a failed start.
     """
     newest: dict[int, PodView] = {}
     for pod in observed.pods:

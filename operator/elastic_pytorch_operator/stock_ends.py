@@ -70,7 +70,7 @@ def read_end(pod: PodView, now: float) -> End:
 
     Args:
         pod: one that has ended.
-        now: monotonic seconds, the time of the failure as far as anybody knows.
+        now: monotonic seconds, the time of the failure as far as it is known.
     """
     message = pod.exit_message
     signal = _SIGNAL.search(message)

@@ -1,7 +1,7 @@
-"""Decides everything about one job whose group stock torchrun forms. Pure, as `plan.py`, whose place it takes for such a job.
+"""Decides everything about one job whose group stock torchrun forms. Pure, as `plan.py`, which it replaces for such a job.
 
 There are no agents to talk to: the operator sees pods and nodes only. It keeps as many workers as are wanted, and a store for them to meet
-in; it finds out when their rendezvous is over, and then begins a new one, completes the job or fails it.
+in. It finds out when their rendezvous is over, and then begins a new one, completes the job or fails it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -182,7 +182,7 @@ def _understand(
 
 
 def _words_are_in(view: _View, stock: StockMemory) -> bool:
-    """Whether everybody who may say why the rendezvous is over has said it, or has had the time to."""
+    """Whether every worker that may say why the rendezvous is over has said it, or has had the time to."""
     assert stock.over_since is not None
     if view.observed.now >= stock.over_since + WORDS_SECONDS:
         return True
@@ -240,7 +240,7 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
     made = any(isinstance(action, CreatePod) for action in actions)
     if not made and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
         actions.append(TryPod())
-    actions += _delete_stores(observed, keep, "nobody needs it any more")
+    actions += _delete_stores(observed, keep, "it is no longer needed")
     for pod in observed.pods:
         removed = _node_removed(pod, observed)
         if pod.name in view.lost and not pod.ended and (not pod.deleting or removed):

@@ -1,7 +1,7 @@
 """What has become of a stock rendezvous: whether workers may still join it, it is about to finish, or it is over.
 
-Stock torchrun closes its rendezvous for everybody when one of its agents ends, with success or without, and what has been closed stays
-closed. Whoever comes later can only join a new one. No agent tells: it is read from how the pods have ended.
+Stock torchrun closes its rendezvous for all when one of its agents ends, with success or without, and what has been closed stays
+closed. A later worker can only join a new one. No agent tells: it is read from how the pods have ended.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,7 +25,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """A stock rendezvous as its pods tell of it.
+    """A stock rendezvous as its pods show it.
 
     Attributes:
         number: of the rendezvous, from 1.

@@ -22,7 +22,7 @@ class Group:
     Attributes:
         round: as it was last told.
         running: who runs now.
-        since: since when nobody else does, monotonic seconds.
+        since: since when no other does, monotonic seconds.
     """
 
     round: Round | None = None
@@ -43,7 +43,7 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> Group:
 def next_group(
     job: Job, group: Group, running: Sequence[PodView], reasons: Mapping[str, str], victims: Collection[str], now: float
 ) -> tuple[Group, float | None]:
-    """Follows the group, and tells of a change: of a loss at once, of newcomers when no more have come for a while.
+    """Follows the group, and reports a change: a loss at once, newcomers when no more have come for a while.
 
     Args:
         job: with its sizes.

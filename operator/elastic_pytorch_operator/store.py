@@ -48,7 +48,7 @@ class _NodeEntry:
 
 @dataclass(slots=True)
 class Store:
-    """Everything last told of jobs, their pods, and nodes.
+    """Everything last reported about jobs, their pods, and nodes.
 
     Each `apply_...` returns the jobs that it may matter to. What is older than what is known is ignored, so that a watch that lags
     behind does not undo the operator's own writes. What a list has brought to light the watches are expected to tell, too.
@@ -114,8 +114,8 @@ class Store:
 
         Args:
             manifest: the job.
-            now: when it was told of; if it was listed, when the listing began.
-            listed: a list has told of it.
+            now: when it was reported; if it was listed, when the listing began.
+            listed: it comes from a list.
         """
         key, metadata = parse_key(manifest), manifest["metadata"]
         known, version = self._jobs.get(key), version_of(metadata)
@@ -261,9 +261,9 @@ class Store:
         return tuple(sorted((v for v in views if v.role == role), key=lambda pod: (pod.index, pod.created_at, pod.name)))
 
     def _is_news(self, metadata: Manifest, known: _JobEntry | _PodEntry | None, now: float, *, listed: bool) -> bool:
-        """Whether an object that was told of is newer than what is known by its name.
+        """Whether an object that was reported is newer than what is known by its name.
 
-        A list is right about all that was known before it began, even if it tells of an older version, or of what was deleted: then
+        A list is right about all that was known before it began, even if it has an older version, or what was deleted: then
         etcd was restored from a backup. (The operator lists without a resource version, so that the API server reads the newest state.)
         """
         uid, version = metadata.get("uid", ""), version_of(metadata)
@@ -286,7 +286,7 @@ class Store:
             del self._tombstones[next(iter(self._tombstones))]
 
     def _belongs(self, entry: _PodEntry) -> bool:
-        """Whether a pod is where its job is: anybody may write another namespace's job into a pod of theirs."""
+        """Whether a pod is where its job is: users may write another namespace's job into a pod of theirs."""
         job = self._jobs.get(entry.key)
         return job is not None and job.uid == entry.job_uid
 

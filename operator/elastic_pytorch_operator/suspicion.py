@@ -1,6 +1,6 @@
-"""Which nodes are better avoided: a worker there is lost, and yet the cluster still takes the node for ready.
+"""Which nodes are better avoided: a worker there is lost, and yet the cluster still calls the node ready.
 
-Kubernetes needs some 40 s to see that a node has died. Until then its scheduler likes the dead node best: the fewest pods run there.
+Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead node, where the fewest pods run.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,8 +16,8 @@ SUSPICION_SECONDS = 90.0  # after that the cluster has made up its own mind
 def suspect_nodes(known: Mapping[str, float], observed: Observed, candidates: Collection[Candidate]) -> dict[str, float]:
     """Tells which nodes are suspected now.
 
-    A suspicion ends when an agent of the job is heard from there again, when the kubelet says that the pods have ended, when the node is
-    no longer called ready, and in any case after a while.
+    A suspicion ends when an agent of the job is heard from there again, or the kubelet says that the pods have ended. It also ends when the
+    node is no longer called ready, and in any case after a while.
 
     Args:
         known: those suspected so far, and since when, in monotonic seconds.

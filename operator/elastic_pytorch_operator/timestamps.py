@@ -12,7 +12,7 @@ def seconds_between(earlier: str, later: str) -> float:
 
 
 def earlier(time: str, seconds: float) -> str:
-    """The time so many seconds before another, in whole seconds; the other itself if there is no such time."""
+    """The time some seconds before another, in whole seconds; the other itself if there is no such time."""
     try:
         found = datetime.fromisoformat(time) - timedelta(seconds=seconds)
         return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,7 +2,7 @@
 
 The operator is its own certificate authority. Pods are given the authorities that there are when they are made, and keep them for as long
 as they run. So a new authority is made long before the old one ends, and signs nothing before every pod that does not know it has had
-a year to end. What the operator shows is short-lived, and renewed without anybody noticing.
+a year to end. What the operator shows is short-lived, and renewed unnoticed.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def signing(authorities: Sequence[Pair], now: float) -> Pair:
 
 
 def wants_serving(trust: Trust, signer: Pair, hosts: Sequence[str], now: float) -> bool:
-    """Whether what the operator shows is to be made anew."""
+    """Whether what the operator shows is to be made again."""
     if trust.serving is None or trust.signer != signer.certificate or trust.hosts != tuple(hosts):
         return True
     return not 0 <= now - trust.serving.made_at < RENEW_AFTER_DAYS * DAY

@@ -86,7 +86,7 @@ def _read_pair(state: Mapping[str, Any]) -> Pair | None:
 
 
 def write_trust(trust: Trust, namespace: str, version: str) -> Manifest:
-    """The Secret; `ca.crt` in it is for whoever else wants to speak to the operator."""
+    """The Secret; `ca.crt` in it is for other clients of the operator."""
     metadata = {"namespace": namespace, "name": SECRET_NAME}
     if version:
         metadata["resourceVersion"] = version

@@ -17,7 +17,7 @@ EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def job_of_pod(pod: Manifest) -> tuple[JobKey, str] | None:
-    """The job that owns a worker's or a store's pod, with its UID; None if the pod is nobody's."""
+    """The job that owns a worker's or a store's pod, with its UID; None if no job owns it."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     if labels.get(names.LABEL_ROLE) not in (names.ROLE_WORKER, names.ROLE_STORE):

@@ -92,7 +92,7 @@ class WorkQueue(Generic[Key]):
         self._failures.pop(key, None)
 
     async def get(self) -> Key:
-        """Waits for the next key that is due and that nobody works on. Call `done` when it has been worked on."""
+        """Waits for the next key that is due and not worked on. Call `done` when it has been worked on."""
         while True:
             now = time.monotonic()
             postponed = []

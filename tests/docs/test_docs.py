@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROO
 PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md"]
 
 # tests/e2e/test_docs_commands.py runs the `sh` blocks of these, in their order.
-RUN_ON_THE_CLUSTER = {"README.md", "getting-started.md", "operations.md"}
+RUN_ON_THE_CLUSTER = {"README.md", "docs/getting-started.md", "docs/operations.md"}
 
 # Commands that pages show without a block of their own, by how they begin, and what runs the same.
 RUN_ELSEWHERE = {
@@ -70,7 +71,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_command_is_run_by_a_test(page: Path) -> None:
-    if page.name not in RUN_ON_THE_CLUSTER:
+    if name_of(page) not in RUN_ON_THE_CLUSTER:
         unknown = [block.text for block in blocks(page) if block.language == "sh" and not block.not_run]
         assert not unknown, "name the page in RUN_ON_THE_CLUSTER, or say above the block why it is not run"
     for command in indented_commands(page):
@@ -101,6 +102,13 @@ def test_fields_in_the_text_exist(page: Path) -> None:
 def test_python_in_the_text_compiles(page: str) -> None:
     for block in (block for block in blocks(ROOT / "docs" / page) if block.language == "python"):
         compile(block.text, page, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_column_of_a_table_has_a_heading(page: Path) -> None:
+    lines = page.read_text().splitlines()
+    heads = [above for above, line in pairwise(lines) if re.fullmatch(r"\|( ?-+ ?\|)+", line)]
+    assert not [head for head in heads if not all(cell.strip() for cell in head.strip("|").split("|"))]
 
 
 def test_every_page_is_in_the_index() -> None:

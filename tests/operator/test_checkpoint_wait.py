@@ -100,7 +100,7 @@ def test_change_is_held_or_goes(
         (seen(w0=3), LOSS, "After 4.0 s: the change cannot wait, w1 was deleted"),
         (seen(w0=3), None, "After 4.0 s: the group is to stay as it is"),
         (seen(w1="failed", w0=3), None, "After 4.0 s: the workers of w1 have failed"),
-        (seen(), ORDERLY, "After 4.0 s: nobody can watch for a checkpoint in /checkpoints"),
+        (seen(), ORDERLY, "After 4.0 s: no agent can watch for a checkpoint in /checkpoints"),
     ],
 )
 def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, text: str) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from passages import Passage, comments, markdown, plain, python, schema, unreleased
-from words import MOST_WORDS, objections
+from words import objections
 
 ROOT = Path(__file__).parents[2]
+MOST_WORDS = 30
 
 
 @pytest.mark.parametrize(
@@ -23,14 +24,17 @@ ROOT = Path(__file__).parents[2]
 )
 def test_words_that_are_not_used(text: str, words: list[str]) -> None:
     found = {
-        text[at : at + len(word)] for word in words for at, what in objections(text) if f"`{' '.join(word.split())}`" in what
+        text[at : at + len(word)]
+        for word in words
+        for at, what in objections(text, MOST_WORDS)
+        if f"`{' '.join(word.split())}`" in what
     }
     assert found == set(words)
-    assert len(list(objections(text))) == len(words)
+    assert len(list(objections(text, MOST_WORDS))) == len(words)
 
 
 def test_an_objection_says_what_to_write_instead() -> None:
-    ((at, what),) = objections("It starts anew.")
+    ((at, what),) = objections("It starts anew.", MOST_WORDS)
     assert (at, what) == (10, "`anew`: write again")
 
 
@@ -40,17 +44,18 @@ def test_an_objection_says_what_to_write_instead() -> None:
         (" ".join(["word"] * MOST_WORDS) + ".", False),
         (" ".join(["word"] * (MOST_WORDS + 1)) + ".", True),
         (" ".join(["word"] * 20) + ": " + " ".join(["item,"] * 20) + ".", False),
+        (" · ".join(["word"] * MOST_WORDS), False),
         ("**Bold.** " + " ".join(["word"] * 30) + ".", False),
         ("Two. " + " ".join(["word"] * 20) + "; " + " ".join(["word"] * 20) + ".", True),
     ],
 )
 def test_long_sentences(text: str, long: bool) -> None:
-    assert any("a sentence of" in what for _, what in objections(text)) is long
+    assert any("a sentence of" in what for _, what in objections(text, MOST_WORDS)) is long
 
 
 def test_a_long_sentence_is_found_where_it_begins() -> None:
     text = "A short one.\n" + " ".join(["word"] * 31)
-    ((at, what),) = objections(text)
+    ((at, what),) = objections(text, MOST_WORDS)
     assert at == 13
     assert "31 words" in what
 
@@ -104,20 +109,29 @@ def test_comments_of_values_are_read() -> None:
 
 
 def test_paragraphs_of_a_template_are_read() -> None:
-    assert [(p.line, p.text.strip()) for p in plain("{{ .Values.x }} runs.\n\nSee\nit.\n")] == [
+    assert [(p.line, p.text.strip()) for p in plain("{{ .Values.x }} runs.\n\nSee\nit:\n- one\n- two\n")] == [
         (1, "CODE runs."),
-        (3, "See\nit."),
+        (3, "See\nit:"),
+        (5, "- one"),
+        (6, "- two"),
     ]
 
 
 def test_strings_and_docstrings_of_a_module_are_read() -> None:
-    module = '''"""About the module."""
+    module = '''"""About the module.
+
+    In two paragraphs.
+    """
 NAME = "nobody"
 def f(x):
     raise ValueError(f"{x!r} is not"
                      " a number")
 '''
-    assert list(python(module)) == [Passage(1, "About the module."), Passage(4, "CODE is not a number")]
+    assert list(python(module)) == [
+        Passage(1, "About the module."),
+        Passage(3, "    In two paragraphs.\n    "),
+        Passage(7, "CODE is not a number"),
+    ]
 
 
 def test_the_program_names_the_line_and_fails(tmp_path: Path) -> None:

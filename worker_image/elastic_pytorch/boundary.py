@@ -1,7 +1,7 @@
 """Agreeing on the step after which all ranks of a group stop, and on how often they commit.
 
-A signal reaches each rank at another moment, in another step. So whoever has been told that the group is to change says so in a number
-that all ranks put together while they compute their next steps: each learns the outcome at the same step boundary. Nobody waits for it,
+A signal reaches each rank at another moment, in another step. So a rank that has been told that the group is to change says so in a number
+that all ranks put together while they compute their next steps: each learns the outcome at the same step boundary. No rank waits for it,
 and it is asked for only about ten times a second, however short the steps. The steps between two commits are agreed in the same way: each
 rank says how many it needs, and the largest number holds for all.
 """

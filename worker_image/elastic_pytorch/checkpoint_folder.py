@@ -1,8 +1,8 @@
 """The checkpoint folder: files that are whole or not there, the newest few of them, and a claim that keeps a cut-off group out.
 
 A file is a header (magic, version, stamp), the payload (see `payload`), and a trailer (its length, a checksum of all before it, magic). The
-checksum is a CRC-32: it is there against torn writes and rotten disks, not against forgers, of which it finds every flipped bit and every
-run of up to 32 of them, and it is the fastest that the standard library has. Standard library only: the flusher needs no torch.
+checksum is a CRC-32: it is there against torn writes and rotten disks, not against forgers. It finds every flipped bit and every
+run of up to 32 of them, and is the fastest that the standard library has. Standard library only: the flusher needs no torch.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ def write(folder: str | os.PathLike[str], stamp: Stamp, chunks: Iterable[bytes |
 
 
 def newest(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]:
-    """The whole checkpoints, the newest first; each is read through when its turn comes, and one that is not whole is skipped with a
+    """The whole checkpoints, the newest first. Each is read through when its turn comes. One that is not whole is skipped with a
     line in the log that says why.
 
     Raises:
@@ -187,7 +187,7 @@ def claim(folder: str | os.PathLike[str], generation: int) -> None:
 
 
 def claimed(folder: str | os.PathLike[str]) -> int:
-    """The generation that the folder is claimed for; 0: nobody has claimed it.
+    """The generation that the folder is claimed for; 0: no group has claimed it.
 
     Raises:
         OSError: the folder cannot be read.

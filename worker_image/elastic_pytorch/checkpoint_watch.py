@@ -26,7 +26,7 @@ Signature = tuple[int, int, int]  # of a file's content, as far as `stat` tells:
 
 
 class CheckpointCount:
-    """Counts finished checkpoints by what one look after the other finds.
+    """Counts finished checkpoints by what one scan after another finds.
 
     Attributes:
         count: how many have been finished since the first look.

@@ -132,7 +132,7 @@ class ElasticAgent(LocalElasticAgent):
     def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
         """How the workers are, after a wait for something to happen.
 
-        A failed or superseded group is reported as HEALTHY: the rendezvous handler has torch's loop form it anew, as for any change of
+        A failed or superseded group is reported as HEALTHY: the rendezvous handler has torch's loop form it again, as for any change of
         the membership. Torch's own way for failures has a budget, which here is the operator's.
         """
         self._wait_for_news()

@@ -1,7 +1,7 @@
 """Connects to whichever server behind an address answers first, as Happy Eyeballs (RFC 8305) does for several addresses.
 
 A Service leads each connection to one of its servers, and may know one for a while that has died with its node. A packet to that one is
-lost without a word, while another connection would have found the next.
+lost without notice, while another connection would have found the next.
 """
 
 import errno

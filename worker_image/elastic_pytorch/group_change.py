@@ -55,7 +55,7 @@ class GroupChange:
         return self._wanted
 
     def cooperate(self, *, in_process: bool) -> None:
-        """Says that this worker stops at step boundaries, and whether it can join another group without being started anew."""
+        """Says that this worker stops at step boundaries, and whether it can join another group without a restart."""
         self._link.send({"kind": COOPERATES, "inProcess": in_process})
 
     def park(self, step: int) -> None:
@@ -74,7 +74,7 @@ class GroupChange:
         """Waits for the next group, however long that takes, or for the end of this process.
 
         Returns:
-            The variables of the environment that tell of the group.
+            The variables of the environment that describe the group.
 
         Raises:
             ConnectionError: the agent is gone.

@@ -1,4 +1,4 @@
-"""How a pod's workers get from one round to the next: stopped at a step boundary, and taken along in their processes or started anew.
+"""How a pod's workers get from one round to the next: stopped at a step boundary, and taken along in their processes or started again.
 
 The agent's end of what `group_change` says for a worker.
 """
@@ -28,8 +28,8 @@ class Said:
     """What a worker has said in this round.
 
     Attributes:
-        cooperates: it stops at a step boundary when it is told of a change.
-        in_process: it can join another group without being started anew.
+        cooperates: it stops at a step boundary when it hears that the group changes.
+        in_process: it can join another group without a restart.
         parked: it has stopped at a boundary.
         left: it has left its group after that.
         lost_peer: it has stopped as a collective has failed: with what error.
@@ -71,7 +71,7 @@ def choose_way(
         waited_seconds: for how long it has been known that the round is over, and whether that is orderly.
         rested_seconds: for how long all workers have rested.
         boundary_seconds: how long to wait for a step boundary.
-        rest_seconds: how long workers that can go on without being started anew may take to notice the loss of a peer, or to leave their
+        rest_seconds: how long workers that can go on without a restart may take to notice the loss of a peer, or to leave their
             group at a boundary.
     """
     if all(worker.rests for worker in workers):
@@ -132,7 +132,7 @@ class Handover:
         server.on_message = self._hear
 
     def start_round(self) -> None:
-        """Begins anew with workers that have just been started."""
+        """Begins again with workers that have just been started."""
         with self._lock:
             self._said = {}
         self._forget_change()
@@ -144,7 +144,7 @@ class Handover:
             pids: the workers' processes, all of them alive.
             newer_round: the round that ends theirs; None: a failure does.
             orderly: see `choose_way`.
-            urgent: somebody has to go, and has only its pod's grace period for that.
+            urgent: a member has to leave, and has only its pod's grace period for that.
         """
         now = self._clock()
         workers = self._of(pids)

@@ -45,10 +45,10 @@ class OperatorConnection:
     Args:
         host: the operator's.
         port: the operator's.
-        token_file: read anew for each request, as the kubelet renews the token; empty: no token is sent.
+        token_file: read again for each request, as the kubelet renews the token; empty: no token is sent.
         timeout: the seconds to wait for an answer.
-        authorities: which must vouch for the operator, PEM; empty: plain HTTP is spoken.
-        open_socket: connects to a host, given by name or address, and a port within so many seconds.
+        authorities: which must have signed the operator's certificate, PEM; empty: plain HTTP is spoken.
+        open_socket: connects to a host, given by name or address, and a port within the given seconds.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ def on_disk(names: Iterable[str]) -> list[str]:
 
 @atexit.register
 def flush_last_commits() -> None:
-    """Has them brought to the disk. An agent sees to it, so that how this process has ended is known at once."""
+    """Has them brought to the disk. An agent does that, so that how this process has ended is known at once."""
     for commits in list(under_way):
         with contextlib.suppress(RuntimeError):
             commits.settle(wait=True)

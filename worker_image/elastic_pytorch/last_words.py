@@ -1,4 +1,4 @@
-"""What the end of a worker's stderr tells of its failure."""
+"""What the end of a worker's stderr says about its failure."""
 
 import os
 import re

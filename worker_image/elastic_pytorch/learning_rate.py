@@ -1,6 +1,6 @@
 """Rules that fit the learning rate to the batch, where the batch grows with the group.
 
-The factor that is in force stands in the optimizer itself, so it is saved and restored with the rates that it has changed, and a
+The factor that is in force is in the optimizer itself, so it is saved and restored with the rates that it has changed. A
 group of another size replaces it. With a batch of one size, which is `ElasticSampler`'s way, nothing of this is needed.
 """
 

@@ -1,4 +1,4 @@
-"""Which of a pod's workers has failed first, and of itself: the one that the operator is told of."""
+"""Which of a pod's workers has failed first, and of itself: the one that is reported to the operator."""
 
 import time
 from collections.abc import Callable

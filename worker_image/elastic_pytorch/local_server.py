@@ -133,7 +133,7 @@ class LocalServer:
         self._ring()
 
     def send(self, pid: int, message: Message) -> None:
-        """Says something to one worker; if it is gone, nobody hears it."""
+        """Says something to one worker; if it is gone, this does nothing."""
         with self._lock:
             for connection in self._connections.values():
                 if connection.pid == pid:

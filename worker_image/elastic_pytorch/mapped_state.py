@@ -1,4 +1,4 @@
-"""A state as it lies in a snapshot's memory, for all processes of a pod at once: nothing is copied before somebody writes to it."""
+"""A state as it lies in a snapshot's memory, for all processes of a pod at once: nothing is copied before a process writes to it."""
 
 import ctypes
 import mmap
@@ -46,7 +46,7 @@ class MappedState:
         return self._address <= at < self._address + self._length
 
     def release(self) -> None:
-        """Lets go of the tree. If somebody has kept a tensor of it, this process gets a copy of the memory: nothing changes it then."""
+        """Lets go of the tree. If a tensor of it is still used, this process gets a copy of the memory: nothing changes it then."""
         if self._map is None:
             return
         kept = weakref.ref(self._map)

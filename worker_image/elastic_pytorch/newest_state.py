@@ -208,7 +208,7 @@ def find_newest(group: Group, memory: Memory | None, folder: str, fresh: Any) ->
         fresh: what this rank has begun with: rank 0's is the start if there is nothing else.
 
     Raises:
-        OSError: the folder, or a checkpoint in it, cannot be read; training must not begin anew because of that.
+        OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from the start because of that.
         MemoryError: there is no room for a checkpoint.
     """
     held = memory.newest() if memory else None

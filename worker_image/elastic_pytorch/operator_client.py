@@ -140,7 +140,7 @@ class OperatorClient:
         self._heartbeats.put(None)
 
     def flush(self, seconds: float) -> None:
-        """Waits until the operator has been told all, or could not be, but not longer than so many seconds."""
+        """Waits until the operator has been told all, or could not be, but not longer than the given seconds."""
         deadline = time.monotonic() + seconds
         while self._attempted < self._told and time.monotonic() < deadline:
             time.sleep(0.005)

@@ -9,7 +9,7 @@ def is_peer_loss(error: BaseException) -> bool:
     Its causes count as well: a script may have wrapped it. NCCL's errors of a wrong set-up are no loss, although torch raises them as a
     DistBackendError, too: ncclInvalidUsage (two ranks on one GPU), ncclInvalidArgument, ncclUnhandledCudaError, and ncclInternalError and
     ncclSystemError (a full /dev/shm, no network interface) unless NCCL names a connection as the cause. To form the group again would
-    raise them again. What it cannot tell, such as a rank that never comes, is a loss here: the operator knows whether anybody was lost,
+    raise them again. What it cannot tell, such as a rank that never comes, is a loss here: the operator knows whether a member was lost,
     and if not, counts it.
     """
     seen: BaseException | None = error

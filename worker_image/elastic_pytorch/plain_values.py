@@ -57,7 +57,7 @@ def _where_they_were(taken: dict[str, Any], values: dict[str, Any]) -> dict[str,
 
 
 class _Seen:
-    """What values were when they were looked at. It keeps their tensors, lest another one comes to lie where one has lain."""
+    """What values were when they were looked at. It keeps their tensors, so that no other one takes the address of an old one."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._skeleton, self._tensors = flatten(values)

@@ -72,7 +72,7 @@ class PodMemory:
                 os.close(held)
             if not same:
                 snapshot.close()
-                trouble = self._link.trouble(self._name) or "another process of the pod has put its own in the place of it"
+                trouble = self._link.trouble(self._name) or "another process of the pod has replaced it by its own"
                 raise OSError(f"the agent does not keep this training's state: {trouble}")
         self.snapshot = snapshot
 

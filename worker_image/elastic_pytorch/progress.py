@@ -75,7 +75,7 @@ def _socket() -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far training is, as far as its ranks have said; None: nobody has."""
+    """How far training is, as far as its ranks have said; None: none has."""
 
     step: int | None = None
     first_step: int | None = None  # the first one of the round

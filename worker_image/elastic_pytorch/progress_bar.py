@@ -1,4 +1,4 @@
-"""A line in the terminal that shows how far training is, where somebody runs a script by hand."""
+"""A line in the terminal that shows how far training is, where a script is run by hand."""
 
 import atexit
 import os
@@ -26,7 +26,7 @@ def bar_line(
 
     Args:
         step: how many steps are done.
-        total: how many there will be; None: nobody knows.
+        total: how many there will be; None: not known.
         loss: the newest one, if it is known.
         steps_per_second: the pace, if it is known.
         columns: width of the terminal.
@@ -56,7 +56,7 @@ def _clock(seconds: float) -> str:
 
 
 class ProgressBar:
-    """Draws the line anew, ten times a second at most.
+    """Draws the line again, ten times a second at most.
 
     Args:
         terminal: where to draw.
@@ -82,7 +82,7 @@ class ProgressBar:
         self._open = False  # the cursor is behind a line of ours
 
     def show(self, step: float | None, total: float | None, loss: float | None, commit_steps: float | None = None) -> None:
-        """Takes in what is known anew (None: as before), and draws if it is time to."""
+        """Takes in what is newly known (None: as before), and draws if it is time to."""
         self._step = self._step if step is None else step
         self._total = self._total if total is None else total
         self._loss = self._loss if loss is None else loss

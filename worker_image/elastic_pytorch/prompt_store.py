@@ -36,7 +36,7 @@ class PromptTCPStore(TCPStore):
 
 
 def wait_until_served(host: str, port: int, seconds: float) -> None:
-    """Waits until somebody listens on the port, but not longer than so many seconds; what then fails is torch's to tell."""
+    """Waits until a process listens on the port, but not longer than the given seconds; what then fails is torch's to tell."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE_SECONDS
     while time.monotonic() < deadline:

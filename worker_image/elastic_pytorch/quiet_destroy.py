@@ -2,9 +2,8 @@
 
 The destructor of gloo's group waits for its threads, and may do so while it holds Python's interpreter lock. A thread that has just
 carried out the last collective, and drops its last reference to a tensor, needs that lock: a script that destroys its group right after a
-collective, as nearly all do, then hangs at its end, once in some dozen runs on a busy machine. Torch 2.8 has mended it for a group of which
-Python has the last reference (pytorch/pytorch#154976), but not for one that a DistributedDataParallel refers to, and goes with (seen
-with 2.10).
+collective, as nearly all do, then hangs at its end, once in some dozen runs on a busy machine. Torch 2.8 has fixed it for a group of which
+Python has the last reference (pytorch/pytorch#154976). It has not for one to which a DistributedDataParallel refers (seen with 2.10).
 """
 
 import importlib

@@ -44,13 +44,13 @@ def refuse_sharded(objects: dict[str, Any]) -> None:
     """Refuses a model or an optimizer of which no rank has all.
 
     Raises:
-        RuntimeError: one is; the message says what to use in place of State.
+        RuntimeError: one is; the message says what to use instead of State.
     """
     refuse_foreign_sharding(objects)
     for name, each in objects.items():
         # By their names here, and below: importing what defines them takes long, and who has no sharded model needs none of it.
         if any("DTensor" in _names(parameter) for parameter in _parameters(each)):
-            raise RuntimeError(f"{name} is sharded, so no rank has all of it: use ShardedState in place of State")
+            raise RuntimeError(f"{name} is sharded, so no rank has all of it: use ShardedState instead of State")
 
 
 def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
@@ -153,7 +153,7 @@ def refuse_unlike(group: Group, description: dict[str, str]) -> None:
         first, other = group.broadcast(description, 0), group.broadcast(description, rank)
         if (difference := first_difference(first, other)) is not None:
             raise RuntimeError(
-                f"rank {rank} has something else registered than rank 0: {difference}. Each pod keeps the state for the whole group, so a "
+                f"rank {rank} has something else registered than rank 0: {difference}. Each pod keeps the state for the whole group: a "
                 "State must be the same on all ranks; a model that differs from rank to rank can be kept by ShardedState, as DTensors"
             )
 

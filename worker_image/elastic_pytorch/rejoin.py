@@ -1,4 +1,4 @@
-"""Changing the group within the living process, instead of starting the script anew.
+"""Changing the group within the living process, instead of starting the script again.
 
 A function that is decorated so is called again when the group has changed: with a new process group, and with all that its `State` has
 committed. Whatever it made before the change, such as the DistributedDataParallel of the old group, is gone by then.

@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.5  # how long a wait lasts at most if nothing rings
 
 
 class OperatorRendezvous(RendezvousHandler):
-    """Takes rank and size of the group from the operator's rounds: nobody is asked, so it takes no time.
+    """Takes rank and size of the group from the operator's rounds: no other agent is asked, so it takes no time.
 
     Args:
         client: the talk with the operator.
@@ -25,7 +25,7 @@ class OperatorRendezvous(RendezvousHandler):
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads the round.
         progress: what the workers report; belongs to one round each.
-        wait: waits for news, but not longer than so many seconds; raises what ends the wait for good.
+        wait: waits for news, but not longer than the given seconds; raises what ends the wait permanently.
 
     Attributes:
         taken: the last round this agent took up; its number is 0 before the first.
@@ -62,7 +62,7 @@ class OperatorRendezvous(RendezvousHandler):
         return self._client.newest.orderly_since <= self.taken.number
 
     def newer_round_keeps_all(self) -> bool:
-        """Whether nobody of the round this agent has taken up has to go."""
+        """Whether no member of the round this agent has taken up has to leave."""
         return {member.worker for member in self.taken.members} <= {member.worker for member in self._client.newest.members}
 
     def rank_in(self, declared: Round) -> int | None:

@@ -42,7 +42,7 @@ class Round:
 
     Attributes:
         number: grows with each round of a job; 0: none has been declared yet.
-        members: in rank order; empty: everybody stops.
+        members: in rank order; empty: all stop.
         store_address: MASTER_ADDR of the round; empty if there are no members.
         store_port: MASTER_PORT of the round; 0 if there are no members.
         cause: why the round was declared, in one line.
@@ -50,8 +50,8 @@ class Round:
         worker: who the operator takes this agent for; empty if it does not say.
         verdict: how the job has ended, None while it goes on.
         dump: grows when the operator wants to see the workers' stacks.
-        orderly_since: the oldest round since which nobody has been lost. Workers of that round or a later one, all of whose peers
-            still train, may be let reach a step boundary before they are stopped for this round; no peer of older ones is waited for.
+        orderly_since: the oldest round since which no member has been lost. Workers of that round or a later one, all of whose peers
+            still train, may reach a step boundary before they are stopped for this round. No peer of older ones is waited for.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The samples of each step, for a group whose size changes: every sample exactly once an epoch, whoever computes it."""
+"""The samples of each step, for a group whose size changes: every sample exactly once in an epoch, whichever rank computes it."""
 
 from collections.abc import Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -53,7 +53,7 @@ class ElasticSampler(Sampler[list[int]]):
         batch_size: samples of a step, of all ranks together. The last batch of an epoch may be shorter.
         micro_batch_size: cuts each batch into micro-batches of this size, whatever the world size, and deals them out to the
             ranks: what the model sees at once never depends on the group. None: a rank computes its share of a batch at once.
-        per_worker_batch_size: in place of `batch_size`: samples of a step for each rank. The batch grows with the group then;
+        per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch grows with the group then;
             see `scale_learning_rate`.
         shuffle: whether each epoch has an order of its own.
         seed: of the orders; the same on all ranks.
@@ -165,7 +165,7 @@ class ElasticSampler(Sampler[list[int]]):
         """The epochs up to `count`, from the one at hand: in its midst, after a restart.
 
         Raises:
-            RuntimeError: a whole epoch has gone by and nobody has called `advance`.
+            RuntimeError: a whole epoch has passed, and `advance` was not called.
         """
         self._epochs = count
         while self.epoch < count:
@@ -229,8 +229,8 @@ class ElasticSampler(Sampler[list[int]]):
                 micro-batch only.
 
         Raises:
-            RuntimeError: the step's last one is done, but nobody has called `State.commit` or `advance`; the loop does not take
-                each batch that this sampler gives; or the part is over and its weight was not used.
+            RuntimeError: the step's last one is done, but `State.commit` or `advance` was not called. Or the loop does not take
+                each batch that this sampler gives. Or the part is over and its weight was not used.
         """
         parts = self._parts()
         if self._micro >= len(parts):

@@ -21,7 +21,7 @@ class Settings:
     Attributes:
         operator_host: the operator's host name or address.
         operator_port: its port.
-        operator_authorities: which must vouch for it, PEM; empty: plain HTTP is spoken.
+        operator_authorities: which must have signed its certificate, PEM; empty: plain HTTP is spoken.
         token_file: a file with the token that says who this agent is; empty: none is sent.
         job: the job's name.
         run_id: the job's UID: TORCHELASTIC_RUN_ID.

@@ -57,7 +57,7 @@ WHOLE, DAMAGED, UNREADABLE = range(3)
 
 
 def states_of(registered: dict[str, Any]) -> Tree:
-    """The states of what is registered. Those of optimizers go by the names of their model's parameters, as all ranks know them.
+    """The states of what is registered. Those of optimizers use the names of their model's parameters, as all ranks know them.
 
     Raises:
         ValueError: an optimizer's model is not registered.

@@ -144,7 +144,7 @@ def _paths(folder: Path) -> list[Path]:
 
 
 def _delete(path: Path) -> None:
-    """Deletes a checkpoint. It loses its name first, so that nobody ever finds half of it."""
+    """Deletes a checkpoint. It loses its name first, so that no reader ever finds half of it."""
     try:
         doomed = path.with_name(f".partial-sharded-g{0:06}-s{0:09}-{new_token():016x}")
         path.rename(doomed)

@@ -82,12 +82,12 @@ class ShardedState(State):
         return self._step
 
     def leave_group(self) -> None:
-        """Lets go of the process group. A sharded model does not: make it anew in each group."""
+        """Lets go of the process group. A sharded model does not: make it again in each group."""
         super().leave_group()
         self._group = None
 
     def flush(self, timeout_seconds: float = 0.0) -> bool:
-        """Writes the last commit, if it is not on the disk yet. To be called by all ranks; with `total_steps`, nobody needs to.
+        """Writes the last commit, if it is not on the disk yet. To be called by all ranks; not needed with `total_steps`.
 
         Returns:
             Whether it is; False: it cannot be written, which the log tells.

@@ -29,7 +29,7 @@ class Snapshot:
         fd: the memory file's descriptor; it is this object's from then on.
 
     Attributes:
-        fd: the same, to be handed to whoever shall keep it.
+        fd: the same, to be handed to the process that keeps it.
 
     Raises:
         ValueError: the descriptor is of something else.
@@ -165,7 +165,7 @@ class Snapshot:
         return slots[0].stamp, read_payload(read_into, slots[0].length)
 
     def close(self) -> None:
-        """Gives the memory back, unless somebody else holds the file too. A copy that is under way is ended before."""
+        """Gives the memory back, unless another process holds the file too. A copy that is under way is ended before."""
         with contextlib.suppress(RuntimeError):
             self.settle(wait=True)
         self._mappings = [None] * SLOTS

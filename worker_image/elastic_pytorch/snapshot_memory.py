@@ -56,7 +56,7 @@ class SlotMemory:
         ]
 
     def fits(self, kinds: Sequence[TensorKind], skeleton_length: int) -> bool:
-        """Whether a state with these tensors and a skeleton of so many bytes can be put here."""
+        """Whether a state with these tensors and a skeleton of that length can be put here."""
         return kinds == self._kinds and self._data_end + skeleton_length <= len(self._bytes)
 
     def lock(self) -> None:

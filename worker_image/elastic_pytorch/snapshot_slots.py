@@ -1,7 +1,7 @@
 """How a snapshot lies in its memory: a header and three slots, each with room to grow. Standard library only: the flusher needs no torch.
 
 Each slot holds one state, in the same bytes as a checkpoint file does. The header says of each slot what it holds; a slot without a valid
-entry there holds nothing. Whoever writes takes a slot that is neither the newest nor pinned, so it never waits for the one who flushes.
+entry there holds nothing. The writer takes a slot that is neither the newest nor pinned, so it never waits for the one who flushes.
 """
 
 import os

@@ -7,7 +7,7 @@ class Stamp(NamedTuple):
     """When a state was committed; the larger one is the newer.
 
     Attributes:
-        generation: grows with each group that is formed, so that what a cut-off group still writes is never taken for newer.
+        generation: grows with each group that is formed, so that what a cut-off group still writes is never considered newer.
         step: the optimizer step, within all of training.
     """
 

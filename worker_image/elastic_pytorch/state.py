@@ -48,17 +48,17 @@ class State:
     0's: what it has set, all ranks have after the next commit. The states of the random number generators are part of it by themselves.
 
     A commit is a copy in the pod's memory, which outlives the process; each pod of the group has one. Every few seconds rank 0's is written
-    to the checkpoint folder by another process. So a step is lost with a worker or a node only if it was not committed yet, and a few
-    seconds are lost only when all of the group's pods go at once.
+    to the checkpoint folder by another process. So a step is lost with a worker or a node only if it was not committed yet. A few
+    seconds are lost only when all of the group's pods are lost at once.
 
-    A State is of one training. Several trainings in a script, one after the other or at once, each have their own, with a folder or a name
-    of its own; without both, a State is the n-th of those that the script makes, and must be the n-th after a restart, too.
+    A State belongs to one training. Several trainings in a script, one after the other or at once, each have their own, with a folder or a
+    name of its own. Without both, a State is the n-th of those that the script makes, and must be the n-th after a restart, too.
 
     Args:
         folder: of the checkpoints, best on a volume that all pods share; None: there are none.
         name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
-        every: commit each so many steps. None: as often as a hundredth of the steps' time pays for, as measured. A stop at a
+        every: steps from one commit to the next. None: as often as a hundredth of the steps' time pays for, as measured. A stop at a
             boundary always commits, and so does the last step.
         flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
         total_steps: at which step training is done, for the progress that is reported.
@@ -218,7 +218,7 @@ class State:
                 agent.wait_for_go()
 
     def leave_group(self) -> None:
-        """Lets go of the process group. To be called before it is destroyed and made anew in the same process; `in_process` does."""
+        """Lets go of the process group. To be called before it is destroyed and made again in the same process; `in_process` does."""
         self._boundary = self._shared_values = None
 
     def close(self) -> None:
@@ -244,8 +244,8 @@ class State:
     def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
         """Commits the last step, if that is still to be done, and waits until it is on disk. To be called after `commit`.
 
-        At its end a script does so by itself, if `total_steps` or the sampler's `epochs` say which step is the last one; otherwise it
-        brings to the disk what has been committed.
+        At its end a script does so by itself, if `total_steps` or the sampler's `epochs` say which step is the last one. Otherwise it
+        only writes what has been committed.
 
         Returns:
             Whether it is; False: the time is over, or it cannot be written, which the log tells.

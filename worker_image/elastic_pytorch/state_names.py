@@ -42,7 +42,7 @@ class Mark(NamedTuple):
 class StateNames:
     """The names that a process has given to its States.
 
-    A name is given once: two States of one name would overwrite each other's memory and checkpoints, and the second of two trainings, one
+    A name is given once: two States of one name would overwrite each other's memory and checkpoints. The second of two trainings, one
     after the other, would silently go on from the end of the first.
     """
 

@@ -1,6 +1,6 @@
 """The last words of each worker: its stderr passes through the agent, which writes it to its own and remembers the end.
 
-Of a worker that was killed by a signal, or that was started anew and raised, stderr is all that tells why.
+Of a worker that was killed by a signal, or that was started again and raised, stderr is all that tells why.
 """
 
 import contextlib

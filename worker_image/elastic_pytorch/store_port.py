@@ -11,7 +11,7 @@ class StorePort:
 
     With the host's network, other jobs look for ports on the same host. A bound socket without SO_REUSEADDR keeps them off.
     `lend` lets a server that sets SO_REUSEADDR, as torch's store does, take the port while the reservation stands: there is
-    no moment in which anybody else could have it.
+    no moment in which another process could have it.
 
     Args:
         first: the first port that is tried; the next hundred are tried after it, then any.
@@ -55,7 +55,7 @@ def _bind(port: int) -> socket.socket:
     """Binds to all addresses, as the store will.
 
     Raises:
-        OSError: somebody has the port.
+        OSError: another process has the port.
     """
     family = socket.AF_INET6 if _has_ipv6() else socket.AF_INET
     reservation = socket.socket(family, socket.SOCK_STREAM)

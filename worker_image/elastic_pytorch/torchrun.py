@@ -121,7 +121,7 @@ class TorchrunRendezvous(OperatorRendezvous):
 
 
 class _BarrierStore(HashStore):
-    """Tells who comes to the exit barrier, and has nobody wait there for agents that it does not connect."""
+    """Tells who comes to the exit barrier, and makes no agent wait there for others that it does not connect."""
 
     def __init__(self, rendezvous: TorchrunRendezvous, size: int) -> None:
         super().__init__()

@@ -218,7 +218,7 @@ def _complaint(value: Any) -> str:
         what = f"{kind.__name__} of {value.dtype}, {value.layout}, on {value.device}" if kind is torch.Tensor else kind.__name__
         return f"a {what} cannot be saved: only plain tensors can"
     if callable(value) and hasattr(value, "__name__") and not isinstance(value, type):
-        return "a function cannot be saved: save what it is made from, and make it anew"
+        return "a function cannot be saved: save what it is made from, and make it again"
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     if name.startswith("numpy."):
         return f"a {name} of {value.dtype} cannot be saved: only numbers can"

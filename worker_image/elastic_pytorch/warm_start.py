@@ -1,7 +1,7 @@
 """Workers that start in milliseconds: forked from a process that has imported torch.
 
-The agent needs torch itself, importing it takes seconds of CPU time, and a pod's cores are few. So multiprocessing's forkserver is not
-started as a new interpreter that imports torch once more, but forked from the agent, before the agent has a thread or has touched a GPU.
+The agent needs torch itself, importing it takes seconds of CPU time, and a pod's cores are few. So multiprocessing's forkserver is no
+new interpreter that imports torch again, but forked from the agent, before the agent has a thread or has touched a GPU.
 """
 
 import contextlib

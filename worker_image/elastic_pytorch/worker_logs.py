@@ -15,7 +15,7 @@ class WorkerLogs(LogsSpecs):
     Args:
         specs: what torchrun's options say of output.
         tails: where stderr goes.
-        warm: whether workers are forked, or started anew.
+        warm: whether workers are forked, or start as a new interpreter.
     """
 
     def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool) -> None:

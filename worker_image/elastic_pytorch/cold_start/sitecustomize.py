@@ -1,4 +1,4 @@
-"""Imported by the Python of a worker that is started anew, before its script: any Python, so plain and old-fashioned.
+"""Imported by the Python of a worker that does not start warm, before its script: any Python, so plain and old-fashioned.
 
 Has it answer when its stacks are asked for (see elastic_pytorch/stacks.py) and when it is stopped (stop_answers.py), and say where it
 crashed; and takes itself out of the way.
