@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 HOLD_SECONDS = 20.0
 
 

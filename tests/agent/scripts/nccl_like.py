@@ -55,7 +55,7 @@ REMOTE_ERROR = (
     "remote process exited or there was a network error, NCCL version 2.21.5\nncclRemoteError: A call failed possibly due to a network "
     "error or a remote process exiting prematurely.\nLast error:\nsocketProgress: Connection closed by remote peer"
 )
-# What both a collective of a group and ProcessGroupGloo are called, with torch's name of the operation. Which there are depends on torch.
+# What a collective is called, in a group and in ProcessGroupGloo, with torch's name of the operation. Which there are depends on torch.
 OPERATIONS = {
     "allreduce": "ALLREDUCE",
     "allreduce_coalesced": "ALLREDUCE_COALESCED",
@@ -88,7 +88,7 @@ class _Collective:
 
     Attributes:
         number: which of its group, from 1.
-        name: as in OPERATIONS.
+        name: of ProcessGroupGloo's method.
         arguments: of the group's method.
         timeout_seconds: after which the watchdog aborts the process.
         asked_at: when, on the monotonic clock.
@@ -269,9 +269,15 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _in_gloo(name: str) -> str | None:
+    """How ProcessGroupGloo calls a collective; None if it has none. In torch 2.13, only groups have some of the newer names."""
+    same = [other for other, operation in OPERATIONS.items() if operation == OPERATIONS[name]]
+    return next((other for other in (name, *same) if hasattr(ProcessGroupGloo, other)), None)
+
+
 for _name in OPERATIONS:
-    if hasattr(ProcessGroupGloo, _name):
-        setattr(ProcessGroupNCCLLike, _name, _method(_name))
+    if hasattr(dist.ProcessGroup, _name) and (_gloo_name := _in_gloo(_name)) is not None:
+        setattr(ProcessGroupNCCLLike, _name, _method(_gloo_name))
 
 
 def _numel(argument: Any) -> int:
