@@ -26,6 +26,6 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def has_stopped(job: JobView) -> bool:
-    """Whether a suspended job has no workers left. One that was lost with its node may never be confirmed, and does not count."""
-    stopped = job.holds("Suspended") or (job.stopping and not job.world)
-    return job.seen and stopped and all(worker.state == "Lost" for worker in job.workers)
+    """Whether a suspended job has no pods left, but for workers that were lost with their nodes: their end may never be confirmed."""
+    lost = bool(job.workers) and all(worker.state == "Lost" for worker in job.workers)
+    return job.seen and (job.holds("Suspended") or (job.stopping and not job.world and lost))
