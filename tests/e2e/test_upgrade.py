@@ -1,11 +1,11 @@
 """From the release before this one, under jobs that train: their pods, with agents of that release, and their sizes stay."""
 
 import json
+import time
 from typing import Any
 
 import pytest
-import yaml
-from job_under_test import ROOT, JobUnderTest, leading_operator, run_kubectl
+from job_under_test import ROOT, JobUnderTest, leading_operator, read_example, run_kubectl
 from release import install_earlier, restored, upgrade_earlier
 
 pytestmark = pytest.mark.e2e
@@ -16,7 +16,7 @@ ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", 
 
 def start(namespace: str, name: str, **sizes: int) -> JobUnderTest:
     """A job with these sizes and no others, whose pods get their agent from the operator that is installed."""
-    manifest = yaml.safe_load((ROOT / "examples" / "all-reduce" / "job.yaml").read_text())
+    manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
     spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 10}, **sizes}
     spec["template"]["spec"]["containers"][0]["args"] = ENDLESS
     manifest |= {"metadata": {"name": name}, "spec": spec}
@@ -55,8 +55,11 @@ def test_training_does_not_notice_an_upgrade_and_jobs_keep_their_pods_and_sizes(
         }
 
         upgrade_earlier()
-        leader = leading_operator()
-        assert leader["spec"]["containers"][0]["image"].endswith(":dev")
+        until = time.monotonic() + 120
+        # The one before may still be ending.
+        while not (leader := leading_operator())["spec"]["containers"][0]["image"].endswith(":dev"):
+            assert time.monotonic() < until
+            time.sleep(0.5)
         for job, world in worlds:
             members, pods, _ = before[job.name]
             seen = steps_with(job.logs(members[0]), world)[-1]

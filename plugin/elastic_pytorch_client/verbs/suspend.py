@@ -26,6 +26,5 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def has_stopped(job: JobView) -> bool:
-    """Whether a suspended job has no pods left, but for workers that were lost with their nodes: their end may never be confirmed."""
-    lost = bool(job.workers) and all(worker.state == "Lost" for worker in job.workers)
-    return job.seen and (job.holds("Suspended") or (job.stopping and not job.world and lost))
+    """Whether the operator has seen the suspension, and no pod of the job is left."""
+    return job.seen and job.holds("Suspended")
