@@ -66,13 +66,15 @@ def judge_pods(
         repeatable = rule is not None and rule.action in REPEATABLE
         if (rule is not None or record.fault is Fault.CODE) and (repeatable or not ended_pod.seen_dead_at_start):
             records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
-    members = observed.round.workers if observed.round else ()
+    members = frozenset(observed.round.workers if observed.round else ())
+    begun_to_leave = members.union(leaving)
     for candidate in candidates:
         worker, standing = candidate.worker, candidate.standing
-        group = members if standing is Standing.GONE else {*members, *leaving}
+        group = members if standing is Standing.GONE else begun_to_leave
         lost = standing in (Standing.GONE, Standing.LEAVING) and worker in group
-        done = worker in ours or has_succeeded(worker, observed)
-        pod = pods.get(worker) if lost and not done else None
+        if not lost or worker in ours or has_succeeded(worker, observed):
+            continue
+        pod = pods.get(worker)
         if pod is not None and not pod.ended and (rule := find_rule(rules, None, pod.conditions)):
             message = f"{candidate.why} ({', '.join(f'{t}={s}' for t, s in sorted(rule.conditions & pod.conditions))})"
             record = _record(pod, None, message, observed.now, Fault.PLACE)
@@ -91,7 +93,7 @@ def leaving_members(
         known: those found before.
         ours: workers that go because the operator wants them to.
     """
-    members = observed.round.workers if observed.round else ()
+    members = frozenset(observed.round.workers if observed.round else ())
     begin = {c.worker for c in candidates if c.standing is Standing.LEAVING and c.worker in members and c.worker not in ours}
     return frozenset(pod.name for pod in observed.pods if pod.name in begin or pod.name in known)
 

@@ -48,7 +48,7 @@ def test_nothing_of_it_stays_behind(tmp_path: Path) -> None:
         state, model = train(tmp_path)
         gc.collect()
         assert (state(), model()) == (None, None)
-    assert descriptors() == before
+    assert descriptors() <= before  # fewer, if what an earlier test has left goes now
 
 
 def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:

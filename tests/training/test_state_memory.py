@@ -299,5 +299,5 @@ def test_what_is_kept_of_a_mapped_state_is_not_changed_by_later_commits() -> Non
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for _ in range(3):
         MappedState(snapshot.fd).release()
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208 - fewer, if what an earlier test has left goes now
     snapshot.close()
