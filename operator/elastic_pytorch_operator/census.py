@@ -31,7 +31,6 @@ def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leadi
     jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     pending: defaultdict[str, float] = defaultdict(float)
-    figures = []
     for key in store.keys:
         manifest = store.job_manifest(key)
         status = manifest.get("status") or {}
@@ -41,13 +40,12 @@ def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leadi
             pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
         if not has_ended(status):
             workers[key.namespace].update(worker.get("state", "Starting") for worker in status.get("workers") or ())
-        figures.append(_figures(key, manifest))
     return Census(
         leading=leading,
         jobs=jobs,
         workers=workers,
         pending_seconds=pending,
-        figures=figures,
+        figures=(_figures(key, store.job_manifest(key)) for key in store.keys),
         agents=roster.heard_since(now - CONNECTED_SECONDS),
         polls=roster.open_polls,
         queued=len(queue),

@@ -114,7 +114,7 @@ def _lost_members(
 
     If a rule is about conditions, an agent's word that it was told to stop is not enough: its pod will tell why.
     """
-    members = observed.round.workers if observed.round else ()
+    members = frozenset(observed.round.workers if observed.round else ())
     waits = any(rule.conditions for rule in job.rules)
     known = {pod.name for pod in observed.pods if not waits or pod.deleting or pod.ended}
     lost = [
@@ -128,9 +128,10 @@ def _lost_members(
     # After a change of leader a round has the members that have been heard since; the status still names the others.
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
     if len(members) < size:
-        alive = {c.worker for c in candidates if c.standing in (Standing.READY, Standing.STARTING)}
+        alive = (c.worker for c in candidates if c.standing in (Standing.READY, Standing.STARTING))
+        accounted_for = members.union(alive, excepted)
         told = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
-        unheard = (name for name in told if name not in {*members, *alive, *excepted})
+        unheard = (name for name in told if name not in accounted_for)
         lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
     return lost
 

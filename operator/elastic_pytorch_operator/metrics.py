@@ -6,7 +6,7 @@ from this module.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -75,7 +75,7 @@ class JobFigures:
         name: of the job.
         wanted: spec.replicas.
         ready: status.readyReplicas.
-        world_size: status.worldSize, the workers in its round.
+        world_size: status.worldSize, the processes that train together.
         step: the newest training step that was reported; None if there is none.
     """
 
@@ -96,7 +96,7 @@ class Census:
         jobs: by namespace and state. The namespaces that have jobs are its keys.
         workers: of jobs that have not ended, by namespace and state.
         pending_seconds: by namespace, for how long the job has been Pending that has been so for longest.
-        figures: of each job.
+        figures: of each job, found as they are read, once: they are exported on request only.
         agents: that have spoken of late.
         polls: long polls that wait for an answer.
         queued: jobs that await a reconcile by this replica, now or later.
@@ -107,7 +107,7 @@ class Census:
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     pending_seconds: Mapping[str, float] = field(default_factory=dict)
-    figures: Sequence[JobFigures] = ()
+    figures: Iterable[JobFigures] = ()
     agents: int = 0
     polls: int = 0
     queued: int = 0
@@ -233,7 +233,7 @@ class Metrics:
         self._job_wanted = self._gauge("elastic_pytorch_job_wanted_workers", f"The job's spec.replicas. {only}", job)
         self._job_ready = self._gauge("elastic_pytorch_job_ready_workers", f"The job's status.readyReplicas. {only}", job)
         self._job_size = self._gauge(
-            "elastic_pytorch_job_world_size", f"Workers in the job's round; 0 if none trains. {only}", job
+            "elastic_pytorch_job_world_size", f"Processes that train together in the job; 0 if none does. {only}", job
         )
         self._job_step = self._gauge("elastic_pytorch_job_step", f"The newest training step that was reported. {only}", job)
 

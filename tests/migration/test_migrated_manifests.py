@@ -1,7 +1,7 @@
 """Manifests of the public kinds, written after their documented fields, and what they become.
 
 Each folder of cases/ holds `before.yaml`, what is written for it (`after.yaml`, or nothing), and what is said of it (`remarks.txt`).
-`python tests/migration/test_migrated_manifests.py` writes the last two anew, to be read before they are committed.
+`python tests/migration/test_migrated_manifests.py` writes the last two again, to be read before they are committed.
 """
 
 import itertools

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import yaml
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents
+from elastic_pytorch_client.migration.template import ACCELERATORS
+from elastic_pytorch_operator.accelerators import DEVICES
 
 JOB = """
 apiVersion: kubeflow.org/v1
@@ -47,6 +49,10 @@ def spec_of(migrated: Migrated) -> dict[str, Any]:
 
 def remarks_of(migrated: Migrated) -> str:
     return "\n".join(str(remark) for remark in migrated.remarks)
+
+
+def test_the_command_and_the_operator_count_the_same_devices() -> None:
+    assert set(ACCELERATORS) == DEVICES
 
 
 def test_the_only_container_trains_whatever_its_name() -> None:
