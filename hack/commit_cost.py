@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
-from elastic_pytorch.commit_interval import next_interval
-from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.state.commit_interval import next_interval
 from rich.console import Console
 from rich.table import Table
 from torch import nn

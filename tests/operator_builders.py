@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from elastic_pytorch_operator.job import Job, JobKey, parse_job
-from elastic_pytorch_operator.observed import AgentState, AgentView, Failure, NodeView, Observed, PodView, Progress
-from elastic_pytorch_operator.round import Member, Round
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
 
 NOW = 1000.0
 TIME = "2026-01-01T00:00:00Z"

@@ -7,14 +7,14 @@ changes any more, and checks after every plan what must always hold.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus
-from elastic_pytorch_operator.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
-from elastic_pytorch_operator.job import Job
-from elastic_pytorch_operator.observe import recover_round
-from elastic_pytorch_operator.observed import AgentState, AgentView, NodeView, Observed, PodView, Progress
-from elastic_pytorch_operator.plan import Memory, Plan, plan
-from elastic_pytorch_operator.recall import recall
-from elastic_pytorch_operator.round import Round
+from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
+from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, plan
+from elastic_pytorch_operator.planning.recall import recall
+from elastic_pytorch_operator.reconcile.observe import recover_round
+from elastic_pytorch_operator.spec.job import Job
 from operator_builders import TIME, a_failure, a_job
 
 STEP_SECONDS = 0.25

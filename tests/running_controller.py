@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elastic_pytorch_operator import names
-from elastic_pytorch_operator.conditions import find_condition
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.informer.cache import Store
 from faulty_cluster import FaultyCluster
 from operator_builders import a_manifest
 

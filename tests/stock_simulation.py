@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from elastic_pytorch_operator.actions import CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
-from elastic_pytorch_operator.job import Job
-from elastic_pytorch_operator.manifests import NODE_LOSS_SECONDS
-from elastic_pytorch_operator.observed import NodeView, Observed, PodView
-from elastic_pytorch_operator.plan import Memory, Plan
-from elastic_pytorch_operator.stock_group import plan_stock
+from elastic_pytorch_operator.manifests.worker_pod import NODE_LOSS_SECONDS
+from elastic_pytorch_operator.model.actions import CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan
+from elastic_pytorch_operator.planning.plan_stock import plan_stock
+from elastic_pytorch_operator.spec.job import Job
 from operator_builders import TIME
 
 STEP_SECONDS = 0.5

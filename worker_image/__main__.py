@@ -25,7 +25,7 @@ def refuse_old_python() -> None:
     message = f"elastic-pytorch needs Python {oldest} or newer in the image: {sys.executable} is Python {here}"
     print(message, file=sys.stderr)
     path = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
-    with contextlib.suppress(OSError), open(path, "r+") as file:  # noqa: PTH123 - as elastic_pytorch.failure does
+    with contextlib.suppress(OSError), open(path, "r+") as file:  # noqa: PTH123 - as elastic_pytorch.failures.failure does
         file.write(message)
     sys.exit(CANNOT_RUN)
 
@@ -37,7 +37,7 @@ if __name__ == "__main__":
     if importlib.util.find_spec("torch") is None and other is not None and other != sys.executable:
         os.execv(other, [other, here, *sys.argv[1:]])
     refuse_old_python()
-    from elastic_pytorch.signals import end_at_once
+    from elastic_pytorch.agent.signals import end_at_once
 
     signal.signal(signal.SIGTERM, end_at_once)  # process 1 would ignore it, for the seconds that importing torch takes
     # For workers that are started anew, and for their children: this process has the folder on its path already.

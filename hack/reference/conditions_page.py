@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from elastic_pytorch_operator import names
+from elastic_pytorch_operator.api import names
 
 HEAD = """# Conditions, reasons and events
 

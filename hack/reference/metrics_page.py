@@ -1,10 +1,10 @@
 """The reference of the metrics, from the module that defines them."""
 
-from elastic_pytorch_operator.metrics import Metrics
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 
 HEAD = """# Metrics
 
-Made from `operator/elastic_pytorch_operator/metrics.py` by `make docs`. Each replica serves them in Prometheus' text format at
+Made from `operator/elastic_pytorch_operator/monitoring/metrics.py` by `make docs`. Each replica serves them in Prometheus' text format at
 `:8781/metrics`, on the port of the probes, together with `process_*` metrics.
 
 Only the leader exports gauges of jobs and workers, reconciles and answers agents, so `sum()` across replicas is correct. Exception: standby

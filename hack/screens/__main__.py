@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch_client.diagnosis import Evidence, diagnose
-from elastic_pytorch_client.job_view import JobView, parse_time, view_job
-from elastic_pytorch_client.nodes import view_node
-from elastic_pytorch_client.series import gather
-from elastic_pytorch_client.timeline import Turn, tell
+from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
+from elastic_pytorch_client.reading.job_view import JobView, parse_time, view_job
+from elastic_pytorch_client.reading.nodes import view_node
+from elastic_pytorch_client.reading.series import gather
+from elastic_pytorch_client.reading.timeline import Turn, tell
 from elastic_pytorch_client.views.figure import save_figure
 from elastic_pytorch_client.views.plot_view import draw_plot
 from elastic_pytorch_client.views.status_view import show_status

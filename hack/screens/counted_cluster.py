@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from elastic_pytorch_operator.cluster import Cluster, ClusterError
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.metrics import Metrics
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 
 ANSWER_SECONDS = 0.008
 METHODS = {"list": "GET", "get": "GET", "create": "POST", "review": "POST", "put": "PUT", "patch": "PATCH", "label": "PATCH"}

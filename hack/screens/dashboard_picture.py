@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 from dashboard_story import NODES, PODS_PER_NODE, REPLICAS, Operators, Story
-from elastic_pytorch_operator.fake_cluster import FakeCluster
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from grafana import draw_dashboard
 from panels import fill_in, rate_interval_seconds, read_panels
 from prometheus_process import Prometheus, prometheus

@@ -13,13 +13,13 @@ from typing import Any
 
 import aiohttp
 from counted_cluster import connect
-from elastic_pytorch_operator import names
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.local import feed
-from elastic_pytorch_operator.metrics import Metrics
-from elastic_pytorch_operator.replica import Place, Replica
-from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.runtime.replica import Place, Replica
+from elastic_pytorch_operator.spec.job import JobKey
 from simulated_agents import SimulatedKubelets
 from simulated_training import Training
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from elastic_pytorch_operator import names
-from elastic_pytorch_operator.fake_cluster import FakeCluster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from simulated_training import Training
 
 CONTAINER_SECONDS = 1.5  # from the scheduler to the container

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elastic_pytorch_operator import __version__
-from elastic_pytorch_operator.injection import AgentImage
-from elastic_pytorch_operator.leadership import LeaseTiming
-from elastic_pytorch_operator.logs import configure_logging
+from elastic_pytorch_operator.leadership.lease import LeaseTiming
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.runtime.logs import configure_logging
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     configure_logging(options.log_level, options.log_format)
     if options.command == "local":
-        from elastic_pytorch_operator.local import run_local  # noqa: PLC0415  the two modes need different libraries
+        from elastic_pytorch_operator.local.run import run_local  # noqa: PLC0415  the two modes need different libraries
 
         return asyncio.run(run_local(options.job.resolve(), options.workdir))
     try:
@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
-    from elastic_pytorch_operator.replica import Place  # noqa: PLC0415
-    from elastic_pytorch_operator.server import run_operator  # noqa: PLC0415  half a second of imports
+    from elastic_pytorch_operator.runtime.replica import Place  # noqa: PLC0415
+    from elastic_pytorch_operator.runtime.run import run_operator  # noqa: PLC0415  half a second of imports
 
     name = os.environ.get("AGENT_IMAGE", "")
     agent_image = AgentImage(name, os.environ.get("AGENT_IMAGE_PULL_POLICY", "")) if name else None

@@ -19,7 +19,7 @@ from elastic_pytorch_client.errors import (
     Unreachable,
 )
 from elastic_pytorch_client.job import Job
-from elastic_pytorch_client.job_view import JobView
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.worker_logs import Line
 
 __all__ = [

@@ -6,10 +6,10 @@ from typing import Any
 
 from elastic_pytorch_client.cluster import Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import JobFailed, NoSuchJob, TimedOut
-from elastic_pytorch_client.job_view import JobView, view_job
 from elastic_pytorch_client.manifest import build_manifest, read_manifest
-from elastic_pytorch_client.series import Series, gather
-from elastic_pytorch_client.timeline import Turn, tell
+from elastic_pytorch_client.reading.job_view import JobView, view_job
+from elastic_pytorch_client.reading.series import Series, gather
+from elastic_pytorch_client.reading.timeline import Turn, tell
 from elastic_pytorch_client.watch import Clock, follow_job
 from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_client.cluster import WATCH_SECONDS, Cluster, Object
 from elastic_pytorch_client.errors import NoSuchJob, Unreachable
-from elastic_pytorch_client.job_view import JobView, view_job
+from elastic_pytorch_client.reading.job_view import JobView, view_job
 
 PAUSE_SECONDS = 0.2  # between two watches: a server that ends each at once is not asked without end
 RETRY_SECONDS = 1.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from elastic_pytorch_client.cluster import Cluster
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed, NotFound, Refused
-from elastic_pytorch_client.job_view import JobView, Worker, view_job
+from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
 
 LOOK_SECONDS = 1.0
 MOST_WAITING_LINES = 10_000

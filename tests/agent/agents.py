@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch.stacks import children
+from elastic_pytorch.stopping.stacks import children
 
 SCRIPTS = Path(__file__).parent / "scripts"
 WAIT_SECONDS = 60.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elastic_pytorch.checkpoint_watch import CheckpointCount, CheckpointWatch, find_files
+from elastic_pytorch.operator_link.checkpoint_watch import CheckpointCount, CheckpointWatch, find_files
 
 Write = Callable[[Path], Any]
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.failure import Failure, describe, write_termination_message
+from elastic_pytorch.failures.failure import Failure, describe, write_termination_message
 
 
 def failed(exit_code: int, **more: str) -> Failure:

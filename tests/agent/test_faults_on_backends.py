@@ -16,7 +16,7 @@ import pytest
 from agent.agents import SCRIPTS, Agent, Events
 from agent.scripted_operator import ScriptedOperator
 from agent.test_state_changes import check_samples, computed_twice, finish, start, until_step
-from elastic_pytorch.stacks import children
+from elastic_pytorch.stopping.stacks import children
 
 pytestmark = pytest.mark.process
 

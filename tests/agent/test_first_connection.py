@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from elastic_pytorch.first_connection import connect_first
+from elastic_pytorch.operator_link.first_connection import connect_first
 
 
 @pytest.fixture

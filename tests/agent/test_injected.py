@@ -70,7 +70,7 @@ def test_image_has_the_whole_package_and_the_rendezvous_handlers_entry_point(ima
     found = subprocess.run(
         command, env={"PYTHONPATH": str(image)}, text=True, capture_output=True, check=True, cwd=image.parent
     )
-    assert found.stdout.split() == ["elastic_pytorch.torchrun:handler_creator", str(image)]
+    assert found.stdout.split() == ["elastic_pytorch.agent.torchrun_handler:handler_creator", str(image)]
 
 
 def test_image_file_does_what_this_module_does() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from agent.agents import Agent, Events
 from agent.scripted_operator import ScriptedOperator
-from elastic_pytorch.failure import Failure
-from elastic_pytorch.local_failures import LOOK_SECONDS, LocalFailures
+from elastic_pytorch.failures.failure import Failure
+from elastic_pytorch.failures.local_failures import LOOK_SECONDS, LocalFailures
 
 GLOO = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.244.1.5]:41231"
 REMOTE = "DistBackendError: NCCL error in: x.cpp:3, remote process exited or there was a network error\nncclRemoteError: A call failed"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from agent.agents import SCRIPTS, Agent, Events
 from agent.scripted_operator import ScriptedOperator
-from elastic_pytorch.checkpoint_folder import newest
-from elastic_pytorch.stacks import children
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.stopping.stacks import children
+from elastic_pytorch.storage.checkpoint_folder import newest
 
 pytestmark = pytest.mark.process
 

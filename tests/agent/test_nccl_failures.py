@@ -8,9 +8,9 @@ import pytest
 import python_of_operator  # noqa: F401 - leaves this module out
 from agent.agents import SCRIPTS, Agent
 from agent.scripted_operator import ScriptedOperator
-from elastic_pytorch_operator.failures import Fault, fault_of_worker
-from elastic_pytorch_operator.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.observed import Failure
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.model.failure import Fault, fault_of_worker
+from elastic_pytorch_operator.model.observed import Failure
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from elastic_pytorch.http_connection import OperatorConnection, RefusedError
+from elastic_pytorch.operator_link.http_connection import OperatorConnection, RefusedError
 
 
 class StandbyFirst(http.server.BaseHTTPRequestHandler):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent.agents import SCRIPTS, Agent, Events
 from agent.scripted_operator import ScriptedOperator
-from elastic_pytorch_operator.torchrun_options import torchrun_variables
+from elastic_pytorch_operator.spec.torchrun_options import torchrun_variables
 from torch_features import torchrun_has
 
 pytestmark = pytest.mark.process

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_pytorch.options import DECIDED, NEWER, OptionsError, parse_options, unknown_variables, worker_arguments
-from elastic_pytorch_operator.torchrun_options import OPTIONS, torchrun_variables
+from elastic_pytorch.agent.options import DECIDED, NEWER, OptionsError, parse_options, unknown_variables, worker_arguments
+from elastic_pytorch_operator.spec.torchrun_options import OPTIONS, torchrun_variables
 from torch_features import torchrun_has
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from elastic_pytorch.out_of_memory import OutOfMemoryKills
+from elastic_pytorch.failures.oom_kills import OutOfMemoryKills
 
 
 def test_counts_what_came_since(tmp_path: Path) -> None:

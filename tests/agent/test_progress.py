@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch import report
-from elastic_pytorch.progress import REPORT_SOCKET, Progress, ProgressReceiver
+from elastic_pytorch.progress.receiver import Progress, ProgressReceiver
+from elastic_pytorch.progress.report import REPORT_SOCKET
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from elastic_pytorch.prompt_store import PromptTCPStore
+from elastic_pytorch.torch_fixes.store_connect import PromptTCPStore
 from torch.distributed import TCPStore
 
 

@@ -5,8 +5,8 @@ import sys
 import threading
 import time
 
-from elastic_pytorch import quiet_destroy
-from elastic_pytorch.settings import REST_SECONDS
+from elastic_pytorch.agent.settings import REST_SECONDS
+from elastic_pytorch.torch_fixes import destroy_deadlock
 
 
 def test_waits_for_a_thread_that_runs() -> None:
@@ -18,7 +18,7 @@ def test_waits_for_a_thread_that_runs() -> None:
             hashlib.sha256(data)  # without the interpreter's lock
 
     _thread.start_new_thread(work, ())  # not through threading, as gloo's
-    assert quiet_destroy.wait_for_rest(20)
+    assert destroy_deadlock.wait_for_rest(20)
     assert time.monotonic() >= until
 
 
@@ -33,23 +33,23 @@ def test_does_not_wait_for_those_that_sleep_nor_for_ever_nor_for_those_of_the_sc
 
     spinner = threading.Thread(target=spin)
     spinner.start()
-    assert quiet_destroy.wait_for_rest(60)
+    assert destroy_deadlock.wait_for_rest(60)
     _thread.start_new_thread(spin, ())
-    assert not quiet_destroy.wait_for_rest(0.2)
+    assert not destroy_deadlock.wait_for_rest(0.2)
     stop.set()
     spinner.join()
     sleeper.join()
 
 
 def test_leaves_most_of_the_time_that_a_worker_has_to_leave_its_group() -> None:
-    assert quiet_destroy.MOST_SECONDS <= REST_SECONDS / 2
+    assert destroy_deadlock.MOST_SECONDS <= REST_SECONDS / 2
 
 
 def test_install() -> None:
     code = """if True:
         import torch.distributed as dist
-        from elastic_pytorch import quiet_destroy
-        quiet_destroy.install()
+        from elastic_pytorch.torch_fixes import destroy_deadlock
+        destroy_deadlock.install()
         assert hasattr(dist.destroy_process_group, "__wrapped__")
     """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.rounds import Member, Round, RoundError, parse_round
+from elastic_pytorch.operator_link.rounds import Member, Round, RoundError, parse_round
 
 ANSWER: dict[str, Any] = {
     "round": 8,

@@ -39,7 +39,9 @@ def run(directory: Path, command: list[str], **environment: str) -> Outcome:
 
 def as_worker(mode: str, target: str, *arguments: str) -> list[str]:
     # `python -m elastic_pytorch.agent` has taken the working directory from the path
-    start = "import sys; del sys.path[0]; from elastic_pytorch.script import run_script; run_script(*sys.argv[1:])"
+    start = (
+        "import sys; del sys.path[0]; from elastic_pytorch.processes.run_script import run_script; run_script(*sys.argv[1:])"
+    )
     return ["-c", start, mode, target, *arguments]
 
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.settings import SettingsError, read_settings
+from elastic_pytorch.agent.settings import SettingsError, read_settings
 
 ENVIRON = {
     "ELASTIC_PYTORCH_OPERATOR_URL": "http://operator.system.svc:8443",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from agent.agents import SCRIPTS, Agent, Events
 from agent.scripted_operator import ScriptedOperator
-from elastic_pytorch.stacks import children
+from elastic_pytorch.stopping.stacks import children
 from torch_features import needs_torchrun_handlers
 
 pytestmark = pytest.mark.process

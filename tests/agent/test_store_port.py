@@ -1,7 +1,7 @@
 import socket
 
 import pytest
-from elastic_pytorch.store_port import StorePort
+from elastic_pytorch.operator_link.store_port import StorePort
 
 
 def bind(port: int, *, reuse: bool) -> socket.socket:

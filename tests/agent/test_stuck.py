@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import reduce
 
 import pytest
-from elastic_pytorch.stuck import COMPUTING_SECONDS, GAP_SECONDS, SILENT_SECONDS, WAITING_SECONDS, Look, MainThread
+from elastic_pytorch.stopping.stuck import COMPUTING_SECONDS, GAP_SECONDS, SILENT_SECONDS, WAITING_SECONDS, Look, MainThread
 
 LOOP = '  File "train.py", line 9 in step\n  File "train.py", line 20 in <module>'
 OTHER = '  File "train.py", line 12 in loss\n  File "train.py", line 20 in <module>'

@@ -11,8 +11,8 @@ import pytest
 import torch
 from agent.agents import SCRIPTS, Agent
 from agent.scripted_operator import ScriptedOperator
-from elastic_pytorch.elastic_agent import ElasticAgent
-from elastic_pytorch.torch_names import AGENT, LIBRARY, missing
+from elastic_pytorch.agent.elastic_agent import ElasticAgent
+from elastic_pytorch.agent.torch_names import AGENT, LIBRARY, missing
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
 PACKAGE = Path(elastic_pytorch.__file__).parent

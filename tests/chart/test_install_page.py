@@ -9,7 +9,7 @@ import pytest
 import yaml
 from chart_rendering import HELM, REGISTRY, ROOT, Object, container_of, needs_helm, pod_of, render
 from documentation import blocks
-from elastic_pytorch_operator.manifests import worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from kubernetes_shapes import problems_of
 from operator_builders import a_job
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from elastic_pytorch_operator.torchrun_options import OPTIONS
+from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"

@@ -6,8 +6,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from elastic_pytorch_operator.job import parse_job
-from elastic_pytorch_operator.manifests import worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.spec.job import parse_job
 
 ROOT = Path(__file__).parents[2]
 BAD = sorted((ROOT / "tests" / "manifests" / "bad").glob("*.yaml"))

@@ -31,7 +31,7 @@ def test_every_name_on_the_page_exists() -> None:
         assert hasattr(elastic_pytorch, name), name
     own_words = re.sub(r"```diff\n.*?```", "", PAGE, flags=re.DOTALL)
     for name in re.findall(r"(?<!\w)sampler\.([a-z_]+)", own_words):
-        assert hasattr(importlib.import_module("elastic_pytorch.sampler").ElasticSampler, name), name
+        assert hasattr(importlib.import_module("elastic_pytorch.training.sampler").ElasticSampler, name), name
 
 
 def test_every_public_name_is_imported_when_it_is_asked_for() -> None:

@@ -16,7 +16,7 @@ import yaml
 from documentation import blocks
 from elastic_pytorch_client.migration.documents import migrate_documents
 from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
-from elastic_pytorch_operator.job import parse_job
+from elastic_pytorch_operator.spec.job import parse_job
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted(path.parent for path in (ROOT / "tests" / "migration" / "cases").glob("*/before.yaml"))

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.accelerators import count_accelerators, processes_per_node, uses_accelerators
-from elastic_pytorch_operator.job_fields import InvalidJob
-from elastic_pytorch_operator.manifests import worker_pod
-from elastic_pytorch_operator.status import world_size
-from elastic_pytorch_operator.stock_manifests import stock_worker_pod
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.planning.reporting.status import world_size
+from elastic_pytorch_operator.spec.accelerators import count_accelerators, processes_per_node, uses_accelerators
+from elastic_pytorch_operator.spec.fields import InvalidJob
 from operator_builders import a_job, a_round
 
 

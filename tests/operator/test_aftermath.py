@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.actions import DeleteJob
-from elastic_pytorch_operator.aftermath import EXIT_SECONDS, clean_up
-from elastic_pytorch_operator.observed import Observed
+from elastic_pytorch_operator.model.actions import DeleteJob
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.cleanup import EXIT_SECONDS, clean_up
 from operator_builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, an_agent, observed
 
 SEEN = observed([a_pod(0), a_dead_pod(1), a_pending_pod(2), a_pod(3, deleting=True)], [an_agent("w0")])

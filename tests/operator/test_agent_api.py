@@ -8,15 +8,15 @@ from typing import Any
 
 import aiohttp
 import pytest
-from elastic_pytorch_operator.agent_api import AgentApi, listening
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.identity import TokenReviewer
-from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.manifests import worker_pod
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.round import Member, Round
-from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.spec.job import JobKey
 from operator_builders import KEY, a_job, a_manifest
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}

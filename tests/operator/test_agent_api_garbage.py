@@ -8,15 +8,15 @@ from typing import Any
 
 import aiohttp
 import pytest
-from elastic_pytorch_operator.agent_api import AgentApi, listening
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.identity import TokenReviewer
-from elastic_pytorch_operator.job import JobKey, parse_job
-from elastic_pytorch_operator.manifests import worker_pod
-from elastic_pytorch_operator.observe import observe
-from elastic_pytorch_operator.plan import Memory, plan
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.planning.plan_rounds import Memory, plan
+from elastic_pytorch_operator.reconcile.observe import observe
+from elastic_pytorch_operator.spec.job import JobKey, parse_job
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from operator_builders import TIME, a_manifest

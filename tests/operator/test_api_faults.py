@@ -8,17 +8,17 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator import names
-from elastic_pytorch_operator.cluster import ClusterError, Manifest
-from elastic_pytorch_operator.conditions import find_condition
-from elastic_pytorch_operator.controller import Controller
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.local import feed
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.store import Store
-from elastic_pytorch_operator.workqueue import FIRST_BACKOFF_SECONDS, WorkQueue
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.workqueue import FIRST_BACKOFF_SECONDS, WorkQueue
+from elastic_pytorch_operator.spec.job import JobKey
 from operator_builders import KEY, a_manifest
 
 STEP_SECONDS = 0.1

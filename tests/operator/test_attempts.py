@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from elastic_pytorch_operator.attempts import Attempts
-from elastic_pytorch_operator.cluster import ClusterError
-from elastic_pytorch_operator.failed_writes import FailedWrite
+from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.planning.failed_writes import FailedWrite
+from elastic_pytorch_operator.reconcile.attempts import Attempts
 from operator_builders import NOW
 
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from elastic_pytorch_operator.budget import Budget, backoff_seconds
-from elastic_pytorch_operator.failure_rules import FailureRule, parse_rules
-from elastic_pytorch_operator.failures import FailureRecord, Fault
+from elastic_pytorch_operator.model.failure import FailureRecord, Fault
+from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
+from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 from operator_builders import NOW
 from test_failure_rules import on_codes, on_condition
 

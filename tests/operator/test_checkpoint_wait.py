@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.actions import DeletePod, RecordEvent
-from elastic_pytorch_operator.checkpoint_wait import CheckpointWait, Hold, hold_for_checkpoint, leave_seconds
-from elastic_pytorch_operator.conditions import find_condition, is_true
-from elastic_pytorch_operator.job import Job
-from elastic_pytorch_operator.names import CHECKPOINT_WAIT_ENDED
-from elastic_pytorch_operator.observed import Observed, Progress
-from elastic_pytorch_operator.round import Round
+from elastic_pytorch_operator.api.conditions import find_condition, is_true
+from elastic_pytorch_operator.api.names import CHECKPOINT_WAIT_ENDED
+from elastic_pytorch_operator.model.actions import DeletePod, RecordEvent
+from elastic_pytorch_operator.model.observed import Observed, Progress
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, Hold, hold_for_checkpoint, leave_seconds
+from elastic_pytorch_operator.spec.job import Job
 from operator_builders import NOW, a_job, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation
 

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator import names
-from elastic_pytorch_operator.claim_writer import ClaimWriter
-from elastic_pytorch_operator.cluster import ClusterError, Manifest
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.job import parse_job
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
+from elastic_pytorch_operator.spec.job import parse_job
 from operator_builders import a_manifest
 from running_controller import Running
 

@@ -1,6 +1,13 @@
 """Which connections are let in, and which give way."""
 
-from elastic_pytorch_operator.connections import FAILURE_PRICE, MAX_PER_CLIENT, ConnectionLimits, Connections, Peer, Refusal
+from elastic_pytorch_operator.http.connections import (
+    FAILURE_PRICE,
+    MAX_PER_CLIENT,
+    ConnectionLimits,
+    Connections,
+    Peer,
+    Refusal,
+)
 
 LIMITS = ConnectionLimits(per_second=10, at_once=20, per_address=3, total=5, reserved=2)
 

@@ -3,15 +3,15 @@
 import asyncio
 
 import pytest
-from elastic_pytorch_operator import names
-from elastic_pytorch_operator.controller import Controller
-from elastic_pytorch_operator.execute import merge_patch
-from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.judgement import Cause
-from elastic_pytorch_operator.local import feed
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.store import Store
-from elastic_pytorch_operator.workqueue import WorkQueue
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.write_errors import Cause
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.execute import merge_patch
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.spec.job import JobKey
 from faulty_cluster import FaultyCluster
 from operator_builders import a_manifest
 from running_controller import Running

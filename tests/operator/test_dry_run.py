@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.dry_run import wants_dry_run
-from elastic_pytorch_operator.failed_writes import DRY_RUN, FailedWrite
+from elastic_pytorch_operator.planning.dry_run import wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, FailedWrite
 from operator_builders import NOW, a_job, a_pod, a_round, observed
 
 

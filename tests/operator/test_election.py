@@ -5,10 +5,10 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from elastic_pytorch_operator.cluster import ClusterError, Manifest
-from elastic_pytorch_operator.election import Elector
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.leadership import LeaseTiming
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.leadership.election import Elector
+from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
 
 @dataclass

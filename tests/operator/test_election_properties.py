@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
-from elastic_pytorch_operator.cluster import ClusterError, Manifest
-from elastic_pytorch_operator.election import Elector
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.leadership import LeaseTiming
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.leadership.election import Elector
+from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from virtual_time import run_in_virtual_time
 
 UNSTEADY_SECONDS = 200.0

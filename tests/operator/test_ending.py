@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.budget import Budget
-from elastic_pytorch_operator.ending import Ending, decide_ending
-from elastic_pytorch_operator.failure_rules import parse_rules
-from elastic_pytorch_operator.failures import FailureRecord
-from elastic_pytorch_operator.observed import Observed
-from elastic_pytorch_operator.standing import weigh
+from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.spec.failure_rules import parse_rules
 from operator_builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from test_failure_rules import on_codes
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from elastic_pytorch_operator import names
-from elastic_pytorch_operator.endpoint import CHECK_SECONDS, keep_endpoint, take_endpoint
-from elastic_pytorch_operator.fake_cluster import FakeCluster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.leadership.leader_label import CHECK_SECONDS, keep_endpoint, take_endpoint
 from virtual_time import run_in_virtual_time
 
 SYSTEM = "system"

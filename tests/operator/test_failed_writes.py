@@ -1,7 +1,8 @@
 """When a write that has failed is tried again, and what is told of it."""
 
 import pytest
-from elastic_pytorch_operator.failed_writes import (
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.planning.failed_writes import (
     MAX_BACKOFF_SECONDS,
     REFUSED_SECONDS,
     FailedWrite,
@@ -10,7 +11,6 @@ from elastic_pytorch_operator.failed_writes import (
     note_failure,
     untold,
 )
-from elastic_pytorch_operator.judgement import Judgement
 from operator_builders import NOW
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.failure_rules import FailureAction, InvalidRule, find_rule, parse_rules
-from elastic_pytorch_operator.job_fields import InvalidJob
+from elastic_pytorch_operator.spec.failure_rules import FailureAction, InvalidRule, find_rule, parse_rules
+from elastic_pytorch_operator.spec.fields import InvalidJob
 from operator_builders import a_job
 
 DISRUPTED = ("DisruptionTarget", "True")

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.failures import Fault, fault_of_pod, fault_of_worker, record_of, root_cause
-from elastic_pytorch_operator.observed import Failure, PodView
+from elastic_pytorch_operator.model.failure import Fault, fault_of_pod, fault_of_worker, record_of, root_cause
+from elastic_pytorch_operator.model.observed import Failure, PodView
 from operator_builders import NOW, a_dead_pod, a_failure, a_pod, an_agent
 
 NCCL_FAILED = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"

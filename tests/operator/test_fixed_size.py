@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from elastic_pytorch_operator.conditions import find_condition
+from elastic_pytorch_operator.api.conditions import find_condition
 from operator_builders import a_job
 from operator_simulation import Simulation
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from elastic_pytorch_operator.conditions import find_condition
-from elastic_pytorch_operator.growth import describe_wait, grown_before, grows, may_grow_at
-from elastic_pytorch_operator.observed import NodeView
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from operator_builders import NOW, a_job, a_round, observed
 from operator_simulation import Simulation, running
 

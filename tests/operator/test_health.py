@@ -1,8 +1,8 @@
 """When the operator is to be started anew, and when it is not its fault."""
 
 import pytest
-from elastic_pytorch_operator.health import Vitals, find_ailments
-from elastic_pytorch_operator.hearing import Hearing
+from elastic_pytorch_operator.informer.watch_lag import Hearing
+from elastic_pytorch_operator.monitoring.health import Vitals, find_ailments
 
 
 def an_object(version: int, uid: str = "u") -> dict[str, object]:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.heartbeat import MalformedHeartbeat, parse_heartbeat
+from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.history import COLUMNS, MOST_ENTRIES, extend_history
+from elastic_pytorch_operator.planning.reporting.history import COLUMNS, MOST_ENTRIES, extend_history
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

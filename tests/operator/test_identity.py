@@ -3,9 +3,7 @@
 import asyncio
 
 import pytest
-from elastic_pytorch_operator.cluster import ClusterError, PodIdentity
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.identity import (
+from elastic_pytorch_operator.agents.token_review import (
     MAX_FIRST_REVIEWS,
     MAX_LATER_REVIEWS,
     RETRY_SECONDS,
@@ -13,6 +11,8 @@ from elastic_pytorch_operator.identity import (
     TokenReviewer,
     TooManyTokensError,
 )
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 
 
 class Tokens(FakeCluster):

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.injection import AgentImage
-from elastic_pytorch_operator.job import Job
-from elastic_pytorch_operator.manifests import worker_pod
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.spec.job import Job
 from operator_builders import a_job
 
 IMAGE = AgentImage("example.com/agent:1", "IfNotPresent")

@@ -5,14 +5,14 @@ import sys
 import time
 from pathlib import Path
 
-from elastic_pytorch_operator.agent_api import AgentApi, listening
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.identity import TokenReviewer
-from elastic_pytorch_operator.manifests import worker_pod
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.store import Store
-from elastic_pytorch_operator.trust import Trust
-from elastic_pytorch_operator.trust_secret import renew, server_context, show
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.tls.rotation import Trust
+from elastic_pytorch_operator.tls.secret import renew, server_context, show
 from operator_builders import a_job
 
 SCRIPT = Path(__file__).parents[2] / "charts" / "elastic-pytorch-operator" / "files" / "installation_test.py"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import yaml
-from elastic_pytorch_operator.job import parse_job
-from elastic_pytorch_operator.job_fields import InvalidJob
-from elastic_pytorch_operator.local import run_local
+from elastic_pytorch_operator.local.run import run_local
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import parse_job
 from operator_builders import a_job, a_manifest
 
 

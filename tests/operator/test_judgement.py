@@ -1,8 +1,8 @@
 """Real answers of API servers, and what they mean for a pod that was to be made."""
 
 import pytest
-from elastic_pytorch_operator.cluster import ClusterError
-from elastic_pytorch_operator.judgement import Cause, Judgement, judge
+from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
+from elastic_pytorch_operator.cluster.interface import ClusterError
 
 REQUIRED = Cause("FieldValueRequired", "Required value", "spec.containers[0].image")
 

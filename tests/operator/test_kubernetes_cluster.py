@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from elastic_pytorch_operator.cluster import ClusterError
-from elastic_pytorch_operator.judgement import Cause, Judgement
-from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster
-from elastic_pytorch_operator.metrics import Metrics
+from elastic_pytorch_operator.api.write_errors import Cause, Judgement
+from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 from kubernetes.aio import client
 
 POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}}

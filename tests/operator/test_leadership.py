@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.leadership import (
+from elastic_pytorch_operator.leadership.lease import (
     Candidacy,
     Lease,
     LeaseTiming,

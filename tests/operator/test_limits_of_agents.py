@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
-from elastic_pytorch_operator.agent_api import AgentApi, listening
-from elastic_pytorch_operator.connections import MAX_PER_CLIENT
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.identity import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer
-from elastic_pytorch_operator.manifests import worker_pod
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.token_review import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from operator_builders import a_job, a_manifest
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}

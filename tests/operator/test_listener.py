@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 from agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
 from aiohttp import web
-from elastic_pytorch_operator.agent_api import BODY_SECONDS, AgentApi
-from elastic_pytorch_operator.connections import MAX_PER_CLIENT, ConnectionLimits
-from elastic_pytorch_operator.listener import HANDSHAKE_SECONDS, bound_address, peer_of, serving
-from elastic_pytorch_operator.metrics import Census
+from elastic_pytorch_operator.agents.http_api import BODY_SECONDS, AgentApi
+from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT, ConnectionLimits
+from elastic_pytorch_operator.http.server import HANDSHAKE_SECONDS, bound_address, peer_of, serving
+from elastic_pytorch_operator.monitoring.metrics import Census
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 HALF_A_REQUEST = b"POST /v1/heartbeat HTTP/1.1\r\nHost: "

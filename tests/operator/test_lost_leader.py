@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.lost_leader import lost_with_leader
-from elastic_pytorch_operator.observed import Observed
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
 from operator_builders import a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 
 PODS = [a_pod(0), a_pod(1), a_pod(2, node="node-2")]

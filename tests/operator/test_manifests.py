@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job import Job
-from elastic_pytorch_operator.manifests import headless_service, worker_pod
-from elastic_pytorch_operator.stock_manifests import stock_worker_pod
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import headless_service, worker_pod
+from elastic_pytorch_operator.spec.job import Job
 from operator_builders import a_job, a_manifest
 
 TEMPLATE = a_manifest()["spec"]["template"]

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.membership import Decision, assign_ranks, next_round
-from elastic_pytorch_operator.round import Round
-from elastic_pytorch_operator.standing import Candidate, Standing
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, assign_ranks, next_round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
 from operator_builders import NOW, a_round
 
 LONG_AGO = NOW - 100

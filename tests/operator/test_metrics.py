@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator import membership, names
-from elastic_pytorch_operator.census import pending_since, take_census
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.metrics import KEEP_SECONDS, ROUND_REASONS, Census, Metrics
-from elastic_pytorch_operator.plan import Memory, Plan
-from elastic_pytorch_operator.recovery import Recovery
-from elastic_pytorch_operator.roster import Roster
-from elastic_pytorch_operator.store import Store
-from elastic_pytorch_operator.workqueue import WorkQueue
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, Census, Metrics
+from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.rounds import next_round
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.runtime.gauges import pending_since, take_census
+from elastic_pytorch_operator.spec.job import JobKey
 from operator_builders import a_manifest, a_round
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -45,7 +46,7 @@ def test_names_are_prometheus_own() -> None:
 
 
 def test_every_reason_of_a_round_has_its_series() -> None:
-    used = re.findall(r"\bnames\.([A-Z_]+)", inspect.getsource(membership))
+    used = re.findall(r"\bnames\.([A-Z_]+)", inspect.getsource(next_round))
     assert {getattr(names, name) for name in used} == set(ROUND_REASONS)
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from api_server import JOBS, api_server, write_kubeconfig
-from elastic_pytorch_operator.handlers import watch_cluster
-from elastic_pytorch_operator.kubernetes_cluster import KubernetesCluster
-from elastic_pytorch_operator.metrics import Metrics
-from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 from kubernetes.aio import client
 
 

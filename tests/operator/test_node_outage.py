@@ -1,8 +1,8 @@
 """When the nodes' conditions are not to be believed."""
 
 import pytest
-from elastic_pytorch_operator.node_outage import is_outage
-from elastic_pytorch_operator.observed import NodeView
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.workers.node_outage import is_outage
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The round that a new leader finds."""
 
-from elastic_pytorch_operator.observe import recover_round
+from elastic_pytorch_operator.reconcile.observe import recover_round
 from operator_builders import NOW, a_pod, an_agent
 
 PODS = [a_pod(i) for i in range(3)]

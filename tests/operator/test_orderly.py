@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.membership import Decision, next_round
-from elastic_pytorch_operator.observe import recover_round
-from elastic_pytorch_operator.round import Round
-from elastic_pytorch_operator.standing import Candidate, Standing
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.reconcile.observe import recover_round
 from operator_builders import NOW, a_job, a_pod, a_round, an_agent
 from operator_simulation import Simulation
 

@@ -1,7 +1,7 @@
 """How long a new leader listens before it decides anything."""
 
 import pytest
-from elastic_pytorch_operator.patience import listens_until
+from elastic_pytorch_operator.planning.workers.takeover_grace import listens_until
 from operator_builders import NOW, a_pending_pod, a_pod, a_round, an_agent, observed
 
 

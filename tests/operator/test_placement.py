@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.observed import NodeView, Taint
-from elastic_pytorch_operator.placement import could_take
+from elastic_pytorch_operator.model.observed import NodeView, Taint
+from elastic_pytorch_operator.planning.workers.placement import could_take
 
 NODE = NodeView(
     "gpu-0",

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from elastic_pytorch_operator.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
-from elastic_pytorch_operator.budget import Budget
-from elastic_pytorch_operator.conditions import find_condition, is_true
-from elastic_pytorch_operator.failed_writes import FailedWrite
-from elastic_pytorch_operator.observe import heard_before
-from elastic_pytorch_operator.observed import NodeView, PodView, Progress
-from elastic_pytorch_operator.plan import Memory, Plan, plan
+from elastic_pytorch_operator.api.conditions import find_condition, is_true
+from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.observed import NodeView, PodView, Progress
+from elastic_pytorch_operator.planning.failed_writes import FailedWrite
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, plan
+from elastic_pytorch_operator.reconcile.observe import heard_before
 from operator_builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation, running
 

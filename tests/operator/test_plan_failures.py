@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from elastic_pytorch_operator.conditions import find_condition
-from elastic_pytorch_operator.failures import recorded_cause
-from elastic_pytorch_operator.observed import AgentState, NodeView
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.failure import recorded_cause
+from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from operator_builders import a_job
 from operator_simulation import Simulation, running
 

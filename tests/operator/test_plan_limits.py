@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from elastic_pytorch_operator.actions import CreatePod, RecordEvent
-from elastic_pytorch_operator.conditions import find_condition, is_true
-from elastic_pytorch_operator.failed_writes import FailedWrite
-from elastic_pytorch_operator.plan import Memory, Plan, plan
+from elastic_pytorch_operator.api.conditions import find_condition, is_true
+from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
+from elastic_pytorch_operator.planning.failed_writes import FailedWrite
+from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, plan
 from operator_builders import NOW, a_job, a_manifest, observed, parse_job
 from operator_simulation import Simulation
 

@@ -6,7 +6,7 @@ round numbers grow, no ended pod is a member.
 
 from dataclasses import replace
 
-from elastic_pytorch_operator.observed import AgentState, NodeView
+from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from operator_builders import a_job

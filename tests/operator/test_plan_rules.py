@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.actions import DeletePod, PatchStatus, RecordEvent
-from elastic_pytorch_operator.conditions import find_condition
-from elastic_pytorch_operator.observed import AgentState
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.actions import DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.observed import AgentState
 from operator_builders import a_job
 from operator_simulation import Simulation, running
 from test_failure_rules import DISRUPTED, on_codes, on_condition

@@ -5,9 +5,9 @@ import time
 
 import aiohttp
 import pytest
-from elastic_pytorch_operator.listener import serving
-from elastic_pytorch_operator.metrics import Census, Metrics
-from elastic_pytorch_operator.probes import Probes
+from elastic_pytorch_operator.http.server import serving
+from elastic_pytorch_operator.monitoring.metrics import Census, Metrics
+from elastic_pytorch_operator.monitoring.probes import Probes
 from prometheus_client.parser import text_string_to_metric_families
 
 

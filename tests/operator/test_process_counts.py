@@ -1,11 +1,11 @@
 """How many processes the workers of a group run: who is left out, and what a job with unlike nodes says."""
 
 import pytest
-from elastic_pytorch_operator.conditions import find_condition
-from elastic_pytorch_operator.membership import next_round
-from elastic_pytorch_operator.observed import NodeView
-from elastic_pytorch_operator.process_counts import differs, explain_difference, processes_each
-from elastic_pytorch_operator.standing import Candidate, Standing
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.rounds.next_round import next_round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each
 from operator_builders import NOW, a_job, a_pod, a_round
 from operator_simulation import Simulation
 

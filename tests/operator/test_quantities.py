@@ -1,7 +1,7 @@
 """Quantities, as the API has them."""
 
 import pytest
-from elastic_pytorch_operator.quantities import parse_quantity
+from elastic_pytorch_operator.api.quantities import parse_quantity
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Token buckets: what is admitted, and how long the rest has to wait."""
 
 import pytest
-from elastic_pytorch_operator.rate_limit import RateLimit
+from elastic_pytorch_operator.http.rate_limit import RateLimit
 
 
 def test_a_burst_is_admitted_and_then_so_many_a_second() -> None:

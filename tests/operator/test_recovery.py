@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from elastic_pytorch_operator.recovery import Recovery, advance_recovery, begin_recovery
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery, advance_recovery, begin_recovery
 from operator_builders import NOW, Progress, a_round, an_agent, observed
 
 BEFORE, AFTER = a_round(0, 1, 2, number=1), replace(a_round(0, 1, number=2), declared_at=NOW)

@@ -10,15 +10,15 @@ from typing import Any
 
 import aiohttp
 import pytest
-from elastic_pytorch_operator import names
-from elastic_pytorch_operator.cluster import ClusterError, Manifest
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.fence import FencedCluster
-from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.leadership import LeaseTiming
-from elastic_pytorch_operator.local import feed
-from elastic_pytorch_operator.replica import LeadershipLostError, Place, Replica, run_replicas
-from elastic_pytorch_operator.store import Store
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.leadership.fence import FencedCluster
+from elastic_pytorch_operator.leadership.lease import LeaseTiming
+from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Place, Replica, run_replicas
+from elastic_pytorch_operator.spec.job import JobKey
 from operator_builders import a_manifest
 
 SYSTEM = "system"

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.observed import NodeView, Observed
-from elastic_pytorch_operator.replicas import Replicas, plan_replicas
-from elastic_pytorch_operator.standing import weigh
+from elastic_pytorch_operator.model.observed import NodeView, Observed
+from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 from operator_builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
-from elastic_pytorch_operator.failures import Fault
-from elastic_pytorch_operator.observed import AgentView, Failure, NodeView, PodView
-from elastic_pytorch_operator.round_failure import RoundFailure, judge_round
-from elastic_pytorch_operator.standing import weigh
+from elastic_pytorch_operator.model.failure import Fault
+from elastic_pytorch_operator.model.observed import AgentView, Failure, NodeView, PodView
+from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
+from elastic_pytorch_operator.planning.workers.liveness import weigh
 from operator_builders import NOW, a_failure, a_pod, a_round, an_agent, observed
 
 ECHO = a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW - 5)

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.failure_rules import FailureRule, parse_rules
-from elastic_pytorch_operator.failures import FailureRecord, Fault
-from elastic_pytorch_operator.observed import AgentState, Observed
-from elastic_pytorch_operator.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
-from elastic_pytorch_operator.standing import weigh
+from elastic_pytorch_operator.model.failure import FailureRecord, Fault
+from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.planning.failures.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
+from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 from operator_builders import NOW, a_dead_pod, a_pod, a_round, an_agent, observed
 from test_failure_rules import DISRUPTED, on_codes, on_condition
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job_fields import InvalidJob
-from elastic_pytorch_operator.manifests import worker_pod
-from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.spec.fields import InvalidJob
 from operator_builders import a_job
 
 NAME = "elastic-pytorch-shared-memory"

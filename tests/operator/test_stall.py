@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.observed import Observed, Progress
-from elastic_pytorch_operator.stall import STACKS_SECONDS, find_stall
+from elastic_pytorch_operator.model.observed import Observed, Progress
+from elastic_pytorch_operator.planning.failures.progress_deadline import STACKS_SECONDS, find_stall
 from operator_builders import NOW, a_job, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation
 

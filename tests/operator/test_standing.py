@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.observed import AgentView, NodeView, PodView
-from elastic_pytorch_operator.standing import Standing, weigh
+from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView
+from elastic_pytorch_operator.planning.workers.liveness import Standing, weigh
 from operator_builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
 
 GROUP = a_round(0, 1, 2)

@@ -1,8 +1,8 @@
 """Pods that end before they have begun."""
 
 import pytest
-from elastic_pytorch_operator.observed import Observed, PodView
-from elastic_pytorch_operator.start_backoff import find_failed_starts, why_given_up
+from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.planning.failures.start_backoff import find_failed_starts, why_given_up
 from operator_builders import NOW, a_dead_pod, a_pod, an_agent, observed
 
 

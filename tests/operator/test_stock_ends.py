@@ -1,7 +1,7 @@
 """How a stock worker's pod has ended: its exit code and the end of its log, as torch 2.6 and 2.15 have written it."""
 
 import pytest
-from elastic_pytorch_operator.stock_ends import Manner, last_words, read_end
+from elastic_pytorch_operator.planning.stock.pod_exits import Manner, last_words, read_end
 from operator_builders import NOW, a_dead_pod
 
 LAUNCH = """\

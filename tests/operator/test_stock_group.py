@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.actions import CreatePod, CreateService, CreateStore
-from elastic_pytorch_operator.observed import NodeView
+from elastic_pytorch_operator.model.actions import CreatePod, CreateService, CreateStore
+from elastic_pytorch_operator.model.observed import NodeView
 from operator_builders import a_job
 from stock_simulation import StockSimulation
 from test_failure_rules import DISRUPTED, on_codes, on_condition

@@ -4,9 +4,9 @@ import ast
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job import Job
-from elastic_pytorch_operator.manifests import headless_service
-from elastic_pytorch_operator.stock_manifests import STORE_PROGRAM, run_id, stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import STORE_PROGRAM, run_id, stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.worker_pod import headless_service
+from elastic_pytorch_operator.spec.job import Job
 from operator_builders import a_job
 
 TEMPLATE = {

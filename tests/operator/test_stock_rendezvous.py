@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from elastic_pytorch_operator.job import Job
-from elastic_pytorch_operator.observed import PodView
-from elastic_pytorch_operator.stock_rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
+from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.planning.stock.rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
+from elastic_pytorch_operator.spec.job import Job
 from operator_builders import a_dead_pod, a_job, a_pod, observed
 from test_stock_ends import BOOM, GLOO, gave_up
 

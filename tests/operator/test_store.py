@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job import Job
-from elastic_pytorch_operator.job_fields import InvalidJob
-from elastic_pytorch_operator.manifests import worker_pod
-from elastic_pytorch_operator.observed import NodeView
-from elastic_pytorch_operator.stock_manifests import store_pod
-from elastic_pytorch_operator.store import TOMBSTONE_SECONDS, Store
+from elastic_pytorch_operator.informer.cache import TOMBSTONE_SECONDS, Store
+from elastic_pytorch_operator.manifests.stock_pods import store_pod
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import Job
 from operator_builders import KEY, a_job, a_manifest
 
 
@@ -230,7 +230,7 @@ def test_tombstones_go_with_a_later_list_and_are_bounded(monkeypatch: pytest.Mon
     store.remove_pod(pod(0), 6.0)
     store.replace_all([a_manifest()], [pod(1)], [], 6.0 + TOMBSTONE_SECONDS + 1)
     assert store._tombstones == {}
-    monkeypatch.setattr("elastic_pytorch_operator.store.MAX_TOMBSTONES", 3)
+    monkeypatch.setattr("elastic_pytorch_operator.informer.cache.MAX_TOMBSTONES", 3)
     for number in range(9):
         store.remove_pod(pod(0, uid=f"uid-{number}"), 100.0)
     assert list(store._tombstones) == ["uid-6", "uid-7", "uid-8"]

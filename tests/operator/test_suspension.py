@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.actions import CreatePod, RecordEvent, TryPod
-from elastic_pytorch_operator.conditions import find_condition
-from elastic_pytorch_operator.failed_writes import DRY_RUN, PODS, STATUS, FailedWrite
-from elastic_pytorch_operator.plan import Memory, plan
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent, TryPod
+from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, PODS, STATUS, FailedWrite
+from elastic_pytorch_operator.planning.plan_rounds import Memory, plan
 from operator_builders import NOW, a_job, a_manifest, a_pod, observed
 from operator_simulation import Simulation, running
 from running_controller import Running

@@ -4,15 +4,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.actions import CreatePod
-from elastic_pytorch_operator.execute import Executor
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.observed import NodeView, Observed, PodView
-from elastic_pytorch_operator.plan import Memory, plan
-from elastic_pytorch_operator.standing import weigh
-from elastic_pytorch_operator.store import Store
-from elastic_pytorch_operator.suspicion import SUSPICION_SECONDS, avoids_in_vain, others_have_room, suspect_nodes
-from elastic_pytorch_operator.views import view_pod
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.pod_views import view_pod
+from elastic_pytorch_operator.model.actions import CreatePod
+from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.planning.plan_rounds import Memory, plan
+from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.suspect_nodes import (
+    SUSPICION_SECONDS,
+    avoids_in_vain,
+    others_have_room,
+    suspect_nodes,
+)
+from elastic_pytorch_operator.reconcile.execute import Executor
 from operator_builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.template_check import find_problem
+from elastic_pytorch_operator.spec.pod_template import find_problem
 
 
 def with_container(**fields: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.torchrun_options import OPTIONS, InvalidOption, torchrun_variables
+from elastic_pytorch_operator.spec.torchrun_options import OPTIONS, InvalidOption, torchrun_variables
 
 GOOD: list[tuple[str, Any, str, str]] = [
     ("maxRestarts", 7, "PET_MAX_RESTARTS", "7"),

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from elastic_pytorch.http_connection import OperatorConnection
-from elastic_pytorch_operator.fake_cluster import FakeCluster
-from elastic_pytorch_operator.listener import serving
-from elastic_pytorch_operator.trust import DAY, Pair, Trust, signing, unexpired, wants_authority, wants_serving
-from elastic_pytorch_operator.trust_secret import SECRET_NAME, keep_trust, read_trust, renew, server_context, show, write_trust
+from elastic_pytorch.operator_link.http_connection import OperatorConnection
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.http.server import serving
+from elastic_pytorch_operator.tls.rotation import DAY, Pair, Trust, signing, unexpired, wants_authority, wants_serving
+from elastic_pytorch_operator.tls.secret import SECRET_NAME, keep_trust, read_trust, renew, server_context, show, write_trust
 
 NOW = 1_800_000_000.0
 HOSTS = ("localhost",)

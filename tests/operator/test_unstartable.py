@@ -1,8 +1,8 @@
 """Jobs that will never start."""
 
 import pytest
-from elastic_pytorch_operator.observed import PodView
-from elastic_pytorch_operator.unstartable import PATIENCE_SECONDS, why_it_cannot_start
+from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.planning.failures.unstartable import PATIENCE_SECONDS, why_it_cannot_start
 from operator_builders import NOW, a_pending_pod, a_pod
 
 LONG_AGO = NOW - PATIENCE_SECONDS

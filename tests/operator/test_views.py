@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job import JobKey
-from elastic_pytorch_operator.manifests import worker_pod
-from elastic_pytorch_operator.views import job_of_pod, view_node, view_pod
+from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.spec.job import JobKey
 from operator_builders import a_job
 
 

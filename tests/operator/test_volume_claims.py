@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.job_fields import InvalidJob
-from elastic_pytorch_operator.manifests import volume_claim, worker_pod
-from elastic_pytorch_operator.stock_manifests import stock_worker_pod, store_pod
-from elastic_pytorch_operator.volume_claims import find_conflict
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.worker_pod import volume_claim, worker_pod
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.volume_claims import find_conflict
 from operator_builders import a_job
 
 SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from elastic_pytorch_operator.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 
 
 async def test_many_additions_are_one_piece_of_work() -> None:

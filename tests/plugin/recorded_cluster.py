@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotFound, Refused
-from elastic_pytorch_client.job_view import JobView, parse_time, view_job
-from elastic_pytorch_client.timeline import Turn, tell
+from elastic_pytorch_client.reading.job_view import JobView, parse_time, view_job
+from elastic_pytorch_client.reading.timeline import Turn, tell
 
 Object = dict[str, Any]
 RECORDED = Path(__file__).parent / "recorded"

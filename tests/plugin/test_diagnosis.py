@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from elastic_pytorch_client.diagnosis import Diagnosis, Evidence, diagnose
-from elastic_pytorch_client.job_view import Condition, JobView
-from elastic_pytorch_client.nodes import NodeView, parse_quantity, shortage_of_room, view_node
+from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
+from elastic_pytorch_client.reading.job_view import Condition, JobView
+from elastic_pytorch_client.reading.nodes import NodeView, parse_quantity, shortage_of_room, view_node
 from elastic_pytorch_client.views.why_view import show_why
 from plugin_console import text_of
 from recorded_cluster import job_of, moment_of, recorded, turns_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.series import Series, gather, samples_of_log
-from elastic_pytorch_client.timeline import tell
+from elastic_pytorch_client.reading.series import Series, gather, samples_of_log
+from elastic_pytorch_client.reading.timeline import tell
 from elastic_pytorch_client.views.figure import save_figure
 from recorded_cluster import job_of, moment_of, recorded, turns_of
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from elastic_pytorch_client.job_view import Progress
-from elastic_pytorch_client.series import Sample, Series, gather
+from elastic_pytorch_client.reading.job_view import Progress
+from elastic_pytorch_client.reading.series import Sample, Series, gather
 from elastic_pytorch_client.views.canvas import Canvas
 from elastic_pytorch_client.views.list_view import show_list
 from elastic_pytorch_client.views.plot_view import draw_plot

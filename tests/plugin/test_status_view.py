@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from elastic_pytorch_client.job_view import JobView, Worker, view_job
+from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
 from elastic_pytorch_client.views.status_view import show_status
 from plugin_console import text_of
 from recorded_cluster import job_of, moment_of, turns_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import conditions_page
 import pytest
-from elastic_pytorch_operator import names
+from elastic_pytorch_operator.api import names
 
 SOURCES = sorted((Path(__file__).parents[2] / "operator" / "elastic_pytorch_operator").glob("*.py"))
 CONSTANTS = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}

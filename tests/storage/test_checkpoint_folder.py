@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch import checkpoint_folder, snapshot_slots
-from elastic_pytorch.checkpoint_file import load, load_newest
-from elastic_pytorch.checkpoint_folder import Superseded, claim, claimed, newest, payload_of, write
 from elastic_pytorch.log import logger
-from elastic_pytorch.payload import PREFIX
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory import slots
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state_format.payload import PREFIX
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage.checkpoint_file import load, load_newest
+from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed, newest, payload_of, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,7 +167,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     tree = {"w": torch.arange(50.0), "b": torch.zeros(0), "step": 7, "rate": float("inf")}
     snapshot = Snapshot.create("test")
     snapshot.write(Stamp(3, 7), tree)
-    (slot,) = snapshot_slots.valid_slots(snapshot_slots.read_header(snapshot.fd))
+    (slot,) = slots.valid_slots(slots.read_header(snapshot.fd))
     path = write(folder, Stamp(3, 7), [os.pread(snapshot.fd, slot.length, slot.offset)], keep=1)
     snapshot.close()
     stamp, back = load(path)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.checkpoint_folder import newest
-from elastic_pytorch.flusher import Flush, Flusher
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage.checkpoint_folder import newest
+from elastic_pytorch.storage.checkpoint_writer import Flush, Flusher
 from waiting import WAIT_SECONDS, wait
 
 Answers = queue.Queue[tuple[str, Stamp | None]]

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.flusher import Flush
-from elastic_pytorch.last_checkpoint import wait_for_disk
-from elastic_pytorch.local_server import LocalServer
-from elastic_pytorch.signals import Signals
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.agent.final_flush import wait_for_disk
+from elastic_pytorch.agent.signals import Signals
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage.checkpoint_writer import Flush
 
 
 @pytest.fixture

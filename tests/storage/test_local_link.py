@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from elastic_pytorch import local_link
-from elastic_pytorch.checkpoint_file import load
-from elastic_pytorch.checkpoint_folder import claim, newest
-from elastic_pytorch.local_link import LocalLink
-from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stacks import children
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.pod import client as pod_client
+from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.stopping.stacks import children
+from elastic_pytorch.storage.checkpoint_file import load
+from elastic_pytorch.storage.checkpoint_folder import claim, newest
 from waiting import WAIT_SECONDS, wait
 
 
@@ -160,7 +161,7 @@ def side_process() -> int:
 
     found = max(children(os.getpid()), key=started)
     # For a moment of its exec, a process has no command line.
-    wait(lambda: b"elastic_pytorch.local_server" in Path(f"/proc/{found}/cmdline").read_bytes())
+    wait(lambda: b"elastic_pytorch.pod.server" in Path(f"/proc/{found}/cmdline").read_bytes())
     return found
 
 
@@ -172,9 +173,9 @@ def test_a_side_process_ends_with_its_worker_when_all_is_written(alone: LocalLin
 
     code = f"""if True:
         import os
-        from elastic_pytorch.local_link import LocalLink
-        from elastic_pytorch.snapshot import Snapshot
-        from elastic_pytorch.stamp import Stamp
+        from elastic_pytorch.pod.client import LocalLink
+        from elastic_pytorch.memory.snapshot import Snapshot
+        from elastic_pytorch.state_format.state_version import Stamp
         link = LocalLink.connect()
         snapshot = Snapshot.create("x")
         link.hold("x", snapshot.fd)
@@ -201,7 +202,7 @@ def test_a_side_process_that_dies_is_replaced(alone: LocalLink, tmp_path: Path, 
     before = time.monotonic()
     assert alone.wait_message(0.2) is None
     assert time.monotonic() - before >= 0.2
-    monkeypatch.setattr(local_link, "REVIVE_SECONDS", 0.0)
+    monkeypatch.setattr(pod_client, "REVIVE_SECONDS", 0.0)
     alone.flush("x", Stamp(1, 1), str(tmp_path), 1)
     assert alone.drain(WAIT_SECONDS)
     assert alone.trouble() == ""
@@ -230,10 +231,10 @@ def test_an_agent_that_answers_late_is_an_error_and_no_empty_memory(monkeypatch:
     snapshot.write(Stamp(1, 10), {"step": 10})
     assert link.deliver(WAIT_SECONDS)
     with server._lock:  # answers need it
-        monkeypatch.setattr(local_link, "ANSWER_SECONDS", 0.3)
+        monkeypatch.setattr(pod_client, "ANSWER_SECONDS", 0.3)
         with pytest.raises(TimeoutError, match="has not said"):
             link.fetch("x")
-    monkeypatch.setattr(local_link, "ANSWER_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(pod_client, "ANSWER_SECONDS", WAIT_SECONDS)
     assert link.fetch("never held") is None, "the late answer is none to another question"
     fd = link.fetch("x")
     assert fd is not None
@@ -249,7 +250,7 @@ def test_without_its_agent_there_is_no_side_process_in_its_place(monkeypatch: py
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen()
-        monkeypatch.setattr(local_link, "ANSWER_SECONDS", 0.3)
+        monkeypatch.setattr(pod_client, "ANSWER_SECONDS", 0.3)
         monkeypatch.setenv(LOCAL_SOCKET, path)
         with pytest.raises(ConnectionError, match="timed out"):
             LocalLink.connect()

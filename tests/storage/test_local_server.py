@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elastic_pytorch.local_link import LocalLink
-from elastic_pytorch.local_server import LOCAL_SOCKET, MAX_MESSAGE_BYTES, LocalServer
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.messages import LOCAL_SOCKET, MAX_MESSAGE_BYTES
+from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.state_format.state_version import Stamp
 from waiting import WAIT_SECONDS, wait
 
 
@@ -58,7 +59,7 @@ def test_workers_are_known_by_their_process_ids(server: LocalServer) -> None:
     server.on_message = lambda pid, message: heard.append((pid, message))
     code = """if True:
         import os
-        from elastic_pytorch.local_link import LocalLink
+        from elastic_pytorch.pod.client import LocalLink
         link = LocalLink.connect()
         link.send({"pid": 1, "step": 7})  # what it says of its id does not count
         print(link.wait_message(30))
@@ -75,7 +76,7 @@ def test_workers_are_known_by_their_process_ids(server: LocalServer) -> None:
 def test_script_in_a_shell_speaks_for_the_worker_that_the_shell_is(server: LocalServer) -> None:
     heard: list[int] = []
     server.on_message = lambda pid, _: heard.append(pid)
-    code = "from elastic_pytorch.local_link import LocalLink; LocalLink.connect().send({'step': 7})"
+    code = "from elastic_pytorch.pod.client import LocalLink; LocalLink.connect().send({'step': 7})"
     shell = subprocess.Popen(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], start_new_session=True)
     assert wait(lambda: heard) == [shell.pid]
     assert shell.wait(WAIT_SECONDS) == 0
@@ -167,9 +168,9 @@ def test_a_state_is_kept_for_the_successor(server: LocalServer) -> None:
 def test_what_was_asked_for_before_death_is_written(server: LocalServer, tmp_path: Path) -> None:
     code = f"""if True:
         import os
-        from elastic_pytorch.local_link import LocalLink
-        from elastic_pytorch.snapshot import Snapshot
-        from elastic_pytorch.stamp import Stamp
+        from elastic_pytorch.pod.client import LocalLink
+        from elastic_pytorch.memory.snapshot import Snapshot
+        from elastic_pytorch.state_format.state_version import Stamp
         link = LocalLink.connect()
         snapshot = Snapshot.create("x")
         link.hold("x", snapshot.fd)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch import snapshot_slots
-from elastic_pytorch.commit_copies import Tensors, copy_at_once
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.snapshot_slots import pin_newest, still_holds, unpin
-from elastic_pytorch.stamp import Stamp
-from elastic_pytorch.tree_format import UnsupportedValue
+from elastic_pytorch.memory import slots
+from elastic_pytorch.memory.commit_copies import Tensors, copy_at_once
+from elastic_pytorch.memory.slots import pin_newest, still_holds, unpin
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state_format.state_encoding import UnsupportedValue
+from elastic_pytorch.state_format.state_version import Stamp
 
 SCRIPT = Path(__file__).parent / "scripts" / "snapshot_deaths.py"
 
@@ -146,9 +146,9 @@ def test_a_damaged_entry_is_no_state() -> None:
     snapshot = Snapshot.create("test")
     snapshot.write(Stamp(1, 1), state(1))
     snapshot.write(Stamp(1, 2), state(2))
-    slot, _ = snapshot_slots.valid_slots(snapshot_slots.read_header(snapshot.fd))
+    slot, _ = slots.valid_slots(slots.read_header(snapshot.fd))
     for byte in range(36):
-        at = snapshot_slots.entry_offset(slot.number) + byte
+        at = slots.entry_offset(slot.number) + byte
         (was,) = os.pread(snapshot.fd, 1, at)
         os.pwrite(snapshot.fd, bytes([was ^ 1]), at)
         assert snapshot.newest() == Stamp(1, 1)

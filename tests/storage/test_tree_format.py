@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 import torch
-from elastic_pytorch.tree_format import DTYPES, UnsupportedValue, flatten, tensor_kinds, unflatten
+from elastic_pytorch.state_format.state_encoding import DTYPES, UnsupportedValue, flatten, tensor_kinds, unflatten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """A device whose copies are as slow as they can be, for tests on a CPU."""
 
 import torch
-from elastic_pytorch.commit_copies import Tensors
+from elastic_pytorch.memory.commit_copies import Tensors
 
 
 class GatedLane:

@@ -1,4 +1,4 @@
-from elastic_pytorch.batch_parts import MicroBatch, parts_each, share_of_batch, weight_of
+from elastic_pytorch.training.micro_batches import MicroBatch, parts_each, share_of_batch, weight_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from elastic_pytorch.boundary import Boundary
-from elastic_pytorch.commit_interval import CommitInterval
+from elastic_pytorch.state.commit_interval import CommitInterval
+from elastic_pytorch.state.step_boundary import Boundary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

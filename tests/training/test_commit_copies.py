@@ -9,11 +9,11 @@ from typing import Any
 import elastic_pytorch as elastic
 import pytest
 import torch
-from elastic_pytorch.checkpoint_file import load_newest
-from elastic_pytorch.commit_copies import Copier
-from elastic_pytorch.local_server import LOCAL_SOCKET
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory.commit_copies import Copier
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage.checkpoint_file import load_newest
 from gated_lane import GatedLane
 from torch import nn
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 import torch
-from elastic_pytorch.boundary import Boundary
-from elastic_pytorch.commit_interval import BUDGET, LEAST_COMMITS, CommitInterval, next_interval
+from elastic_pytorch.state.commit_interval import BUDGET, LEAST_COMMITS, CommitInterval, next_interval
+from elastic_pytorch.state.step_boundary import Boundary
 from hypothesis import given
 from hypothesis import strategies as st
 

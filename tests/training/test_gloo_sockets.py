@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch import gloo_sockets
+from elastic_pytorch.torch_fixes import gloo_sockets
 from training.torch_group import LIMIT_SECONDS, PROCESSES
 
 
@@ -48,5 +48,5 @@ def test_only_connections_of_gloo_are_cut(tmp_path: Path, lazy: bool) -> None:
 
 
 def test_torch_without_gloo_can_run_the_agent() -> None:
-    code = "import torch.distributed as d; del d.ProcessGroupGloo, d.distributed_c10d.ProcessGroupGloo; import elastic_pytorch.launch"
+    code = "import torch.distributed as d; del d.ProcessGroupGloo, d.distributed_c10d.ProcessGroupGloo; import elastic_pytorch.agent.launch"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT_SECONDS)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.group_change import GroupChange
+from elastic_pytorch.group.agent_link import GroupChange
 
 
 class Link:

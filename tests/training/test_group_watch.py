@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from elastic_pytorch.group_watch import GroupWatch
-from elastic_pytorch.local_server import LOCAL_SOCKET, LocalServer
+from elastic_pytorch.group.group_watch import GroupWatch
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.pod.server import LocalServer
 
 ORDERLY = {"kind": "change", "round": 2, "orderly": True}
 BROKEN = {"kind": "change", "round": 3, "orderly": False}

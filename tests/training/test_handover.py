@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.handover import Handover, Said, Way, choose_way
+from elastic_pytorch.agent.handover import Handover, Said, Way, choose_way
 
 STOCK = Said()
 COOPERATES = Said(cooperates=True)

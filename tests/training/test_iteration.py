@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch.sampler import ElasticSampler
+from elastic_pytorch.training.sampler import ElasticSampler
 from torch.utils.data import DataLoader, TensorDataset
 
 DATA = TensorDataset(torch.arange(80))

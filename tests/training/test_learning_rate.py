@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.learning_rate import factor_of, scale_learning_rate
+from elastic_pytorch.training.learning_rate import factor_of, scale_learning_rate
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim import lr_scheduler as schedulers

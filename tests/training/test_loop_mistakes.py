@@ -8,7 +8,7 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.local_server import LOCAL_SOCKET
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch import checkpoint_folder
-from elastic_pytorch.checkpoint_file import load_newest
-from elastic_pytorch.flusher import Flush, Flusher
 from elastic_pytorch.log import logger
-from elastic_pytorch.mapped_state import MappedState
-from elastic_pytorch.newest_state import NO_POD, Alone, Source, Told, choose_memory, find_newest
-from elastic_pytorch.payload import payload_chunks
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state.restore import NO_POD, Alone, Source, Told, choose_memory, find_newest
+from elastic_pytorch.state_format.payload import payload_chunks
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage.checkpoint_file import load_newest
+from elastic_pytorch.storage.checkpoint_writer import Flush, Flusher
 
 NOTHING = Stamp(0, 0)
 

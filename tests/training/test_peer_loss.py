@@ -1,9 +1,9 @@
 from pathlib import Path
 
-import elastic_pytorch.peer_errors
-import elastic_pytorch_operator.peer_errors
+import elastic_pytorch.failures.peer_errors
+import elastic_pytorch_operator.model.peer_errors
 import pytest
-from elastic_pytorch.peer_loss import is_peer_loss
+from elastic_pytorch.group.peer_loss import is_peer_loss
 
 GLOO = "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.244.1.5]:41234"
 
@@ -71,6 +71,6 @@ def test_an_error_that_wraps_one() -> None:
 
 
 def test_agent_and_operator_read_errors_alike() -> None:
-    copies = (elastic_pytorch.peer_errors, elastic_pytorch_operator.peer_errors)
+    copies = (elastic_pytorch.failures.peer_errors, elastic_pytorch_operator.model.peer_errors)
     agents, operators = (Path(copy.__file__ or "").read_text() for copy in copies)
     assert agents == operators, "these two files are copies of each other"

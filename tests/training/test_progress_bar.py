@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.progress_bar import ProgressBar, bar_line
+from elastic_pytorch.progress.progress_bar import ProgressBar, bar_line
 
 WORKER_IMAGE = Path(__file__).parents[2] / "worker_image"
 

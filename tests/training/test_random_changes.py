@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 import python_of_operator  # noqa: F401 - leaves this module out
-from elastic_pytorch_operator.conditions import has_ended
-from elastic_pytorch_operator.local import LocalOperator, local_operator
+from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.local.run import LocalOperator, local_operator
 
 pytestmark = pytest.mark.process
 

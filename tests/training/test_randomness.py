@@ -7,14 +7,14 @@ from typing import Any
 import numpy.random
 import pytest
 import torch
-from elastic_pytorch import randomness
+from elastic_pytorch.state import rng_state
 
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
-    before = randomness.capture(0, 1)
+    before = rng_state.capture(0, 1)
     yield
-    randomness.put_back(before, 0, 1, 0)
+    rng_state.put_back(before, 0, 1, 0)
 
 
 def two_devices() -> list[torch.Generator]:
@@ -28,30 +28,30 @@ def draw(devices: list[torch.Generator]) -> list[Any]:
 
 def test_seeding_reaches_every_device() -> None:
     devices = two_devices()
-    randomness.seed_all(5, devices)
+    rng_state.seed_all(5, devices)
     first = draw(devices)
     assert first[3] == first[4]
-    randomness.seed_all(5, devices)
+    rng_state.seed_all(5, devices)
     assert draw(devices) == first
-    randomness.seed_all(6, devices)
+    rng_state.seed_all(6, devices)
     assert all(one != other for one, other in zip(draw(devices), first, strict=True))
 
 
 def test_the_same_rank_goes_on_with_the_numbers_of_every_device() -> None:
     devices = two_devices()
-    state = randomness.capture(1, 2, devices)
+    state = rng_state.capture(1, 2, devices)
     expected = draw(devices)
-    randomness.put_back(state, 1, 2, 7, devices)
+    rng_state.put_back(state, 1, 2, 7, devices)
     assert draw(devices) == expected
 
 
 def test_other_ranks_sizes_and_steps_draw_numbers_of_their_own_on_every_device() -> None:
     devices = two_devices()
-    state = randomness.capture(0, 2, devices)
+    state = rng_state.capture(0, 2, devices)
     seen = [draw(devices)]
     # The same state in another step: a training that draws on its devices alone never moves the CPU's generator.
     for rank, world_size, step in ((1, 2, 7), (0, 3, 7), (1, 3, 7), (1, 2, 8), (0, 3, 8)):
-        randomness.put_back(state, rank, world_size, step, devices)
+        rng_state.put_back(state, rank, world_size, step, devices)
         seen.append(draw(devices))
     for place in range(5):
         assert len({repr(drawn[place]) for drawn in seen}) == len(seen)
@@ -59,15 +59,15 @@ def test_other_ranks_sizes_and_steps_draw_numbers_of_their_own_on_every_device()
 
 def test_a_state_of_more_devices_or_fewer_is_put_back_as_far_as_it_goes() -> None:
     devices = two_devices()
-    state = randomness.capture(0, 1, devices)
+    state = rng_state.capture(0, 1, devices)
     expected = draw(devices)
-    randomness.put_back(state, 0, 1, 7, devices[:1])
+    rng_state.put_back(state, 0, 1, 7, devices[:1])
     assert draw(devices[:1])[3] == expected[3]
     del state["devices"]
-    randomness.put_back(state, 0, 1, 7, devices)
+    rng_state.put_back(state, 0, 1, 7, devices)
     assert draw(devices)[:3] == expected[:3]
 
 
 def test_without_a_device_in_use_there_is_none_to_seed() -> None:
     if not torch.cuda.is_available():
-        assert randomness.device_generators() == ()
+        assert rng_state.device_generators() == ()

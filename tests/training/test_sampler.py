@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.sampler import ElasticSampler
+from elastic_pytorch.training.sampler import ElasticSampler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing._internal.distributed.fake_pg import FakeStore

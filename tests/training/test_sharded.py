@@ -9,10 +9,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from cpu_fsdp2 import DTensor, fully_shard
-from elastic_pytorch import checkpoint_folder, sharded
-from elastic_pytorch.sharded import load_sharded, newest_sharded, put_back, save_sharded, states_of
-from elastic_pytorch.stamp import Stamp
-from elastic_pytorch.state import State
+from elastic_pytorch.state.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
+from elastic_pytorch.state.state import State, sharded_checkpoint
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage import checkpoint_folder
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import StepLR
@@ -149,7 +149,7 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_pat
 
 def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) -> Any:
     """Its own view of the folder, which shows the checkpoint later, or not before this gives up."""
-    sharded.SEEN_SECONDS, sharded.LOOK_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
+    sharded_checkpoint.SEEN_SECONDS, sharded_checkpoint.LOOK_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
     if dist.get_rank() == 0:
         other = folder
     elif seconds:

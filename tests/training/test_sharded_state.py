@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 import torch
 from cpu_fsdp2 import fully_shard
-from elastic_pytorch.sampler import ElasticSampler
-from elastic_pytorch.sharded_folder import sharded_checkpoints
-from elastic_pytorch.sharded_state import ShardedState
+from elastic_pytorch.state.sharded_state import ShardedState
+from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
+from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
 from torch.optim import AdamW
 from torch_group import run_group

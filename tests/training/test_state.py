@@ -12,10 +12,10 @@ from typing import Any
 import elastic_pytorch as elastic
 import pytest
 import torch
-from elastic_pytorch.checkpoint_file import load_newest
-from elastic_pytorch.local_server import LOCAL_SOCKET
-from elastic_pytorch.pod_memory import writes_for_its_pod
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory.pod_memory import writes_for_its_pod
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage.checkpoint_file import load_newest
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,12 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.local_link import LocalLink
-from elastic_pytorch.local_server import LOCAL_SOCKET, MAX_HELD, LocalServer
-from elastic_pytorch.mapped_state import MappedState
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.pod.server import MAX_HELD, LocalServer
+from elastic_pytorch.state_format.state_version import Stamp
 from torch import nn
 from torch_group import run_group
 

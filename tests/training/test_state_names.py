@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.state_names import StateNames
+from elastic_pytorch.memory.state_names import StateNames
 
 
 def test_states_without_a_folder_are_numbered_alike_after_a_restart() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch import tree_broadcast
-from elastic_pytorch.tree_broadcast import broadcast_tree, pass_on
+from elastic_pytorch.group import broadcast
+from elastic_pytorch.group.broadcast import broadcast_tree, pass_on
 from torch_group import run_group
 
 SHAPES: list[tuple[int, ...]] = [(3,), (), (0,), (700, 3), (5, 5), (1,), (4000,)]
@@ -20,7 +20,7 @@ def tensors(fill: bool) -> list[torch.Tensor]:
 
 
 def pass_on_along(ranks: list[int], chunk_bytes: int) -> list[Any]:
-    tree_broadcast.CHUNK_BYTES = chunk_bytes
+    broadcast.CHUNK_BYTES = chunk_bytes
     mine = tensors(dist.get_rank() == ranks[0])
     if dist.get_rank() in ranks:
         pass_on(mine, ranks, None)

@@ -6,15 +6,15 @@ Importing this package is cheap: it does not import torch, which what is used of
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from elastic_pytorch.progress import report
+from elastic_pytorch.progress.report import report
 
 if TYPE_CHECKING:
-    from elastic_pytorch.learning_rate import scale_learning_rate
-    from elastic_pytorch.rejoin import in_process
-    from elastic_pytorch.sampler import ElasticSampler, Part
-    from elastic_pytorch.sharded_state import ShardedState
-    from elastic_pytorch.state import State
-    from elastic_pytorch.training_loop import Step, steps
+    from elastic_pytorch.group.in_process import in_process
+    from elastic_pytorch.state.sharded_state import ShardedState
+    from elastic_pytorch.state.state import State
+    from elastic_pytorch.training.learning_rate import scale_learning_rate
+    from elastic_pytorch.training.sampler import ElasticSampler, Part
+    from elastic_pytorch.training.training_loop import Step, steps
 
 __all__ = [
     "ElasticSampler",
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ElasticSampler": "elastic_pytorch.sampler",
-    "Part": "elastic_pytorch.sampler",
-    "ShardedState": "elastic_pytorch.sharded_state",
-    "State": "elastic_pytorch.state",
-    "Step": "elastic_pytorch.training_loop",
-    "in_process": "elastic_pytorch.rejoin",
-    "scale_learning_rate": "elastic_pytorch.learning_rate",
-    "steps": "elastic_pytorch.training_loop",
+    "ElasticSampler": "elastic_pytorch.training.sampler",
+    "Part": "elastic_pytorch.training.sampler",
+    "ShardedState": "elastic_pytorch.state.sharded_state",
+    "State": "elastic_pytorch.state.state",
+    "Step": "elastic_pytorch.training.training_loop",
+    "in_process": "elastic_pytorch.group.in_process",
+    "scale_learning_rate": "elastic_pytorch.training.learning_rate",
+    "steps": "elastic_pytorch.training.training_loop",
 }
 
 

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from elastic_pytorch_client.cluster import Cluster
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
-from elastic_pytorch_client.job_view import JobView, view_job
-from elastic_pytorch_client.timeline import Turn, tell
+from elastic_pytorch_client.reading.job_view import JobView, view_job
+from elastic_pytorch_client.reading.timeline import Turn, tell
 from elastic_pytorch_client.watch import Clock, follow_job
 
 WAIT_SECONDS = 300.0

@@ -2,7 +2,7 @@
 
 import argparse
 
-from elastic_pytorch_client.job_view import view_job
+from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_client.verbs.context import Context
 from elastic_pytorch_client.views.list_view import show_list
 

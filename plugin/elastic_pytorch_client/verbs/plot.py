@@ -4,7 +4,7 @@ import argparse
 import itertools
 from pathlib import Path
 
-from elastic_pytorch_client.series import gather
+from elastic_pytorch_client.reading.series import gather
 from elastic_pytorch_client.verbs.context import Context, add_name
 from elastic_pytorch_client.views.plot_view import draw_plot
 from elastic_pytorch_client.worker_logs import Choice, read_logs

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.live import Live
 
-from elastic_pytorch_client.job_view import JobView
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.verbs.context import Context, add_name
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.watch import follow_job

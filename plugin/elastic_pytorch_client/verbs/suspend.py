@@ -2,7 +2,7 @@
 
 import argparse
 
-from elastic_pytorch_client.job_view import JobView
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.verbs.context import Context, add_name, add_wait
 
 NAME, HELP = "suspend", "let a job's workers save and stop; the job stays"

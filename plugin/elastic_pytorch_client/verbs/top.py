@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from elastic_pytorch_client.mirror import Mirror
-from elastic_pytorch_client.series import gather
+from elastic_pytorch_client.job_cache import Mirror
+from elastic_pytorch_client.reading.series import gather
 from elastic_pytorch_client.verbs.context import Context, job_name
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.views.top_view import Gauges, show_top

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from elastic_pytorch_client.durations import spell
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.job_view import JobView
-from elastic_pytorch_client.series import Series
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.reading.series import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

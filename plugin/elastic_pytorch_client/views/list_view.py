@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from elastic_pytorch_client.durations import seconds_since, short
-from elastic_pytorch_client.gist import gist
-from elastic_pytorch_client.job_view import JobView
+from elastic_pytorch_client.reading.first_line import gist
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.views.styles import MUTED, state_mark, state_style
 
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from rich.text import Text
 
 from elastic_pytorch_client.durations import spell
-from elastic_pytorch_client.job_view import JobView
-from elastic_pytorch_client.series import Recovered, Series
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.reading.series import Recovered, Series
 from elastic_pytorch_client.views.canvas import Canvas
 from elastic_pytorch_client.views.styles import ACCENT, BAD, MUTED, WORLD, state_style
 

@@ -12,9 +12,9 @@ from rich.tree import Tree
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
-from elastic_pytorch_client.gist import gist
-from elastic_pytorch_client.job_view import Condition, JobView, Worker
-from elastic_pytorch_client.timeline import Turn
+from elastic_pytorch_client.reading.first_line import gist
+from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
+from elastic_pytorch_client.reading.timeline import Turn
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED, state_mark, state_style
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from elastic_pytorch_client.durations import spell
-from elastic_pytorch_client.job_view import JobView
-from elastic_pytorch_client.series import Series
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.reading.series import Series
 from elastic_pytorch_client.views.list_view import note, ready_of_wanted
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.sparkline import sparkline

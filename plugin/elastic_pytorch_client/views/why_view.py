@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from elastic_pytorch_client.diagnosis import Diagnosis
+from elastic_pytorch_client.reading.diagnosis import Diagnosis
 from elastic_pytorch_client.views.styles import ACCENT, BAD, GOOD
 
 

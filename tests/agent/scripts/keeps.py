@@ -6,10 +6,10 @@ import signal
 import sys
 import time
 
-from elastic_pytorch.local_link import LocalLink
-from elastic_pytorch.local_server import LOCAL_SOCKET
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.state_format.state_version import Stamp
 from events import event
 
 parser = argparse.ArgumentParser()

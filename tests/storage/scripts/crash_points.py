@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch import checkpoint_folder
-from elastic_pytorch.stamp import Stamp
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage import checkpoint_folder
 
 FOLDER = Path(sys.argv[1])
 CALLS = {os.write, os.fsync, os.rename, os.unlink, os.open, os.close, os.listdir, os.mkdir, os.stat, os.fstat}

@@ -15,10 +15,10 @@ from typing import Any
 
 import elastic_pytorch
 import torch
-from elastic_pytorch import snapshot_slots
-from elastic_pytorch.snapshot import Snapshot
-from elastic_pytorch.stamp import Stamp
-from elastic_pytorch.tree_format import flatten
+from elastic_pytorch.memory import slots
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state_format.state_encoding import flatten
+from elastic_pytorch.state_format.state_version import Stamp
 
 CODE = str(Path(elastic_pytorch.__file__).parent)
 WATCHED = tuple(f"{CODE}/{name}.py" for name in ("snapshot", "snapshot_memory", "snapshot_slots", "commit_copies", "payload"))
@@ -64,13 +64,13 @@ def lines() -> None:
     last, number, code = 0, 0, -1
     while code != 0:
         number += 1
-        slot = snapshot_slots.pin_newest(snapshot.fd) if number % 2 else None
+        slot = slots.pin_newest(snapshot.fd) if number % 2 else None
         before = os.pread(snapshot.fd, slot.length, slot.offset) if slot else b""
         code = die_at_line(snapshot, last + 1, number)
         step, right = look(snapshot)
         if slot:
             right = right and os.pread(snapshot.fd, slot.length, slot.offset) == before
-            snapshot_slots.unpin(snapshot.fd)
+            slots.unpin(snapshot.fd)
         print(json.dumps({"kind": "line", "right": right and step - last in (0, 1), "moved": step - last}))
         last = step
 

@@ -1,0 +1,1 @@
+"""The operator's end of the talk with the agents (docs/protocol.md)."""

@@ -1,0 +1,130 @@
+"""What an agent says, checked: nothing of it is trusted beyond what it says of itself."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from elastic_pytorch_operator.model.observed import AgentState, Failure, Progress
+
+MOST_TEXT = 4096
+MOST_NUMBER = 2**53
+MAX_REAL = sys.float_info.max
+
+
+class MalformedHeartbeat(ValueError):
+    """A heartbeat that is not one; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A checked heartbeat; docs/protocol.md describes the fields."""
+
+    incarnation: str
+    state: AgentState
+    round: int
+    rank: int
+    world_size: int
+    local_world_size: int
+    port: int
+    restarts: int
+    progress: Progress
+    failure: Failure | None
+    failure_age_seconds: float
+    newest: int = 0
+
+    def failure_at(self, now: float) -> Failure | None:
+        """The failure, with its time on the operator's clock."""
+        failure = self.failure
+        if failure is None:
+            return None
+        return replace(failure, failed_at=now - self.failure_age_seconds)
+
+
+def parse_heartbeat(body: object) -> Heartbeat:
+    """Checks a heartbeat.
+
+    Raises:
+        MalformedHeartbeat: it is not an object, or a field is missing, of the wrong type or out of bounds.
+    """
+    if not isinstance(body, Mapping):
+        raise MalformedHeartbeat("the body must be a JSON object")
+    try:
+        state = AgentState(_text(body, "state"))
+    except ValueError as error:
+        raise MalformedHeartbeat(f"state: must be one of {', '.join(AgentState)}") from error
+    failure, age = _failure(body.get("failure"))
+    return Heartbeat(
+        incarnation=_text(body, "incarnation"),
+        state=state,
+        round=_number(body, "round"),
+        rank=_number(body, "rank", 0),
+        world_size=_number(body, "worldSize", 0),
+        local_world_size=_number(body, "localWorldSize", 1, most=4096),
+        port=_number(body, "port", 0, most=65535),
+        restarts=_number(body, "restarts", 0),
+        progress=_progress(body.get("progress")),
+        failure=failure,
+        failure_age_seconds=age,
+        newest=_number(body, "newest", 0),
+    )
+
+
+def _progress(body: object) -> Progress:
+    if body is None:
+        return Progress()
+    if not isinstance(body, Mapping):
+        raise MalformedHeartbeat("progress: must be an object or null")
+    return Progress(
+        step=_optional(body, "step"),
+        first_step=_optional(body, "firstStep"),
+        total=_optional(body, "total"),
+        loss=None if body.get("loss") is None else _real(body["loss"], "progress.loss", least=-MAX_REAL),
+        checkpoint_step=_optional(body, "checkpointStep"),
+        commit_every_steps=_optional(body, "commitEverySteps"),
+        checkpoints=_optional(body, "checkpoints"),
+    )
+
+
+def _failure(body: object) -> tuple[Failure | None, float]:
+    if body is None:
+        return None, 0.0
+    if not isinstance(body, Mapping):
+        raise MalformedHeartbeat("failure: must be an object or null")
+    failure = Failure(
+        rank=_number(body, "rank", 0),
+        local_rank=_number(body, "localRank", 0),
+        exit_code=_number(body, "exitCode", 1, least=-255, most=255),
+        signal=_text(body, "signal", ""),
+        exception=_text(body, "exception", ""),
+        message=_text(body, "message", ""),
+        traceback=_text(body, "traceback", ""),
+        failed_at=0.0,
+        pid=_number(body, "pid", 0),
+    )
+    return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MOST_NUMBER)
+
+
+def _text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = body.get(name, default)
+    if not isinstance(value, str):
+        raise MalformedHeartbeat(f"{name}: must be a string")
+    # Half a surrogate pair is no text: what is written with one is not what is read back, so it would be written again and again.
+    return value[:MOST_TEXT].encode(errors="replace").decode()
+
+
+def _number(body: Mapping[str, Any], name: str, default: int | None = None, *, least: int = 0, most: int = MOST_NUMBER) -> int:
+    value = body.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise MalformedHeartbeat(f"{name}: must be a whole number from {least} to {most}")
+    return value
+
+
+def _real(value: object, name: str, *, least: float, most: float = MAX_REAL) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise MalformedHeartbeat(f"{name}: must be a number from {least:g} to {most:g}")
+    return float(value)
+
+
+def _optional(body: Mapping[str, Any], name: str) -> int | None:
+    return None if body.get(name) is None else _number(body, name)

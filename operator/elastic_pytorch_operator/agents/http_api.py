@@ -1,0 +1,238 @@
+"""The HTTP API that agents speak to. docs/protocol.md is its contract."""
+
+import asyncio
+import json
+import logging
+import math
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
+from elastic_pytorch_operator.agents.registry import JobRoster, Roster
+from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
+from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
+from elastic_pytorch_operator.http.rate_limit import RateLimit
+from elastic_pytorch_operator.http.server import authenticate, peer_of, serving
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import LEAVE_SECONDS, leave_seconds
+from elastic_pytorch_operator.spec.job import Job, JobKey
+
+logger = logging.getLogger(__name__)
+
+HOLD_SECONDS = 20.0
+PROGRESS_LATENCY_SECONDS = 1.0
+REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
+BURST_SECONDS = 3.0  # of such requests may come at once
+MOST_POLLS = 4  # of one pod at once; an agent has one, and perhaps one more that has not been found dead yet
+BODY_SECONDS = 10.0  # from a heartbeat's head to its end
+ADDRESSES_SECONDS = 1.0  # for which the addresses of all worker pods are remembered
+KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
+
+Speaker = tuple[JobKey, str, str]  # job, its UID, worker
+
+
+class AgentApi:
+    """Hears agents and answers them.
+
+    Args:
+        store: knows which pods are workers of which job.
+        roster: where what is heard is kept, and what is to be answered.
+        reviewer: tells who speaks.
+        request_work: called with a job and a delay in seconds when something has been heard that may matter.
+        leading: whether this replica may answer; else agents are sent away, to find the one that leads.
+        metrics: counts the answers.
+        requests_per_second: of one pod, that are admitted.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        roster: Roster,
+        reviewer: TokenReviewer,
+        request_work: Callable[[JobKey, float], None],
+        leading: Callable[[], bool] = lambda: True,
+        metrics: Metrics | None = None,
+        requests_per_second: float = REQUESTS_PER_SECOND,
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._reviewer = reviewer
+        self._request_work = request_work
+        self._leading = leading
+        self.metrics = metrics or Metrics()
+        self._limit: RateLimit[str] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
+        self._addresses: tuple[float, frozenset[str]] = -math.inf, frozenset()  # of worker pods, and when that was so
+
+    def is_workers(self, address: str) -> bool:
+        """Whether there is a worker pod of this address."""
+        now = time.monotonic()
+        if now >= self._addresses[0] + ADDRESSES_SECONDS:
+            self._addresses = now, self._store.worker_addresses
+        return address in self._addresses[1]
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes of an aiohttp application."""
+        return [
+            web.post("/v1/heartbeat", self._heartbeat),
+            web.get("/v1/round", self._round),
+        ]
+
+    @web.middleware
+    async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A middleware: counts what is answered."""
+        kind = KINDS.get(request.path, "other")
+        try:
+            answer = await handler(request)
+        except web.HTTPException as refusal:
+            self.metrics.answered(kind, refusal.status)
+            logger.debug("refused", extra={"address": peer_of(request)[0], "status": refusal.status, "why": refusal.text})
+            raise
+        self.metrics.answered(kind, answer.status)
+        return answer
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        key, job_uid, worker = await self._speaker(request)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await request.read()
+        except TimeoutError as error:
+            raise _failure(web.HTTPRequestTimeout, f"the body has not come within {BODY_SECONDS:g} s") from error
+        try:
+            beat = parse_heartbeat(json.loads(body))
+        except (MalformedHeartbeat, ValueError, RecursionError) as error:
+            return _refuse(400, str(error))
+        matters = self._roster.hear(job_uid, worker, beat, time.monotonic())
+        if matters:
+            self._request_work(key, 0.0)
+        elif beat.progress.step is not None:
+            self._request_work(key, PROGRESS_LATENCY_SECONDS)
+        job, spec = self._roster.job(job_uid), self._store.job(key)
+        return web.json_response(
+            {
+                "heartbeatSeconds": self._roster.heartbeat_seconds(time.monotonic()),
+                "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
+                "round": job.round.number if job.round else 0,
+                "nudge": job.nudge,
+                "peerStopped": self._roster.peer_stopped(job_uid, beat.round),
+            }
+        )
+
+    async def _round(self, request: web.Request) -> web.Response:
+        key, job_uid, worker = await self._speaker(request)
+        try:
+            after, nudge, hold = (int(request.query.get(name, "0")) for name in ("after", "nudge", "hold"))
+        except ValueError:
+            return _refuse(400, "after, nudge and hold must be whole numbers")
+        job = self._roster.job(job_uid)
+        if hold <= 0:
+            return web.json_response(_describe_round(job, worker))
+        if job.polls.get(worker, 0) >= MOST_POLLS:
+            raise _failure(web.HTTPTooManyRequests, f"{MOST_POLLS} polls of pod {worker} are open", 1.0)
+        self._roster.open_poll(job_uid, worker)
+        until = time.monotonic() + min(hold, HOLD_SECONDS)
+        dropped = True
+        try:
+            while not _has_news(job, after, nudge) and (left := until - time.monotonic()) > 0:
+                try:
+                    async with asyncio.timeout(left):  # wait_for would forget a cancellation that comes together with news
+                        await job.news.wait()
+                except TimeoutError:
+                    break
+            dropped = False
+            return web.json_response(_describe_round(job, worker))
+        finally:
+            self._roster.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
+            if dropped:
+                self._request_work(key, 0.0)
+
+    async def _speaker(self, request: web.Request) -> Speaker:
+        """Who asks.
+
+        Raises:
+            web.HTTPException: it cannot be told, or is no worker.
+        """
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme != "Bearer" or not token or not token.isascii():
+            raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
+        if not self._store.primed or not self._leading():
+            refusal = _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
+            refusal.force_close()  # the next connection may find the one that leads
+            raise refusal
+        try:
+            identity = await self._reviewer.identify(token, peer_of(request)[0])
+        except ClusterError as error:
+            logger.warning("cannot review a token: %s", error)
+            raise _failure(web.HTTPServiceUnavailable, "tokens cannot be reviewed now", 1.0) from error
+        except TooManyTokensError as error:
+            raise _failure(web.HTTPTooManyRequests, str(error), error.retry_seconds) from error
+        if identity is None:
+            raise _failure(web.HTTPUnauthorized, "the token is not valid")
+        worker = self._store.worker(identity.namespace, identity.name, identity.uid)
+        if worker is None:
+            raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
+        authenticate(request, identity.uid)
+        if wait := self._limit.admit(identity.uid, time.monotonic()):
+            raise _failure(web.HTTPTooManyRequests, f"too many requests of pod {identity.name}", wait)
+        key, job_uid = worker
+        return key, job_uid, identity.name
+
+
+def listening(
+    api: AgentApi, host: str, port: int, tls: ssl.SSLContext | None = None, limits: ConnectionLimits | None = None
+) -> AbstractAsyncContextManager[int]:
+    """Serves agents for as long as the context lasts; yields the port, which may have been 0."""
+    return serving(
+        api.routes(),
+        host,
+        port,
+        middlewares=[api.count],
+        tls=tls,
+        connections=Connections(limits or ConnectionLimits(), api.is_workers),
+        on_refusal=api.metrics.refused_connection,
+    )
+
+
+def _has_news(job: JobRoster, after: int, nudge: int) -> bool:
+    return (job.round is not None and job.round.number > after) or job.nudge != nudge or job.verdict is not None
+
+
+def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
+    """The body of an answer to a long poll. Without a round declared, number 0, which is newer than nothing."""
+    answer: dict[str, Any] = {
+        "round": 0,
+        "orderlySince": 0,
+        "members": [],
+        "store": None,
+        "cause": "",
+        "nudge": job.nudge,
+        "dump": job.dump,
+        "worker": worker,
+        "verdict": job.verdict,
+    }
+    if job.round is not None:
+        members = [{"worker": m.worker, "index": m.index, "address": m.address} for m in job.round.members]
+        agent = job.agents.get(worker)
+        unformed = agent is not None and agent.round in job.round.unformed
+        since = job.round.number if unformed else job.round.orderly_since
+        answer |= {"round": job.round.number, "orderlySince": since, "members": members}
+        answer["cause"] = f"{job.round.reason}: {job.round.cause}"
+        if members:
+            answer["store"] = {"address": members[0]["address"], "port": job.round.store_port}
+    return answer
+
+
+def _refuse(code: int, error: str) -> web.Response:
+    return web.json_response({"error": error[:500]}, status=code)
+
+
+def _failure(kind: type[web.HTTPException], error: str, retry_seconds: float | None = None) -> web.HTTPException:
+    headers = None if retry_seconds is None else {"Retry-After": str(math.ceil(retry_seconds))}
+    return kind(text=json.dumps({"error": error}), headers=headers, content_type="application/json")

@@ -1,0 +1,203 @@
+"""What agents have said, and what they have been told: one entry a job, in memory, rebuilt from heartbeats after a restart."""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from elastic_pytorch_operator.agents.heartbeat import Heartbeat
+from elastic_pytorch_operator.model.observed import AgentState, AgentView
+from elastic_pytorch_operator.model.round import Round
+
+LEFT_ROUNDS = 16  # agents stop the workers of the last few rounds
+
+
+@dataclass(slots=True)
+class JobRoster:
+    """The agents of one job.
+
+    Attributes:
+        round: the newest that this operator has declared, None before the first.
+        nudge: how often agents have been asked to speak at once.
+        dump: the newest round whose stacks have been asked for.
+        verdict: `complete` or `failed` once the job has ended.
+        news: is set and replaced whenever a long poll may have something to answer.
+        left_rounds: the latest rounds that some member has left: its workers no longer train with those of the other members.
+    """
+
+    round: Round | None = None
+    nudge: int = 0
+    nudged_for: int = -1
+    dump: int = 0
+    verdict: str | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    agents: dict[str, AgentView] = field(default_factory=dict)
+    polls: dict[str, int] = field(default_factory=dict)
+    closed_at: dict[str, float] = field(default_factory=dict)
+    left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
+
+    def announce(self) -> None:
+        """Wakes every long poll."""
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+AGENTS_PER_SECOND = 1000  # heartbeats that one operator is asked to bear
+HEARD_SECONDS = 60.0  # who has not been heard for so long does not count among those that speak
+COUNT_SECONDS = 1.0
+SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured before
+
+
+class Roster:
+    """The agents of all jobs, by the job's UID.
+
+    Attributes:
+        last_heard_at: when any of them last spoke, monotonic seconds.
+        arrived_at: when one spoke for the first time that had a round already, of an operator before this one.
+    """
+
+    def __init__(self) -> None:
+        self.last_heard_at = 0.0
+        self.arrived_at = 0.0
+        self._jobs: dict[str, JobRoster] = {}
+        self._heartbeat_seconds = 1.0
+        self._counted_at = -math.inf
+
+    def job(self, job_uid: str) -> JobRoster:
+        """A job's entry, made if there is none."""
+        return self._jobs.setdefault(job_uid, JobRoster())
+
+    def forget_others(self, job_uids: set[str]) -> None:
+        """Drops all jobs but these."""
+        for uid in [uid for uid in self._jobs if uid not in job_uids]:
+            del self._jobs[uid]
+
+    def heartbeat_seconds(self, now: float) -> float:
+        """How long agents are to wait between two heartbeats: longer the more agents there are."""
+        if now - self._counted_at > COUNT_SECONDS:
+            self._counted_at = now
+            self._heartbeat_seconds = max(1.0, self.heard_since(now - HEARD_SECONDS) / AGENTS_PER_SECOND)
+        return self._heartbeat_seconds
+
+    def heard_since(self, moment: float) -> int:
+        """How many agents have spoken since a moment, monotonic seconds. Those of pods that are kept for their logs have not."""
+        return sum(agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values())
+
+    @property
+    def open_polls(self) -> int:
+        """Long polls of all jobs that wait for an answer."""
+        return sum(sum(job.polls.values()) for job in self._jobs.values())
+
+    def hear(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> bool:
+        """Takes note of a heartbeat; whether it says anything that a decision may depend on."""
+        self.last_heard_at = now
+        job = self.job(job_uid)
+        known = job.agents.get(worker)
+        if known is not None and known.incarnation != beat.incarnation:
+            known = None  # another process under the pod's name: nothing of the old one holds
+        if known is None and beat.round > 0:
+            self.arrived_at = now
+        steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
+        stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
+        first_step = beat.progress.first_step is not None and (steady is None or steady.progress.first_step is None)
+        checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
+        if known is not None and known.round > 0 and (beat.state is AgentState.READY or beat.round != known.round):
+            self._leave(job, known.round)
+        job.agents[worker] = AgentView(
+            worker=worker,
+            incarnation=beat.incarnation,
+            state=beat.state,
+            round=beat.round,
+            rank=beat.rank,
+            world_size=beat.world_size,
+            local_world_size=beat.local_world_size,
+            port=beat.port,
+            heard_at=now,
+            state_since=steady.state_since if steady else now,
+            restarts=beat.restarts,
+            failure=beat.failure_at(now),
+            newest=max(beat.newest, beat.round),
+            progress=beat.progress,
+            progressed_at=now if stepped else (known.progressed_at if known else 0.0),
+            steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),
+        )
+        current = job.round.number if job.round else 0
+        awaited = any(a.state is AgentState.FAILED and a.round >= current for a in job.agents.values())
+        return steady is None or first_step or checkpointed or awaited
+
+    def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
+        """The agents of a job's pods as they stand; those of other pods are forgotten."""
+        job = self.job(job_uid)
+        for worker in [worker for worker in job.agents if worker not in workers]:
+            del job.agents[worker]
+            job.closed_at.pop(worker, None)
+        return {
+            name: replace(agent, disconnected_since=None if job.polls.get(name) else job.closed_at.get(name))
+            for name, agent in job.agents.items()
+        }
+
+    def open_poll(self, job_uid: str, worker: str) -> None:
+        """An agent begins to listen."""
+        job = self.job(job_uid)
+        job.polls[worker] = job.polls.get(worker, 0) + 1
+
+    def close_poll(self, job_uid: str, worker: str, now: float, *, dropped: bool) -> None:
+        """An agent's long poll has been answered, or, if it was dropped, its connection has closed."""
+        job = self.job(job_uid)
+        agent = job.agents.get(worker)
+        if dropped and agent is not None and agent.state is AgentState.LEAVING:
+            self._leave(job, agent.round)  # the agent has ended
+        job.polls[worker] = job.polls.get(worker, 1) - 1
+        if not job.polls[worker]:
+            del job.polls[worker]
+            job.closed_at[worker] = now
+
+    def peer_stopped(self, job_uid: str, round_number: int) -> bool:
+        """Whether a member of a round has stopped its workers, so that the round's collectives cannot complete any more."""
+        return round_number in self.job(job_uid).left_rounds
+
+    @staticmethod
+    def _leave(job: JobRoster, round_number: int) -> None:
+        if round_number not in job.left_rounds:
+            job.left_rounds.append(round_number)
+
+    def declare(self, job_uid: str, round_: Round) -> None:
+        """Declares a round to the agents."""
+        job = self.job(job_uid)
+        job.round = round_
+        job.announce()
+
+    def nudge(self, job_uid: str, round_number: int) -> None:
+        """Asks all agents to speak at once; once for each round."""
+        job = self.job(job_uid)
+        if job.nudged_for != round_number:
+            job.nudged_for = round_number
+            job.nudge += 1
+            job.announce()
+
+    def ask_for_stacks(self, job_uid: str, round_number: int) -> None:
+        """Has the agents of a round write down where their workers are."""
+        job = self.job(job_uid)
+        job.dump = round_number
+        job.nudge += 1
+        job.announce()
+
+    def conclude(self, job_uid: str, verdict: str) -> None:
+        """Tells the agents that the job has ended."""
+        job = self.job(job_uid)
+        if job.verdict != verdict:
+            job.verdict = verdict
+            job.nudge += 1  # an agent whose poll hangs learns of it by its next heartbeat
+            job.announce()
+
+
+def _speed(known: AgentView, beat: Heartbeat, now: float) -> float | None:
+    """Steps per second, smoothed; as before if this heartbeat brings no new step."""
+    before, after, seconds = known.progress.step, beat.progress.step, now - known.progressed_at
+    if before is None or after is None or after <= before or seconds <= 0:
+        return known.steps_per_second
+    measured = (after - before) / seconds
+    if known.steps_per_second is None:
+        return measured
+    return SPEED_WEIGHT * measured + (1 - SPEED_WEIGHT) * known.steps_per_second

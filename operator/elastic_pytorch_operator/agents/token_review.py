@@ -1,0 +1,145 @@
+"""Whose token is it? The API server's answer (TokenReview), remembered, so that a heartbeat never waits for it a second time.
+
+What is known is reviewed again in the background, and used meanwhile: a pod's name and UID do not change, and the API server may be slow or
+away. A token that turns out to be invalid is not taken any more from then on.
+
+Forged tokens cost little: a wrong one is remembered apart from the right ones, which it cannot push out, and an address may have only a
+few new ones reviewed in a second.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
+from elastic_pytorch_operator.http.rate_limit import RateLimit
+from elastic_pytorch_operator.monitoring.metrics import Metrics
+
+REVIEW_SECONDS = 300.0  # at most, from one review of a token to the next; at least half of it
+RETRY_SECONDS = 60.0  # the same after an error
+INVALID_SECONDS = 5.0
+MOST_REMEMBERED = 20_000
+REVIEWS_PER_SECOND = 5.0  # for an address
+REVIEWS_AT_ONCE = 120.0  # all pods of a node, where they share its address, after a restart of the operator
+MAX_FIRST_REVIEWS = 64  # in flight
+MAX_LATER_REVIEWS = 16  # in flight; apart, so that new agents do not wait for them
+
+Value = TypeVar("Value")
+
+
+class TooManyTokensError(Exception):
+    """An address has shown too many tokens that are not known.
+
+    Attributes:
+        retry_seconds: when it may show the next.
+    """
+
+    def __init__(self, retry_seconds: float) -> None:
+        super().__init__("too many new tokens from this address")
+        self.retry_seconds = retry_seconds
+
+
+@dataclass(slots=True)
+class _Known:
+    identity: PodIdentity
+    review_at: float
+
+
+class TokenReviewer:
+    """Tells which pod a token was issued to.
+
+    Args:
+        cluster: whose API server is asked.
+        metrics: counts the reviews.
+        most_remembered: how many right tokens, and how many wrong ones.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        metrics: Metrics | None = None,
+        *,
+        most_remembered: int = MOST_REMEMBERED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._metrics = metrics or Metrics()
+        self._clock = clock
+        self._valid: OrderedDict[bytes, _Known] = OrderedDict()
+        self._invalid: OrderedDict[bytes, float] = OrderedDict()  # until when
+        self._reviews: dict[bytes, asyncio.Task[PodIdentity | None]] = {}
+        self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
+        self._most_remembered = most_remembered
+        self._first, self._later = asyncio.Semaphore(MAX_FIRST_REVIEWS), asyncio.Semaphore(MAX_LATER_REVIEWS)
+
+    async def identify(self, token: str, address: str = "") -> PodIdentity | None:
+        """The pod that a token was issued to; None if the token is not valid.
+
+        Args:
+            token: what was shown.
+            address: of who shows it.
+
+        Raises:
+            ClusterError: the API server could not be asked, and the token is not known.
+            TooManyTokensError: it is not asked, for the sake of the API server.
+        """
+        digest = hashlib.sha256(token.encode()).digest()
+        now = self._clock()
+        known = self._valid.get(digest)
+        if known is not None:
+            if now >= known.review_at and digest not in self._reviews:
+                self._begin_review(token, digest, self._later)
+            return known.identity
+        if now < self._invalid.get(digest, now):
+            return None
+        if digest not in self._reviews:
+            if wait := self._limit.admit(address, now):
+                raise TooManyTokensError(wait)
+            self._begin_review(token, digest, self._first)
+        return await asyncio.shield(self._reviews[digest])
+
+    def _begin_review(self, token: str, digest: bytes, gate: asyncio.Semaphore) -> None:
+        """Has a token reviewed; what comes of it is remembered whether or not anything still waits for it."""
+
+        def end(review: asyncio.Task[PodIdentity | None]) -> None:
+            del self._reviews[digest]
+            if not review.cancelled():
+                review.exception()  # told to those that wait, if any do
+
+        review = asyncio.create_task(self._review(token, digest, gate))
+        self._reviews[digest] = review
+        review.add_done_callback(end)
+
+    async def _review(self, token: str, digest: bytes, gate: asyncio.Semaphore) -> PodIdentity | None:
+        try:
+            async with gate:
+                identity = await self._cluster.review_token(token, names.TOKEN_AUDIENCE)
+        except ClusterError:
+            self._metrics.reviewed("error")
+            if known := self._valid.get(digest):
+                known.review_at = self._clock() + _spread(digest) * RETRY_SECONDS
+            raise
+        self._metrics.reviewed("valid" if identity else "invalid")
+        if identity is None:
+            self._valid.pop(digest, None)
+            self._remember(self._invalid, digest, self._clock() + INVALID_SECONDS)
+        else:
+            self._remember(self._valid, digest, _Known(identity, self._clock() + _spread(digest) * REVIEW_SECONDS))
+        return identity
+
+    def _remember(self, known: OrderedDict[bytes, Value], digest: bytes, value: Value) -> None:
+        known[digest] = value
+        known.move_to_end(digest)
+        if len(known) > self._most_remembered:
+            known.popitem(last=False)
+
+
+def _spread(digest: bytes) -> float:
+    """From 0.5 to 1, evenly over all tokens, so that those first reviewed together, after a takeover, are not all due again together."""
+    return 0.5 + digest[0] / 512

@@ -1,0 +1,86 @@
+"""Conditions by the Kubernetes API conventions: a list, one entry a type, whose transition time changes only with its status."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+
+MAX_MESSAGE = 32768  # the API's bound on a condition's message
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One observation of a job."""
+
+    type: str
+    true: bool
+    reason: str
+    message: str
+
+
+def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any] | None:
+    """The condition of a type in a job's status, None if there is none."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == type_:
+            return dict(condition)
+    return None
+
+
+def is_true(status: Mapping[str, Any], type_: str) -> bool:
+    """Whether a condition is present and true."""
+    condition = find_condition(status, type_)
+    return condition is not None and condition.get("status") == "True"
+
+
+def has_ended(status: Mapping[str, Any]) -> bool:
+    """Whether a job has come to its end, and stays there."""
+    return is_true(status, names.COMPLETE) or is_true(status, names.FAILED)
+
+
+def not_ended() -> list[Condition]:
+    """The conditions of an end, of a job that goes on."""
+    return [Condition(type_, False, names.NOT_ENDED, "the job has not ended") for type_ in (names.COMPLETE, names.FAILED)]
+
+
+def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
+    """All conditions of a job that has ended.
+
+    Args:
+        reason: why it has ended.
+        message: why, in words.
+        complete: whether with success.
+    """
+    rest = "the job is complete" if complete else "the job has failed"
+    how = names.COMPLETE if complete else names.FAILED
+    types = (names.RUNNING, names.RESIZING, names.DEGRADED, names.SUSPENDED, names.COMPLETE, names.FAILED)
+    return [Condition(type_, type_ == how, reason, message if type_ == how else rest) for type_ in types]
+
+
+def merge_conditions(
+    old: Mapping[str, Any], conditions: Sequence[Condition], *, generation: int, time: str
+) -> list[dict[str, Any]]:
+    """The whole list for a status patch.
+
+    Args:
+        old: the status that there is.
+        conditions: what holds now.
+        generation: the generation of the spec that this was found for.
+        time: RFC 3339, becomes the transition time of what has changed.
+    """
+    merged = []
+    for condition in conditions:
+        before = find_condition(old, condition.type)
+        status = "True" if condition.true else "False"
+        same = before is not None and before.get("status") == status
+        merged.append(
+            {
+                "type": condition.type,
+                "status": status,
+                "reason": condition.reason,
+                "message": condition.message[:MAX_MESSAGE],
+                "lastTransitionTime": before["lastTransitionTime"] if same and before else time,
+                "observedGeneration": generation,
+            }
+        )
+    return merged

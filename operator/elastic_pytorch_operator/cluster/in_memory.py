@@ -1,0 +1,348 @@
+"""A cluster in memory: the same verbs, with UIDs, resource versions, garbage collection, a scheduler and faults on demand.
+
+Local mode runs on it with `LocalKubelet`; the fast tests run on it with a kubelet of their own or none.
+"""
+
+import copy
+import itertools
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest, PodIdentity
+
+Object = dict[str, Any]
+Watcher = Callable[[str, str, Object], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
+
+DEFAULT_PODS_PER_NODE = 16
+
+
+class FakeCluster:
+    """A Cluster that is none.
+
+    Attributes:
+        events: what was recorded, oldest first.
+        calls: the verbs that were used, in order, such as `create_pod`.
+    """
+
+    def __init__(self, nodes: int = 3, pods_per_node: int = DEFAULT_PODS_PER_NODE) -> None:
+        self.events: list[Manifest] = []
+        self.calls: list[str] = []
+        self._objects: dict[tuple[str, str, str], Object] = {}
+        self._tokens: dict[str, PodIdentity] = {}
+        self._watchers: list[Watcher] = []
+        self._versions = itertools.count(1)
+        self._faults: dict[str, list[ClusterError]] = {}
+        for number in range(nodes):
+            self.add_node(f"node-{number}", pods_per_node)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Has a callable called with every change from now on."""
+        self._watchers.append(watcher)
+
+    def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
+        """Has the next use of a verb fail; a creation as a dry run is the verb `dry_run_pod`."""
+        self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))
+
+    def add_node(self, name: str, pods: int = DEFAULT_PODS_PER_NODE) -> None:
+        """Adds a ready node with room for this number of pods."""
+        status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": str(pods)}}
+        self._put("Node", "", {"metadata": {"name": name}, "spec": {}, "status": status})
+        self._schedule()
+
+    def set_node_ready(self, name: str, ready: bool) -> None:
+        """Changes what a node's Ready condition says."""
+        node = self._get("Node", "", name)
+        node["status"]["conditions"] = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
+        self._changed("Node", "MODIFIED", node)
+        self._schedule()
+
+    def cordon(self, name: str, unschedulable: bool = True) -> None:
+        """Cordons a node, or uncordons it."""
+        node = self._get("Node", "", name)
+        node["spec"]["unschedulable"] = unschedulable
+        self._changed("Node", "MODIFIED", node)
+        self._schedule()
+
+    def remove_node(self, name: str) -> None:
+        """Removes a node; its pods stay behind, as they do until the garbage collector of pods comes by."""
+        self._remove("Node", "", name)
+
+    def apply_job(self, manifest: Manifest) -> Manifest:
+        """`kubectl apply`: creates the job, or replaces its spec."""
+        metadata = manifest["metadata"]
+        namespace = metadata.get("namespace", "default")
+        known = self._objects.get((names.KIND, namespace, metadata["name"]))
+        if known is None:
+            job = copy.deepcopy({**manifest, "status": {}})
+            job["metadata"] = {**job["metadata"], "namespace": namespace, "generation": 1}
+            return copy.deepcopy(self._put(names.KIND, namespace, job))
+        if known["spec"] != manifest["spec"]:
+            known["spec"] = copy.deepcopy(dict(manifest["spec"]))
+            known["metadata"]["generation"] += 1
+            self._changed(names.KIND, "MODIFIED", known)
+        return copy.deepcopy(known)
+
+    def scale_job(self, name: str, replicas: int, namespace: str = "default") -> None:
+        """`kubectl scale`."""
+        job = self._get(names.KIND, namespace, name)
+        self.apply_job({**job, "spec": {**job["spec"], "replicas": replicas}})
+
+    def remove_job(self, name: str, namespace: str = "default") -> None:
+        """`kubectl delete`: the job goes, then what it owns."""
+        uid = self._remove(names.KIND, namespace, name)["metadata"]["uid"]
+        for (kind, place, child), found in list(self._objects.items()):
+            owners = found["metadata"].get("ownerReferences") or ()
+            if any(owner["uid"] == uid for owner in owners):
+                if kind == "Pod":
+                    self.begin_deletion(place, child)
+                else:
+                    self._remove(kind, place, child)
+
+    def remove_claim(self, name: str, namespace: str = "default") -> None:
+        """`kubectl delete persistentvolumeclaim`."""
+        self._remove("PersistentVolumeClaim", namespace, name)
+
+    def job(self, name: str, namespace: str = "default") -> Object:
+        """A job."""
+        return copy.deepcopy(self._get(names.KIND, namespace, name))
+
+    def pods(self, namespace: str = "default") -> list[Object]:
+        """All pods of a namespace, by name."""
+        found = [o for (kind, place, _), o in sorted(self._objects.items()) if kind == "Pod" and place == namespace]
+        return copy.deepcopy(found)
+
+    def set_pod_status(self, namespace: str, name: str, status: Manifest) -> None:
+        """What a kubelet does: merges fields into a pod's status; a pod that has gone is left alone."""
+        pod = self._objects.get(("Pod", namespace, name))
+        if pod is not None:
+            pod["status"] = {**pod["status"], **copy.deepcopy(dict(status))}
+            self._changed("Pod", "MODIFIED", pod)
+            self._schedule()
+
+    def begin_deletion(self, namespace: str, name: str) -> None:
+        """Marks a pod as being deleted; its kubelet confirms with `finish_deletion`. Unscheduled pods go at once."""
+        pod = self._objects.get(("Pod", namespace, name))
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return
+        if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+            self.finish_deletion(namespace, name)
+            return
+        pod["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
+        self._changed("Pod", "MODIFIED", pod)
+
+    def finish_deletion(self, namespace: str, name: str) -> None:
+        """Removes a pod."""
+        if ("Pod", namespace, name) in self._objects:
+            self._remove("Pod", namespace, name)
+            self._schedule()
+
+    def issue_token(self, namespace: str, name: str) -> str:
+        """A token for a pod, as a kubelet would get it."""
+        pod = self._get("Pod", namespace, name)
+        token = secrets.token_urlsafe(32)
+        self._tokens[token] = PodIdentity(namespace, name, pod["metadata"]["uid"])
+        return token
+
+    async def list_jobs(self) -> list[Manifest]:
+        self._called("list_jobs")
+        return self._list(names.KIND)
+
+    async def list_pods(self) -> list[Manifest]:
+        self._called("list_pods")
+        return self._list("Pod")
+
+    async def list_nodes(self) -> list[Manifest]:
+        self._called("list_nodes")
+        return self._list("Node")
+
+    async def get_service(self, namespace: str, name: str) -> Manifest:
+        self._called("get_service")
+        return copy.deepcopy(self._get("Service", namespace, name))
+
+    async def create_service(self, manifest: Manifest) -> Manifest:
+        self._called("create_service")
+        return copy.deepcopy(self._create("Service", manifest))
+
+    async def get_claim(self, namespace: str, name: str) -> Manifest:
+        self._called("get_claim")
+        return copy.deepcopy(self._get("PersistentVolumeClaim", namespace, name))
+
+    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        self._called("dry_run_claim" if dry_run else "create_claim")
+        self._check_name("PersistentVolumeClaim", manifest)
+        if dry_run:
+            return copy.deepcopy(dict(manifest))
+        return copy.deepcopy(self._create("PersistentVolumeClaim", manifest))
+
+    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        self._called("dry_run_pod" if dry_run else "create_pod")
+        if dry_run:
+            return copy.deepcopy(dict(manifest))
+        pod = self._create("Pod", {**manifest, "status": {"phase": "Pending"}})
+        self._schedule()
+        return copy.deepcopy(pod)
+
+    async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
+        self._called("delete_pod")
+        pod = self._objects.get(("Pod", namespace, name))
+        if pod is None or pod["metadata"]["uid"] != uid:
+            return None
+        if grace_seconds == 0:
+            self.finish_deletion(namespace, name)
+        else:
+            self.begin_deletion(namespace, name)
+        left = self._objects.get(("Pod", namespace, name))
+        return copy.deepcopy(left)
+
+    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
+        self._called("delete_job")
+        job = self._objects.get((names.KIND, namespace, name))
+        if job is not None and job["metadata"]["uid"] == uid:
+            self.remove_job(name, namespace)
+
+    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
+        self._called("patch_job_status")
+        job = self._get(names.KIND, namespace, name)
+        _check_version(job, version)
+        job["status"] = _merge(job.get("status", {}), status)
+        self._changed(names.KIND, "MODIFIED", job)
+        return copy.deepcopy(job)
+
+    async def create_event(self, manifest: Manifest) -> None:
+        self._called("create_event")
+        self.events.append(copy.deepcopy(dict(manifest)))
+
+    async def review_token(self, token: str, audience: str) -> PodIdentity | None:
+        self._called("review_token")
+        return self._tokens.get(token) if audience == names.TOKEN_AUDIENCE else None
+
+    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+        self._called("get_lease")
+        return copy.deepcopy(self._objects.get(("Lease", namespace, name)))
+
+    async def put_lease(self, manifest: Manifest) -> Manifest:
+        self._called("put_lease")
+        metadata = manifest["metadata"]
+        if not metadata.get("resourceVersion"):
+            return copy.deepcopy(self._create("Lease", manifest))
+        lease = self._get("Lease", metadata["namespace"], metadata["name"])
+        _check_version(lease, metadata["resourceVersion"])
+        lease["spec"] = copy.deepcopy(dict(manifest["spec"]))
+        self._changed("Lease", "MODIFIED", lease)
+        return copy.deepcopy(lease)
+
+    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
+        self._called("get_secret")
+        return copy.deepcopy(self._objects.get(("Secret", namespace, name)))
+
+    async def put_secret(self, manifest: Manifest) -> Manifest:
+        self._called("put_secret")
+        metadata = manifest["metadata"]
+        if not metadata.get("resourceVersion"):
+            return copy.deepcopy(self._create("Secret", manifest))
+        secret = self._get("Secret", metadata["namespace"], metadata["name"])
+        _check_version(secret, metadata["resourceVersion"])
+        secret["data"] = copy.deepcopy(dict(manifest["data"]))
+        self._changed("Secret", "MODIFIED", secret)
+        return copy.deepcopy(secret)
+
+    async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
+        self._called("list_labelled_pods")
+        label, _, value = selector.partition("=")
+        return [pod for pod in self.pods(namespace) if (pod["metadata"].get("labels") or {}).get(label) == value]
+
+    async def label_pod(self, namespace: str, name: str, label: str, value: str | None) -> None:
+        self._called("label_pod")
+        pod = self._objects.get(("Pod", namespace, name))
+        if pod is None and value is None:
+            return
+        pod = self._get("Pod", namespace, name)
+        pod["metadata"]["labels"] = _merge(pod["metadata"].get("labels") or {}, {label: value})
+        self._changed("Pod", "MODIFIED", pod)
+
+    def _called(self, verb: str) -> None:
+        self.calls.append(verb)
+        if self._faults.get(verb):
+            raise self._faults[verb].pop(0)
+
+    def _list(self, kind: str) -> list[Manifest]:
+        return [copy.deepcopy(found) for (k, _, _), found in sorted(self._objects.items()) if k == kind]
+
+    def _get(self, kind: str, namespace: str, name: str) -> Object:
+        try:
+            return self._objects[kind, namespace, name]
+        except KeyError:
+            raise ClusterError(404, f'{kind} "{name}" not found') from None
+
+    def _create(self, kind: str, manifest: Manifest) -> Object:
+        self._check_name(kind, manifest)
+        return self._put(kind, manifest["metadata"]["namespace"], copy.deepcopy(dict(manifest)))
+
+    def _check_name(self, kind: str, manifest: Manifest) -> None:
+        metadata = manifest["metadata"]
+        if (kind, metadata["namespace"], metadata["name"]) in self._objects:
+            raise ClusterError(409, f'{kind} "{metadata["name"]}" already exists')
+
+    def _put(self, kind: str, namespace: str, found: Object) -> Object:
+        found["kind"] = kind
+        found["metadata"] = {**found["metadata"], "uid": secrets.token_hex(8)}
+        self._objects[kind, namespace, found["metadata"]["name"]] = found
+        self._changed(kind, "ADDED", found)
+        return found
+
+    def _remove(self, kind: str, namespace: str, name: str) -> Object:
+        found = self._get(kind, namespace, name)
+        del self._objects[kind, namespace, name]
+        self._changed(kind, "DELETED", found)
+        return found
+
+    def _changed(self, kind: str, change: str, found: Object) -> None:
+        found["metadata"]["resourceVersion"] = str(next(self._versions))
+        for watcher in self._watchers:
+            watcher(kind, change, copy.deepcopy(found))
+
+    def _schedule(self) -> None:
+        """Binds Pending pods to the ready node with the fewest pods, while there is room."""
+        pods = [o for (kind, _, _), o in self._objects.items() if kind == "Pod"]
+        for pod in pods:
+            if pod["spec"].get("nodeName"):
+                continue
+            load: dict[str, int] = {}
+            for (kind, _, name), node in self._objects.items():
+                open_ = kind == "Node" and not node["spec"].get("unschedulable")
+                if open_ and node["status"]["conditions"][0]["status"] == "True":
+                    placed = [p for p in pods if p["spec"].get("nodeName") == name]
+                    used = sum(p["status"].get("phase") not in ("Succeeded", "Failed") for p in placed)
+                    if used < int(node["status"]["allocatable"]["pods"]):
+                        load[name] = used
+            if load:
+                pod["spec"]["nodeName"] = min(load, key=lambda name: (load[name], name))
+                pod["status"].pop("conditions", None)
+            elif pod["status"].get("conditions"):
+                continue
+            else:
+                message = f"0/{len(self._list('Node'))} nodes have room for another pod"
+                refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+                pod["status"]["conditions"] = [refused]
+            self._changed("Pod", "MODIFIED", pod)
+
+
+def _check_version(found: Object, version: str) -> None:
+    if version != found["metadata"]["resourceVersion"]:
+        raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
+
+
+def _merge(old: Manifest, patch: Manifest) -> Object:
+    """What a JSON merge patch makes of an object."""
+    merged = copy.deepcopy(dict(old))
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            before = merged.get(name)
+            merged[name] = _merge(before if isinstance(before, dict) else {}, value)
+        else:
+            merged[name] = copy.deepcopy(value)
+    return merged

@@ -1,0 +1,153 @@
+"""The few verbs of the API server that the operator uses, as an interface: the real cluster and the in-memory one both have it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
+
+Manifest = Mapping[str, Any]
+
+
+class ClusterError(Exception):
+    """The API server has refused a request, or could not be asked.
+
+    Attributes:
+        code: the HTTP status; 0 if there was no answer.
+        reason: of the Status object, such as `Invalid`.
+        causes: of its details.
+        retry_after_seconds: for how long the API server asks not to be asked again; 0: it does not say.
+    """
+
+    def __init__(
+        self, code: int, message: str, *, reason: str = "", causes: Sequence[Cause] = (), retry_after_seconds: float = 0.0
+    ) -> None:
+        super().__init__(message.encode(errors="replace").decode())  # half a surrogate pair can be neither logged nor sent
+        self.code = code
+        self.reason = reason
+        self.causes = causes
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def judgement(self) -> Judgement:
+        """What it means for the object that was to be written."""
+        return judge(self.code, str(self), self.causes)
+
+    @property
+    def words(self) -> str:
+        """What a job's user is told about it, a clause."""
+        return f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodIdentity:
+    """The pod that a token was issued to."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Cluster(Protocol):
+    """What the operator asks of a cluster. All methods raise ClusterError."""
+
+    async def list_jobs(self) -> list[Manifest]:
+        """All ElasticPyTorchJobs, of the namespaces that the operator watches."""
+        ...
+
+    async def list_pods(self) -> list[Manifest]:
+        """All pods there with the operator's managed-by label."""
+        ...
+
+    async def list_nodes(self) -> list[Manifest]:
+        """All nodes."""
+        ...
+
+    async def get_service(self, namespace: str, name: str) -> Manifest:
+        """A Service."""
+        ...
+
+    async def create_service(self, manifest: Manifest) -> Manifest:
+        """Creates a Service."""
+        ...
+
+    async def get_claim(self, namespace: str, name: str) -> Manifest:
+        """A PersistentVolumeClaim."""
+        ...
+
+    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Creates a PersistentVolumeClaim; a field that the API server does not know is an error.
+
+        Args:
+            manifest: the claim.
+            dry_run: nothing is stored, but admission and validation are as they would be.
+        """
+        ...
+
+    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        """Creates a pod.
+
+        Args:
+            manifest: the pod.
+            strict: a field that the API server does not know is an error; else it is dropped.
+            dry_run: nothing is stored, but admission and validation are as they would be.
+        """
+        ...
+
+    async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
+        """Deletes a pod if it is the one with that UID; None if it is gone already.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            uid: a precondition: a pod of the same name that came later is left alone.
+            grace_seconds: 0 removes the object without waiting for the kubelet; None: the pod's own.
+        """
+        ...
+
+    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
+        """Deletes a job if it is the one with that UID; one that is gone already is nothing to complain about."""
+        ...
+
+    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
+        """Merges fields into a job's status (null removes one); returns the job.
+
+        Args:
+            namespace: of the job.
+            name: of the job.
+            status: the fields.
+            version: the resource version that they are based on; if the job has another one by now, that is a ClusterError 409.
+        """
+        ...
+
+    async def create_event(self, manifest: Manifest) -> None:
+        """Records an event (events.k8s.io/v1)."""
+        ...
+
+    async def review_token(self, token: str, audience: str) -> PodIdentity | None:
+        """The pod that a ServiceAccount token for this audience was issued to, None if it is not valid."""
+        ...
+
+    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+        """A coordination.k8s.io Lease, None if there is none."""
+        ...
+
+    async def put_lease(self, manifest: Manifest) -> Manifest:
+        """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if another writer was quicker."""
+        ...
+
+    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
+        """A Secret, None if there is none."""
+        ...
+
+    async def put_secret(self, manifest: Manifest) -> Manifest:
+        """Creates a Secret, or replaces the one of the resource version in it; ClusterError 409 if another writer was quicker."""
+        ...
+
+    async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
+        """The pods of a namespace whose labels match."""
+        ...
+
+    async def label_pod(self, namespace: str, name: str, label: str, value: str | None) -> None:
+        """Gives a pod a label, or takes it from it; a pod that has gone has none."""
+        ...

@@ -1,0 +1,116 @@
+"""Which connections a server lets in, and which it closes for others. Pure: times come in.
+
+A connection is unknown until a client has authenticated on it. Unknown connections are limited three ways: how many an address opens
+in a second, how many it has open, and how many there are in all. Beyond the last limit there is room for addresses that are expected,
+those of worker pods, so that strangers do not keep agents out. Known connections are limited for each client alone: it keeps the newest.
+
+Addresses are taken whole, also those of IPv6: in Kubernetes a /64 is mostly a whole node, whose pods must not pay for each other, and
+a pod cannot take another address than its own.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from elastic_pytorch_operator.http.rate_limit import RateLimit
+
+MAX_PER_CLIENT = 8  # an agent has two, and perhaps some more that have not been found dead yet
+FAILURE_PRICE = 4.0  # connections of its address that a refused request costs, besides its own
+
+Peer = tuple[str, int]  # address and port
+Refusal = Literal["rate", "address", "total"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How many unknown connections there may be. The defaults suit agents.
+
+    Attributes:
+        per_second: that an address may open each second. Opening one is the bulk of what a stranger costs: a millisecond, mostly TLS.
+        at_once: that it may open after a pause: where pods share their node's address, a hundred agents open two each after a
+            takeover, and some again while the new leader is not ready.
+        per_address: that an address may have open.
+        total: that all addresses may have open.
+        reserved: more of them, for addresses that are expected.
+        authentication_seconds: for which one may stay open. No request of an agent waits for anything before it has authenticated, but
+            for a token review.
+    """
+
+    per_second: float = 50.0
+    at_once: float = 600.0
+    per_address: int = 256
+    total: int = 1024
+    reserved: int = 1024
+    authentication_seconds: float = 10.0
+
+
+@dataclass(slots=True)
+class Connections:
+    """The open connections of one server.
+
+    Attributes:
+        limits: of unknown ones.
+        is_expected: whether clients are expected at an address.
+    """
+
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    is_expected: Callable[[str], bool] = lambda _: False
+    _unknown: set[Peer] = field(default_factory=set)
+    _unknown_of: Counter[str] = field(default_factory=Counter)
+    _clients: dict[Peer, str] = field(default_factory=dict)
+    _known_of: dict[str, OrderedDict[Peer, None]] = field(default_factory=dict)
+    _rate: RateLimit[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rate = RateLimit(self.limits.per_second, self.limits.at_once)
+
+    def open(self, peer: Peer, now: float) -> Refusal | None:
+        """Takes in a new connection, or says why it is to be closed at once."""
+        address = peer[0]
+        if self._rate.admit(address, now):
+            return "rate"
+        if self._unknown_of[address] >= self.limits.per_address:
+            return "address"
+        room = self.limits.total - len(self._unknown)
+        if room <= 0 and (room + self.limits.reserved <= 0 or not self.is_expected(address)):
+            return "total"
+        self.close(peer)  # a connection whose end has not been told yet, or the kernel would not give its port to another
+        self._unknown.add(peer)
+        self._unknown_of[address] += 1
+        return None
+
+    def is_known(self, peer: Peer) -> bool:
+        """Whether a client has authenticated on a connection."""
+        return peer in self._clients
+
+    def authenticate(self, peer: Peer, client: str) -> Peer | None:
+        """Takes note of whose an open connection is; returns the client's oldest, to be closed, if it has too many by now."""
+        if self._clients.get(peer) == client or (peer not in self._unknown and peer not in self._clients):
+            return None
+        self.close(peer)
+        self._clients[peer] = client
+        known = self._known_of.setdefault(client, OrderedDict())
+        known[peer] = None
+        if len(known) <= MAX_PER_CLIENT:
+            return None
+        oldest = next(iter(known))
+        self.close(oldest)
+        return oldest
+
+    def fail(self, peer: Peer, now: float) -> None:
+        """Makes the address of a connection pay for a request that had to be refused."""
+        self._rate.charge(peer[0], FAILURE_PRICE, now)
+
+    def close(self, peer: Peer) -> None:
+        """Forgets a connection."""
+        if peer in self._unknown:
+            self._unknown.remove(peer)
+            self._unknown_of[peer[0]] -= 1
+            if not self._unknown_of[peer[0]]:
+                del self._unknown_of[peer[0]]
+        client = self._clients.pop(peer, None)
+        if client is not None:
+            del self._known_of[client][peer]
+            if not self._known_of[client]:
+                del self._known_of[client]

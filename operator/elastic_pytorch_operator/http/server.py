@@ -1,0 +1,273 @@
+"""An HTTP server that is stopped within a second, and that strangers cannot fill.
+
+Connections are counted as they are accepted, before a byte of TLS. One on which no client authenticates is closed with its first answer,
+and after some seconds in any case.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from elastic_pytorch_operator.http.connections import Connections, Peer
+
+logger = logging.getLogger(__name__)
+
+MOST_BODY_BYTES = 64 * 1024
+SHUTDOWN_SECONDS = 0.5
+BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
+MAX_ACCEPTED_AT_ONCE = 64  # then others have their turn
+NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
+HANDSHAKE_SECONDS = 5
+GOODBYE_SECONDS = 1  # for the end of TLS
+IDLE_SECONDS = 75.0  # between two requests of a known client
+LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it was complete
+
+
+@asynccontextmanager
+async def serving(
+    routes: Sequence[web.RouteDef],
+    host: str,
+    port: int,
+    *,
+    middlewares: Sequence[Middleware] = (),
+    tls: ssl.SSLContext | None = None,
+    connections: Connections | None = None,
+    on_refusal: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator[int]:
+    """Serves for as long as the context lasts, then closes all connections.
+
+    Args:
+        routes: what is served.
+        host: the address where it listens; `::` is every address, of IPv6 and IPv4, as far as the kernel has them.
+        port: where it listens; 0: on a free one.
+        middlewares: around every request.
+        tls: what the server shows; None: it speaks plain HTTP.
+        connections: which are let in.
+        on_refusal: called for each connection that is refused or closed because no client has authenticated on it, with the reason.
+
+    Yields:
+        The port.
+    """
+    gate = _Gate(connections or Connections(), on_refusal)
+    app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[gate.dismiss, *middlewares])
+    app[GATE] = gate
+    app.add_routes(routes)
+    # Cancelling a handler whose client has gone is how a closed long poll is noticed at once.
+    runner = web.AppRunner(
+        app,
+        handler_cancellation=True,
+        access_log=None,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        keepalive_timeout=IDLE_SECONDS,
+        lingering_time=LINGER_SECONDS,
+    )
+    await runner.setup()
+    http = runner.server
+    assert http is not None  # set up above
+    try:
+        with _listening_socket(host, port) as listening:
+            gate.listen(listening, lambda closed: _Tls(http(), tls, closed) if tls else _Plain(http(), closed))
+            try:
+                yield listening.getsockname()[1]
+            finally:
+                await gate.close()
+    finally:
+        await runner.cleanup()
+        gate.abort_all()
+
+
+def authenticate(request: web.Request, client: str) -> None:
+    """Takes note that a request comes from a known client, so that its connection is kept."""
+    request.app[GATE].authenticate(peer_of(request), client)
+
+
+def peer_of(request: web.Request) -> Peer:
+    """Where a request comes from; nowhere, if its connection is closed by now."""
+    return _as_peer(request.get_extra_info("peername") or ("", 0))
+
+
+def bound_address(host: str, *, has_ipv6: bool) -> str:
+    """What a server binds to in order to listen at an address: `::` needs a kernel with IPv6."""
+    return "0.0.0.0" if host == "::" and not has_ipv6 else host
+
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    host = bound_address(host, has_ipv6=socket.has_dualstack_ipv6())
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::")
+
+
+def _as_peer(name: Sequence[Any]) -> Peer:
+    """A socket's peer. One of IPv4 on a socket of both families is named as pods are: without the prefix."""
+    return str(name[0]).removeprefix("::ffff:"), int(name[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    transport: asyncio.Transport
+    deadline: asyncio.TimerHandle
+
+
+class _Gate:
+    """Accepts connections, and closes those of strangers in time."""
+
+    def __init__(self, connections: Connections, on_refusal: Callable[[str], None]) -> None:
+        self._connections = connections
+        self._on_refusal = on_refusal
+        self._links: dict[Peer, _Link] = {}
+        self._accepting: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def listen(self, listening: socket.socket, protocol: Callable[[Callable[[], None]], asyncio.BaseProtocol]) -> None:
+        """Accepts connections until it is closed.
+
+        Args:
+            listening: the socket.
+            protocol: makes the protocol of a connection, which calls what it is given when the connection is closed.
+        """
+        listening.setblocking(False)
+        self._listening, self._protocol = listening, protocol
+        self._resume()
+
+    async def close(self) -> None:
+        """Accepts no more."""
+        self._loop.remove_reader(self._listening)
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._accepting:
+            await asyncio.wait(self._accepting)
+
+    def abort_all(self) -> None:
+        """Closes what is still open: connections within their handshakes, which no HTTP server knows of."""
+        for link in list(self._links.values()):
+            link.transport.abort()
+
+    def authenticate(self, peer: Peer, client: str) -> None:
+        """Takes note of whose a connection is."""
+        oldest = self._connections.authenticate(peer, client)
+        if peer in self._links:
+            self._links[peer].deadline.cancel()
+        if oldest in self._links:
+            self._links[oldest].transport.abort()
+
+    @web.middleware
+    async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A middleware: closes the connection with the answer if no worker has authenticated on it."""
+        try:
+            answer = await handler(request)
+        except web.HTTPException as refusal:
+            self._dismiss(peer_of(request), refusal)
+            raise
+        self._dismiss(peer_of(request), answer)
+        return answer
+
+    def _dismiss(self, peer: Peer, answer: web.StreamResponse) -> None:
+        if self._connections.is_known(peer) and answer.status != HTTPStatus.UNAUTHORIZED:
+            return
+        answer.force_close()
+        if 400 <= answer.status < 500 and answer.status != HTTPStatus.TOO_MANY_REQUESTS:
+            self._connections.fail(peer, time.monotonic())
+
+    def _accept(self) -> None:
+        for _ in range(MAX_ACCEPTED_AT_ONCE):
+            try:
+                link, name = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                logger.error("cannot accept connections: %s", error)
+                self._loop.remove_reader(self._listening)
+                self._pause = self._loop.call_later(NO_DESCRIPTORS_SECONDS, self._resume)
+                return
+            peer = _as_peer(name)
+            if refusal := self._connections.open(peer, time.monotonic()):
+                link.close()
+                self._on_refusal(refusal)
+                continue
+            link.setblocking(False)
+            task = self._loop.create_task(self._serve(link, peer))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._listening, self._accept)
+
+    async def _serve(self, link: socket.socket, peer: Peer) -> None:
+        transport, _ = await self._loop.connect_accepted_socket(lambda: self._protocol(lambda: self._forget(peer)), link)
+        if transport.is_closing():
+            return
+        deadline = self._loop.call_later(self._connections.limits.authentication_seconds, self._give_up, peer)
+        self._links[peer] = _Link(transport, deadline)
+
+    def _give_up(self, peer: Peer) -> None:
+        self._on_refusal("timeout")
+        self._links[peer].transport.abort()
+
+    def _forget(self, peer: Peer) -> None:
+        self._connections.close(peer)
+        if link := self._links.pop(peer, None):
+            link.deadline.cancel()
+
+
+GATE = web.AppKey("gate", _Gate)
+
+
+class _Tls(SSLProtocol):
+    """asyncio's TLS with a buffer of one TLS record for each connection instead of 256 KiB, and with shorter times."""
+
+    max_size = 16 * 1024
+
+    def __init__(self, inner: asyncio.Protocol, context: ssl.SSLContext, on_close: Callable[[], None]) -> None:
+        super().__init__(
+            asyncio.get_running_loop(),
+            inner,
+            context,
+            None,  # type: ignore[arg-type]  # nothing waits for the end of the handshake
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=GOODBYE_SECONDS,
+        )
+        self._on_close = on_close
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._on_close()
+
+
+class _Plain(asyncio.Protocol):
+    """A connection without TLS."""
+
+    def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None]) -> None:
+        self._inner = inner
+        self._on_close = on_close
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+        self._on_close()
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()

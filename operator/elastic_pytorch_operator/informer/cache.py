@@ -1,0 +1,308 @@
+"""The operator's view of jobs, pods and nodes: fed by watches, repaired by lists, ahead of the watches by its own writes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
+from elastic_pytorch_operator.informer.watch_lag import Hearing, version_of
+from elastic_pytorch_operator.model.observed import NodeView, PodView
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
+
+Manifest = Mapping[str, Any]
+
+TOMBSTONE_SECONDS = 60.0  # longer than any answer, and what a watch lags behind
+MAX_TOMBSTONES = 50_000  # some 10 MiB
+
+
+@dataclass(slots=True)
+class _JobEntry:
+    uid: str
+    version: int
+    job: Job | InvalidJob
+    manifest: Manifest
+    seen_at: float
+
+
+@dataclass(slots=True)
+class _PodEntry:
+    view: PodView
+    key: JobKey
+    job_uid: str
+    version: int
+    seen_at: float
+
+    @property
+    def uid(self) -> str:
+        return self.view.uid
+
+
+@dataclass(slots=True)
+class _NodeEntry:
+    uid: str
+    version: int
+    seen_at: float
+
+
+@dataclass(slots=True)
+class Store:
+    """Everything last reported about jobs, their pods, and nodes.
+
+    Each `apply_...` returns the jobs that it may matter to. What is older than what is known is ignored, so that a watch that lags
+    behind does not undo the operator's own writes. What a list has brought to light the watches are expected to tell, too.
+
+    What was deleted leaves a tombstone: a list that began before, a late answer to a write, or a watch that lags do not bring it back.
+    """
+
+    nodes: dict[str, NodeView] = field(default_factory=dict)
+    primed: bool = False
+    hearing: Hearing = field(default_factory=Hearing)
+    _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
+    _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
+    _pods: dict[tuple[str, str], _PodEntry] = field(default_factory=dict)
+    _pods_of: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    _tombstones: dict[str, float] = field(default_factory=dict)  # by UID of a pod or job, the oldest first: when it was buried
+
+    def job(self, key: JobKey) -> Job | InvalidJob | None:
+        """A job, or what is wrong with it; None if there is none."""
+        entry = self._jobs.get(key)
+        return entry.job if entry else None
+
+    def job_manifest(self, key: JobKey) -> Manifest:
+        """A known job as the API server last told it."""
+        return self._jobs[key].manifest
+
+    def has_job(self, key: JobKey, uid: str) -> bool:
+        """Whether a job is there, and is the one with that UID."""
+        entry = self._jobs.get(key)
+        return entry is not None and entry.uid == uid
+
+    @property
+    def job_uids(self) -> set[str]:
+        """The UIDs of all jobs."""
+        return {entry.uid for entry in self._jobs.values()}
+
+    @property
+    def keys(self) -> list[JobKey]:
+        """All jobs."""
+        return list(self._jobs)
+
+    def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
+        """The worker pods of a job, by index."""
+        return self._of_role(job_uid, names.ROLE_WORKER)
+
+    def stores_of(self, job_uid: str) -> tuple[PodView, ...]:
+        """The pods that serve the stores of a job's stock rendezvous."""
+        return self._of_role(job_uid, names.ROLE_STORE)
+
+    def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
+        """The job of a worker pod, with its UID; None if the pod is not known, or is another one by now."""
+        entry = self._pods.get((namespace, name))
+        if entry is None or entry.view.uid != uid or entry.view.role != names.ROLE_WORKER or not self._belongs(entry):
+            return None
+        return entry.key, entry.job_uid
+
+    @property
+    def worker_addresses(self) -> frozenset[str]:
+        """The addresses of all worker pods."""
+        return frozenset(entry.view.address for entry in self._pods.values() if self._belongs(entry))
+
+    def apply_job(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
+        """Takes note of a job.
+
+        Args:
+            manifest: the job.
+            now: when it was reported; if it was listed, when the listing began.
+            listed: it comes from a list.
+        """
+        key, metadata = parse_key(manifest), manifest["metadata"]
+        known, version = self._jobs.get(key), version_of(metadata)
+        if not self._is_news(metadata, known, now, listed=listed):
+            return set()
+        if known is not None and known.uid != metadata.get("uid", ""):
+            self._bury(known.uid, now)
+        parsed: Job | InvalidJob
+        try:
+            parsed = parse_job(manifest)
+        except InvalidJob as problem:
+            parsed = problem
+        self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, manifest, now)
+        return {key}
+
+    def remove_job(self, manifest: Manifest, now: float) -> set[JobKey]:
+        """Forgets a job, unless another one has taken its name."""
+        key = parse_key(manifest)
+        self._bury(manifest["metadata"].get("uid", ""), now)
+        known = self._jobs.get(key)
+        if known is None or known.uid != manifest["metadata"].get("uid", ""):
+            return set()
+        del self._jobs[key]
+        return {key}
+
+    def apply_pod(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
+        """Takes note of a pod, as `apply_job` does of a job; those that are no job's are ignored."""
+        owner, metadata = job_of_pod(manifest), manifest["metadata"]
+        if owner is None:
+            return set()
+        place = (metadata["namespace"], metadata["name"])
+        known = self._pods.get(place)
+        if not self._is_news(metadata, known, now, listed=listed):
+            return set()
+        same = known is not None and known.view.uid == metadata["uid"]
+        seen_at = known.view.created_at if same and known is not None else now
+        view = view_pod(manifest, seen_at=seen_at, at_start=not self.primed)
+        if same and known is not None:
+            view = replace(
+                view,
+                seen_dead_at_start=known.view.seen_dead_at_start,
+                ended_before_deletion=known.view.ended_before_deletion or (known.view.ended and not known.view.deleting),
+                stuck_since=known.view.stuck_since if known.view.stuck and view.stuck else now,
+                ended_at=known.view.ended_at if known.view.ended else now,
+            )
+        key, job_uid = owner
+        self._forget_pod(place)
+        self._pods[place] = _PodEntry(view, key, job_uid, version_of(metadata), now)
+        self._pods_of.setdefault(job_uid, set()).add(place)
+        return {key}
+
+    def remove_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
+        """Forgets a pod, unless another one has taken its name."""
+        metadata = manifest["metadata"]
+        self._bury(metadata["uid"], now)
+        place = (metadata["namespace"], metadata["name"])
+        known = self._pods.get(place)
+        if known is None or known.view.uid != metadata["uid"]:
+            return set()
+        self._forget_pod(place)
+        return {known.key}
+
+    def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:
+        """Takes note of a node; only what changes its view matters to the jobs with pods there."""
+        view, uid, version = view_node(manifest), manifest["metadata"].get("uid", ""), version_of(manifest["metadata"])
+        known, entry = self.nodes.get(view.name), self._node_entries.get(view.name)
+        same = entry is not None and entry.uid == uid
+        if entry is not None and (version < entry.version or (same and known is not None and known.removed)):
+            return set()
+        self._node_entries[view.name] = _NodeEntry(uid, version, entry.seen_at if same and entry is not None else now)
+        if known == view:
+            return set()
+        self.nodes[view.name] = view
+        return self._jobs_on(view.name)
+
+    def remove_node(self, manifest: Manifest, now: float) -> set[JobKey]:
+        """Remembers a node as removed, unless another one has taken its name: that is more than not to know it."""
+        name, uid = manifest["metadata"]["name"], manifest["metadata"].get("uid", "")
+        known, entry = self.nodes.get(name), self._node_entries.get(name)
+        if known is not None and entry is not None and (known.removed or entry.uid != uid):
+            return set()
+        version = max(version_of(manifest["metadata"]), entry.version if entry else 0)
+        self._node_entries[name] = _NodeEntry(uid, version, now)
+        self.nodes[name] = NodeView(name, ready=False, removed=True)
+        return self._jobs_on(name)
+
+    def bury_the_dead(self) -> None:
+        """Takes note that pods which have ended by now did so before this operator began to decide anything."""
+        for entry in self._pods.values():
+            if entry.view.ended:
+                entry.view = replace(entry.view, seen_dead_at_start=True)
+
+    def replace_all(
+        self, jobs: Iterable[Manifest], pods: Iterable[Manifest], nodes: Iterable[Manifest], now: float
+    ) -> set[JobKey]:
+        """Puts right what a watch has missed.
+
+        Args:
+            jobs: all there are.
+            pods: all worker pods there are.
+            nodes: all there are, listed after the pods, so that no pod's node is missing.
+            now: when the listing began; what has been seen since is left as it is.
+        """
+        touched: set[JobKey] = set()
+        node_names, node_uids, pod_uids, job_uids = set(), set(), set(), set()
+        for node in nodes:
+            node_names.add(node["metadata"]["name"])
+            node_uids.add(node["metadata"].get("uid", ""))
+            if self.nodes.get(node["metadata"]["name"]) != view_node(node):
+                self.hearing.expect("nodes", node, now)
+            touched |= self.apply_node(node, now)
+        for name, known in list(self._node_entries.items()):
+            if name not in node_names and known.seen_at < now:
+                touched |= self.remove_node({"metadata": {"name": name, "uid": known.uid}}, now)
+        for pod in pods:
+            pod_uids.add(pod["metadata"]["uid"])
+            if news := self.apply_pod(pod, now, listed=True):
+                self.hearing.expect("pods", pod, now)
+                touched |= news
+        for place, entry in list(self._pods.items()):
+            if entry.view.uid not in pod_uids and entry.view.created_at < now:
+                self._forget_pod(place)
+                self._bury(entry.uid, now)
+                touched.add(entry.key)
+        for job in jobs:
+            job_uids.add(job["metadata"].get("uid", ""))
+            if news := self.apply_job(job, now, listed=True):
+                self.hearing.expect("jobs", job, now)
+                touched |= news
+        for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
+            self._bury(self._jobs.pop(key).uid, now)
+            touched.add(key)
+        self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
+        for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
+            self.hearing.forget_others(kind, uids)
+        self._forget_removed_nodes()
+        self.primed = True
+        return touched
+
+    def _of_role(self, job_uid: str, role: str) -> tuple[PodView, ...]:
+        entries = (self._pods[place] for place in self._pods_of.get(job_uid, ()))
+        views = (entry.view for entry in entries if self._belongs(entry))
+        return tuple(sorted((v for v in views if v.role == role), key=lambda pod: (pod.index, pod.created_at, pod.name)))
+
+    def _is_news(self, metadata: Manifest, known: _JobEntry | _PodEntry | None, now: float, *, listed: bool) -> bool:
+        """Whether an object that was reported is newer than what is known by its name.
+
+        A list is right about all that was known before it began, even if it has an older version, or what was deleted: then
+        etcd was restored from a backup. (The operator lists without a resource version, so that the API server reads the newest state.)
+        """
+        uid, version = metadata.get("uid", ""), version_of(metadata)
+        if uid in self._tombstones:
+            if not listed or self._tombstones[uid] >= now:
+                return False
+            del self._tombstones[uid]
+        if known is None:
+            return True
+        if listed and known.seen_at < now:
+            if known.version > version:
+                self.hearing.restart(uid)
+            return (known.uid, known.version) != (uid, version)
+        return known.version < version or (known.uid != uid and known.version == version)
+
+    def _bury(self, uid: str, now: float) -> None:
+        self._tombstones.pop(uid, None)
+        self._tombstones[uid] = now
+        if len(self._tombstones) > MAX_TOMBSTONES:
+            del self._tombstones[next(iter(self._tombstones))]
+
+    def _belongs(self, entry: _PodEntry) -> bool:
+        """Whether a pod is where its job is: users may write another namespace's job into a pod of theirs."""
+        job = self._jobs.get(entry.key)
+        return job is not None and job.uid == entry.job_uid
+
+    def _forget_pod(self, place: tuple[str, str]) -> None:
+        entry = self._pods.pop(place, None)
+        if entry is not None:
+            places = self._pods_of[entry.job_uid]
+            places.discard(place)
+            if not places:
+                del self._pods_of[entry.job_uid]
+
+    def _forget_removed_nodes(self) -> None:
+        """Forgets the removed nodes that no pod is on any more."""
+        used = {entry.view.node for entry in self._pods.values()}
+        for name in [name for name, node in self.nodes.items() if node.removed and name not in used]:
+            del self.nodes[name], self._node_entries[name]
+
+    def _jobs_on(self, node: str) -> set[JobKey]:
+        return {entry.key for entry in self._pods.values() if entry.view.node == node}

@@ -1,0 +1,98 @@
+"""The kopf shell: watches jobs, pods and nodes, and hands what they tell to the store. The only module that knows kopf.
+
+Only event handlers: they write nothing to the objects, neither finalizers nor annotations, so that `kubectl delete` works with the
+operator gone.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import kopf
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.spec.job import JobKey
+
+# A watch that is quiet for longer is opened anew: no stall goes unnoticed for ever.
+SERVER_TIMEOUT_SECONDS = 270
+CLIENT_TIMEOUT_SECONDS = 300
+CONNECT_TIMEOUT_SECONDS = 10
+REQUEST_TIMEOUT_SECONDS = 30
+PAGE_SIZE = 500
+
+
+async def watch_cluster(store: Store, request_work: Callable[[JobKey, float], None], namespaces: Sequence[str] = ()) -> None:
+    """Keeps the store up to date until it is cancelled.
+
+    Args:
+        store: takes what is told.
+        request_work: called for each job that a change may matter to.
+        namespaces: whose jobs and pods are watched; none: those of all. Nodes belong to no namespace.
+
+    Raises:
+        Exception: kopf has given up, for instance because the resource is not there; the process should end and be restarted.
+    """
+    registry = kopf.OperatorRegistry()
+    _register(registry, store, request_work)
+    for name in ("kopf", "aiohttp"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    await kopf.operator(
+        registry=registry,
+        settings=_settings(),
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+        standalone=True,
+        stop_flag=asyncio.Event(),
+        # The default is made of the user's name, which a numeric user has not.
+        identity=names.OPERATOR,  # type: ignore[arg-type]
+    )
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
+    settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
+    settings.watching.connect_timeout = CONNECT_TIMEOUT_SECONDS
+    settings.watching.chunk_size = PAGE_SIZE
+    settings.watching.label_selectors["pods"] = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
+    settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.persistence.finalizer = f"{names.GROUP}/unused"
+    return settings
+
+
+def _register(registry: kopf.OperatorRegistry, store: Store, request_work: Callable[[JobKey, float], None]) -> None:
+    def tell(keys: set[JobKey]) -> None:
+        for key in keys:
+            request_work(key, 0.0)
+
+    @kopf.on.login(registry=registry)
+    async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
+    async def on_job(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
+        manifest = event["object"]
+        deleted = event["type"] == "DELETED"
+        store.hearing.hear("jobs", manifest, gone=deleted)
+        now = time.monotonic()
+        tell(store.remove_job(manifest, now) if deleted else store.apply_job(manifest, now))
+
+    @kopf.on.event("", "v1", "pods", registry=registry)
+    async def on_pod(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
+        manifest = event["object"]
+        deleted = event["type"] == "DELETED"
+        store.hearing.hear("pods", manifest, gone=deleted)
+        now = time.monotonic()
+        tell(store.remove_pod(manifest, now) if deleted else store.apply_pod(manifest, now))
+
+    @kopf.on.event("", "v1", "nodes", registry=registry)
+    async def on_node(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
+        manifest = event["object"]
+        deleted = event["type"] == "DELETED"
+        store.hearing.hear("nodes", manifest, gone=deleted)
+        tell((store.remove_node if deleted else store.apply_node)(manifest, time.monotonic()))

@@ -1,0 +1,163 @@
+"""From the API server's objects to the slim views that decisions read."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView, Taint
+from elastic_pytorch_operator.spec.job import JobKey
+
+Manifest = Mapping[str, Any]
+
+# What the kubelet and the scheduler give as the reason of a pod that they have ended. Kubelets before 1.26 set no condition.
+DISRUPTIONS = ("Evicted", "NodeShutdown", "Terminated", "Preempting")
+DEFAULT_GRACE_SECONDS = 30  # what Kubernetes gives a pod that names nothing else
+EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def job_of_pod(pod: Manifest) -> tuple[JobKey, str] | None:
+    """The job that owns a worker's or a store's pod, with its UID; None if no job owns it."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    if labels.get(names.LABEL_ROLE) not in (names.ROLE_WORKER, names.ROLE_STORE):
+        return None
+    for owner in metadata.get("ownerReferences") or ():
+        if (
+            owner.get("kind") == names.KIND
+            and owner.get("controller")
+            and str(owner.get("apiVersion", "")).startswith(names.GROUP)
+        ):
+            return JobKey(metadata["namespace"], owner["name"]), owner["uid"]
+    return None
+
+
+def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodView:
+    """A pod's view.
+
+    Args:
+        pod: the object.
+        seen_at: monotonic seconds, when this operator first saw it.
+        at_start: it was there when this operator started.
+    """
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    training = annotations.get(names.ANNOTATION_TRAINING_CONTAINER) or _conventional_name(spec)
+    state = _state_of(training, status)
+    terminated = state.get("terminated") or _failed_init(spec, status)
+    phase = status.get("phase", "Pending")
+    restarts = annotations.get(names.ANNOTATION_GROUP_RESTARTS, "")
+    index, rendezvous = labels.get(names.LABEL_WORKER_INDEX, ""), labels.get(names.LABEL_RENDEZVOUS, "")
+    view = PodView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        index=int(index) if index.isdigit() else 0,
+        phase=phase,
+        node=spec.get("nodeName") or "",
+        address=status.get("podIP") or "",
+        deleting=bool(metadata.get("deletionTimestamp")),
+        started="running" in state,
+        exit_code=terminated.get("exitCode"),
+        exit_reason=status.get("reason") or terminated.get("reason") or "",
+        exit_message=terminated.get("message") or status.get("message") or "",
+        disrupted=_is_disrupted(status),
+        sidecar_runs=phase not in TERMINAL_PHASES and _runs_beside(training, status),
+        waiting=_why_waiting(status, training, state),
+        unschedulable=_unscheduled(status).get("reason") == "Unschedulable" and not status.get("nominatedNodeName"),
+        avoids=_listed(annotations, names.ANNOTATION_AVOIDS),
+        prefers_others_to=_listed(annotations, names.ANNOTATION_PREFERS_OTHERS),
+        conditions=frozenset((str(c.get("type")), str(c.get("status"))) for c in status.get("conditions") or ()),
+        group_restarts=int(restarts) if restarts.isdigit() else 0,
+        failed_starts=tuple(filter(None, annotations.get(names.ANNOTATION_FAILED_STARTS, "").split(","))),
+        created_at=seen_at,
+        ended_at=seen_at,
+        stuck_since=seen_at,
+        role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
+        rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
+        grace_seconds=spec.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_SECONDS,
+    )
+    if at_start and view.ended:
+        return replace(view, seen_dead_at_start=True)
+    return view
+
+
+def view_node(node: Manifest) -> NodeView:
+    """A node's view. Ready unless its condition says otherwise: an absent condition means that the node has just come."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    ready = next((c.get("status") for c in status.get("conditions") or () if c.get("type") == "Ready"), "True")
+    taints = (Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ())
+    return NodeView(
+        name=node["metadata"]["name"],
+        ready=ready == "True",
+        unschedulable=bool(spec.get("unschedulable")),
+        labels=node["metadata"].get("labels") or {},
+        taints=tuple(taint for taint in taints if taint.effect in EXCLUDING_EFFECTS),
+        allocatable=status.get("allocatable") or {},
+    )
+
+
+def _conventional_name(spec: Manifest) -> str:
+    """The name of the training container of a pod that does not tell it: an earlier release has made it."""
+    declared = spec.get("containers") or []
+    return str(declared[0].get("name")) if len(declared) == 1 else names.TRAINING_CONTAINER
+
+
+def _state_of(container: str, status: Manifest) -> Manifest:
+    states = (c.get("state") for c in status.get("containerStatuses") or () if c.get("name") == container)
+    return next(states, None) or {}
+
+
+def _runs_beside(training: str, status: Manifest) -> bool:
+    """Whether another container has not ended. Init containers do not matter: the kubelet stops native sidecars by itself."""
+    others = (c for c in status.get("containerStatuses") or () if c.get("name") != training)
+    return any("terminated" not in (c.get("state") or {}) for c in others)
+
+
+def _is_disrupted(status: Manifest) -> bool:
+    """Whether the cluster has ended the pod, rather than its own containers."""
+    told = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
+    return told or status.get("reason") in DISRUPTIONS
+
+
+def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
+    """How an init container has failed, if one has: the training container has never run then.
+
+    A native sidecar, which is an init container with restartPolicy Always, is not meant: it is stopped whenever its pod ends.
+    """
+    sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
+    for container in status.get("initContainerStatuses") or ():
+        terminated = (container.get("state") or {}).get("terminated") or {}
+        if terminated.get("exitCode") and status.get("phase") == "Failed" and container["name"] not in sidecars:
+            text = f"init container {container['name']}: {terminated.get('message') or terminated.get('reason') or 'failed'}"
+            return {**terminated, "message": text}
+    return {}
+
+
+def _why_waiting(status: Manifest, training: str, state: Manifest) -> str:
+    """Why a pod's training container does not run yet, for people; empty while it is simply starting, and once it has started.
+
+    Init containers, native sidecars among them, must be up before it. Other containers need not: they do not keep it waiting.
+    """
+    if "running" in state or "terminated" in state:
+        return ""
+    own = [c for c in status.get("containerStatuses") or () if c.get("name") == training]
+    for container in (*(status.get("initContainerStatuses") or ()), *own):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = waiting.get("reason", "")
+        if reason and reason not in ("ContainerCreating", "PodInitializing"):
+            message = waiting.get("message") or ""
+            image = f" of image {container['image']}" if "Image" in reason and container.get("image") else ""
+            return f"{reason}{image}{': ' + message if message else ''}"
+    if unscheduled := _unscheduled(status):
+        return f"{unscheduled.get('reason', 'Unschedulable')}: {unscheduled.get('message', '')}".rstrip(": ")
+    return ""
+
+
+def _unscheduled(status: Manifest) -> Manifest:
+    """The condition that says why a pod has no node; empty if none does."""
+    conditions = (c for c in status.get("conditions") or () if c.get("type") == "PodScheduled" and c.get("status") == "False")
+    return next(conditions, {})
+
+
+def _listed(annotations: Manifest, name: str) -> frozenset[str]:
+    return frozenset(filter(None, annotations.get(name, "").split(",")))

@@ -1,0 +1,1 @@
+"""Which replica leads, and that only this one writes."""

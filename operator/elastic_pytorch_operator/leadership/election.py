@@ -1,0 +1,154 @@
+"""Takes, keeps and gives back the Lease that says who leads. What may be done with it, `lease.py` decides."""
+
+import asyncio
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Manifest
+from elastic_pytorch_operator.leadership.lease import (
+    Candidacy,
+    LeaseTiming,
+    claim,
+    claimable_at,
+    claimed,
+    leads,
+    leads_until,
+    may_claim,
+    read_lease,
+    release,
+    see,
+)
+
+logger = logging.getLogger(__name__)
+
+JITTER = 0.2  # of the time between two looks, so that two replicas do not keep step
+
+
+class Elector:
+    """One replica's part in the election.
+
+    Args:
+        cluster: where the Lease is.
+        namespace: of the Lease.
+        name: of the Lease.
+        identity: of this replica, never used before.
+        clock: monotonic seconds.
+        timing: how soon the leader is replaced.
+
+    Attributes:
+        lost_leader: who led before this replica and let its lease run out while the API server answered; empty: there was none.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Callable[[], float] = time.monotonic,
+        timing: LeaseTiming | None = None,
+    ) -> None:
+        self.lost_leader = ""
+        self._cluster = cluster
+        self._namespace = namespace
+        self._name = name
+        self._clock = clock
+        self._timing = timing or LeaseTiming()
+        self._candidacy = Candidacy(identity, timing=self._timing)
+        self._wrote_last = False  # the lease is as this replica has written it, for all that it knows
+        self._unanswered_at = -math.inf
+
+    @property
+    def leading(self) -> bool:
+        """Whether this replica may act now. Asks the clock, so it holds even if nothing of this process ran for a while."""
+        return leads(self._candidacy, self._clock())
+
+    @property
+    def holder(self) -> str:
+        """Who was last seen to lead; empty: no replica."""
+        return self._candidacy.seen.holder if self._candidacy.seen else ""
+
+    async def acquire(self) -> None:
+        """Waits until this replica leads."""
+        while True:
+            holder = self.holder
+            await self._try()
+            if self.leading:
+                logger.info("leading", extra={"identity": self._candidacy.identity, "lease": self._name})
+                return
+            if self.holder != holder:
+                logger.info("on standby", extra={"leader": self.holder or "none"})
+            look = self._clock() + self._timing.look_seconds * random.uniform(1 - JITTER, 1 + JITTER)
+            expiry = claimable_at(self._candidacy)
+            await self._sleep_until(expiry if self._clock() < expiry < look else look)
+
+    async def hold(self) -> None:
+        """Renews the lease for as long as that is possible; returns when this replica leads no more."""
+        while self.leading:
+            began = self._clock()
+            await self._try()
+            renewed = self._candidacy.renewed_at is not None and self._candidacy.renewed_at >= began
+            pause = self._timing.retry_period_seconds if renewed else self._timing.pause_seconds
+            due = (began if renewed else self._clock()) + pause
+            await self._sleep_until(min(due, leads_until(self._candidacy)))
+
+    async def give_back(self) -> None:
+        """Lets another replica lead at once. The caller has stopped to act."""
+        if not self.leading:
+            return
+        self._candidacy = Candidacy(self._candidacy.identity, timing=self._timing)
+        try:
+            async with asyncio.timeout(self._timing.renew_deadline_seconds):
+                found = await self._cluster.get_lease(self._namespace, self._name)
+                lease = read_lease(found) if found else None
+                if lease is not None and lease.holder == self._candidacy.identity:
+                    await self._cluster.put_lease(self._manifest(release(lease, _time()), lease.version))
+                    logger.info("gave the lease back")
+        except (ClusterError, TimeoutError) as error:
+            logger.warning("cannot give the lease back: %s", error or "no answer")
+
+    async def _try(self) -> None:
+        """Looks at the lease unless this replica has just written it, and claims it if that is allowed."""
+        seconds = self._timing.request_seconds
+        try:
+            async with asyncio.timeout(min(seconds, leads_until(self._candidacy) - self._clock()) if self.leading else seconds):
+                if not self._wrote_last:
+                    found = await self._cluster.get_lease(self._namespace, self._name)
+                    self._candidacy = see(self._candidacy, read_lease(found) if found else None, self._clock())
+                self._wrote_last = False
+                if may_claim(self._candidacy, self._clock()):
+                    await self._claim()
+        except ClusterError as error:
+            if error.code != 409:  # somebody was quicker
+                self._unanswered_at = self._clock()
+                logger.warning("cannot claim the lease: %s", error)
+        except TimeoutError:
+            self._unanswered_at = self._clock()
+            logger.warning("cannot claim the lease: no answer from the API server")
+
+    async def _claim(self) -> None:
+        before, sent_at = self._candidacy, self._clock()
+        version = before.seen.version if before.seen else ""
+        written = await self._cluster.put_lease(self._manifest(claim(before, _time()), version))
+        self._candidacy = claimed(before, read_lease(written), sent_at, self._clock())
+        self._wrote_last = True
+        if before.seen and before.seen.holder not in ("", before.identity) and before.changed_at > self._unanswered_at:
+            self.lost_leader = before.seen.holder
+
+    async def _sleep_until(self, moment: float) -> None:
+        await asyncio.sleep(max(0.0, moment - self._clock()))
+
+    def _manifest(self, spec: dict[str, Any], version: str) -> Manifest:
+        metadata = {"namespace": self._namespace, "name": self._name}
+        if version:
+            metadata["resourceVersion"] = version
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+def _time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,1 @@
+"""Local mode: one job on this machine, without a cluster."""

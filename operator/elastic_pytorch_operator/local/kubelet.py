@@ -1,0 +1,247 @@
+"""The kubelet of local mode: a pod's training container is a process on this machine, in a process group of its own.
+
+There are no images and no mounts: `python` is this interpreter, and a path that begins with a volume's mount path, in arguments or
+environment, is replaced by the folder that stands for the volume. A pod's DNS name is replaced by its address, in the environment of
+pods made after it.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.manifests.worker_pod import TOKEN_FOLDER
+from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
+
+Object = Mapping[str, Any]
+
+POLL_SECONDS = 0.05
+KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
+READ_BYTES = 1 << 20
+POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # tells a pod's processes, wherever they have gone
+MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # what a kubelet makes a termination message of, if the log has to do
+
+
+class LocalKubelet:
+    """Runs the pods of a FakeCluster.
+
+    Args:
+        cluster: whose pods to run.
+        workdir: where tokens and volumes go.
+        paths: more paths to replace, from container path to folder, as an image would have them.
+        pythonpath: put before the processes' own.
+        write_line: takes each line that a pod prints: the pod's name, the line.
+    """
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        workdir: Path,
+        paths: Mapping[str, Path],
+        pythonpath: str = "",
+        write_line: Callable[[str, str], None] = lambda pod, line: print(f"{pod} | {line}", flush=True),
+    ) -> None:
+        self._cluster = cluster
+        self._workdir = workdir
+        self._paths = dict(paths)
+        self._pythonpath = pythonpath
+        self._write_line = write_line
+        self._addresses = itertools.count(2)
+        self._hosts: dict[str, str] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._deleting: dict[str, asyncio.Event] = {}
+        cluster.watch(self._on_change)
+
+    def process_id(self, pod: str) -> int:
+        """The process id of a running pod's first process, which leads its process group."""
+        return self._processes[pod].pid
+
+    async def close(self) -> None:
+        """Kills what still runs."""
+        tasks = list(self._running.values())
+        for name, process in self._processes.items():
+            _signal_group(process, signal.SIGKILL)
+            _kill_leftovers(name)
+        if tasks:
+            await asyncio.wait(tasks, timeout=KILL_SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _on_change(self, kind: str, change: str, found: Object) -> None:
+        if kind != "Pod":
+            return
+        name = found["metadata"]["name"]
+        if change == "DELETED" or found["metadata"].get("deletionTimestamp"):
+            if name in self._deleting:
+                self._deleting[name].set()
+        elif found["spec"].get("nodeName") and name not in self._running and found["status"].get("phase") == "Pending":
+            self._deleting[name] = asyncio.Event()
+            self._running[name] = asyncio.ensure_future(self._run(found))
+
+    async def _run(self, pod: Object) -> None:
+        """The life of a pod."""
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        container = next(
+            c for c in pod["spec"]["containers"] if c["name"] == names.TRAINING_CONTAINER or len(pod["spec"]["containers"]) == 1
+        )
+        try:
+            await self._run_container(namespace, name, pod, container)
+        finally:
+            self._running.pop(name, None)
+            self._processes.pop(name, None)
+            if self._deleting.pop(name).is_set():
+                self._cluster.finish_deletion(namespace, name)
+
+    async def _run_container(self, namespace: str, name: str, pod: Object, container: Object) -> None:
+        address = f"127.0.{next(self._addresses) // 250}.{next(self._addresses) % 250 + 1}"
+        if pod["spec"].get("hostname"):
+            self._hosts[f"{pod['spec']['hostname']}.{pod['spec'].get('subdomain', '')}"] = address
+        status = {"podIP": address, "phase": "Running"}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command(pod, container),
+                env=self._environment(namespace, name, pod, container, address),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                cwd=self._map_path(pod, container, container["workingDir"]) if container.get("workingDir") else None,
+                limit=READ_BYTES,
+            )
+        except OSError as error:
+            terminated = {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(error)}}
+            self._set_state(namespace, name, container, terminated, {"phase": "Failed", "podIP": address})
+            return
+        self._processes[name] = process
+        self._set_state(namespace, name, container, {"running": {}}, status)
+        stopping = asyncio.ensure_future(self._stop_when_deleted(name, pod, process))
+        ending = asyncio.ensure_future(_end_with(process, name))
+        last_lines: list[str] = []
+        try:
+            assert process.stdout is not None  # it is a pipe
+            async for raw in process.stdout:
+                line = raw.decode(errors="replace").rstrip("\n")
+                last_lines = [*last_lines[1 - MESSAGE_LINES :], line]
+                self._write_line(name, line)
+            code = await process.wait()
+        finally:
+            stopping.cancel()
+            ending.cancel()
+            _signal_group(process, signal.SIGKILL)
+            _kill_leftovers(name)
+        code = 128 - code if code < 0 else code
+        reason = "Completed" if code == 0 else "Error"
+        ended = {
+            "terminated": {
+                "exitCode": code,
+                "reason": reason,
+                "message": "\n".join(last_lines)[-MESSAGE_BYTES:] if code else "",
+            }
+        }
+        self._set_state(namespace, name, container, ended, {"phase": "Failed" if code else "Succeeded"})
+
+    async def _stop_when_deleted(self, name: str, pod: Object, process: asyncio.subprocess.Process) -> None:
+        await self._deleting[name].wait()
+        if process.returncode is None:
+            os.kill(process.pid, signal.SIGTERM)  # as a kubelet does: to the container's first process only
+        grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
+        await asyncio.sleep(grace)
+        _signal_group(process, signal.SIGKILL)
+
+    def _set_state(self, namespace: str, name: str, container: Object, state: Object, status: Object) -> None:
+        statuses = [{"name": container["name"], "state": state}]
+        self._cluster.set_pod_status(namespace, name, {**status, "containerStatuses": statuses})
+
+    def _command(self, pod: Object, container: Object) -> list[str]:
+        command = [*(container.get("command") or ()), *(container.get("args") or ())]
+        command = [self._map_path(pod, container, word) for word in command]
+        return [sys.executable, *command[1:]] if command[0] in ("python", "python3") else command
+
+    def _environment(self, namespace: str, name: str, pod: Object, container: Object, address: str) -> dict[str, str]:
+        environment = dict(os.environ)
+        for variable in container.get("env") or ():
+            value = variable.get("value", "")
+            if "valueFrom" in variable:
+                path = variable["valueFrom"].get("fieldRef", {}).get("fieldPath")
+                value = {"metadata.name": name, "metadata.namespace": namespace, "status.podIP": address}.get(path, "")
+            environment[variable["name"]] = self._map_path(pod, container, self._map_host(value))
+        token = self._workdir / "tokens" / name
+        token.parent.mkdir(parents=True, exist_ok=True)
+        token.write_text(self._cluster.issue_token(namespace, name))
+        environment["ELASTIC_PYTORCH_TOKEN_FILE"] = str(token)
+        environment["ELASTIC_PYTORCH_TERMINATION_LOG"] = os.devnull
+        environment["GLOO_SOCKET_IFNAME"] = "lo"
+        environment[POD_VARIABLE] = name
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [self._pythonpath, environment.get("PYTHONPATH")]))
+        environment["PYTHONUNBUFFERED"] = "1"
+        # `torchrun`, and the `python3` of a script that is no Python, are those beside this interpreter.
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
+        return environment
+
+    def _map_host(self, word: str) -> str:
+        """A word that begins with the DNS name of a pod, with the pod's address in its place: there is no DNS here."""
+        host, colon, port = word.partition(":")
+        return f"{self._hosts[host]}:{port}" if colon and host in self._hosts else word
+
+    def _map_path(self, pod: Object, container: Object, word: str) -> str:
+        """A word in which a container's path has been replaced by this machine's."""
+        mapped = dict(self._paths)
+        volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
+        for mount in container.get("volumeMounts") or ():
+            if mount["mountPath"] in (TOKEN_FOLDER, SHARED_MEMORY_FOLDER):
+                continue
+            shared = "hostPath" in volumes.get(mount["name"], {}) or "persistentVolumeClaim" in volumes.get(mount["name"], {})
+            owner = "shared" if shared else pod["metadata"]["name"]
+            folder = self._workdir / "volumes" / owner / mount["name"]
+            folder.mkdir(parents=True, exist_ok=True)
+            mapped[mount["mountPath"]] = folder
+        for path, folder in sorted(mapped.items(), key=lambda item: -len(item[0])):
+            if path != "/tmp" and (word == path or word.startswith(path.rstrip("/") + "/")):  # this machine has a /tmp
+                return str(folder) + word[len(path.rstrip("/")) :]
+        return word
+
+
+def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
+    """Kills what a pod's first process leaves behind when it ends.
+
+    `process.wait()` would not do: it waits for the end of the output as well, which what is left behind holds open.
+    """
+    while process.returncode is None:  # noqa: ASYNC110  asyncio has no event for it
+        await asyncio.sleep(POLL_SECONDS)
+    _signal_group(process, signal.SIGKILL)
+    _kill_leftovers(pod)
+
+
+def processes_of(pod: str) -> list[int]:
+    """The ids of all processes of a pod, in whatever session they are."""
+    mark, found = f"{POD_VARIABLE}={pod}".encode(), []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+        except OSError:  # it has gone, or is somebody else's
+            continue
+    return found
+
+
+def _kill_leftovers(pod: str) -> None:
+    """Kills what a pod's first process has left behind in sessions of their own, as the end of a container does."""
+    for process in processes_of(pod):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)

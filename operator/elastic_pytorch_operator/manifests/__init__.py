@@ -1,0 +1,1 @@
+"""The objects that a job owns, from a job to a manifest. Pure."""

@@ -1,0 +1,172 @@
+"""The pods of a job whose group stock torchrun forms: workers that need nothing of ours, and the pod of their c10d store."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.manifests.worker_pod import (
+    labels,
+    owner_reference,
+    pod_from_template,
+    provide,
+    remember_failed_starts,
+    tolerations,
+    torchrun_options,
+)
+from elastic_pytorch_operator.spec.job import Job, training_container
+
+Manifest = dict[str, Any]
+
+STOCK_COMMAND = ["python3", "-m", "torch.distributed.run"]
+# Torch builds without libuv exist (Debian's): a server that asks for it there fails. Signals are blocked before torch starts
+# threads, so that the main thread alone gets them; the first process of a container has no default action for SIGTERM.
+STORE_PROGRAM = """\
+import signal, sys
+from datetime import timedelta
+from torch.distributed import TCPStore
+stops = {signal.SIGTERM, signal.SIGINT}
+signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+def serve(use_libuv):
+    return TCPStore("localhost", int(sys.argv[1]), None, True, timedelta(seconds=60), False, use_libuv=use_libuv)
+try:
+    store = serve(True)
+except RuntimeError as error:
+    if "libuv" not in str(error):
+        raise
+    store = serve(False)
+print("serving the c10d store on port", store.port, flush=True)
+signal.sigwait(stops)
+"""
+STORE_GRACE_SECONDS = 2
+# What torch with CUDA needs to be imported; a limit, because some namespaces take no pod without.
+STORE_RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
+# What a store's pod takes over from the template: where it may run, from which registry, as whom.
+STORE_TAKES = (
+    "imagePullSecrets",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "schedulerName",
+    "securityContext",
+    "serviceAccountName",
+)
+
+# A worker that waits for room in the cluster waits as long as it takes. Loss is found after interval x attempts, 6 s: as fast as nodes
+# whose clocks are a second or two apart allow, for torch compares times of day. Releases without these two keys take 5 s x 3.
+JOIN_SECONDS = 30 * 24 * 3600
+KEEP_ALIVE_SECONDS, KEEP_ALIVE_ATTEMPTS = 2, 3
+READ_SECONDS = 60
+
+
+def store_host(job: Job, rendezvous: int) -> str:
+    """The DNS name of a rendezvous' store: one for each, so that no resolver answers with the address of the one before."""
+    return f"{_store_hostname(job, rendezvous)}.{job.key.name}"
+
+
+def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_starts: Sequence[str] = ()) -> Manifest:
+    """A worker pod that joins a stock rendezvous: the image's own torchrun finds all it needs in its environment.
+
+    Args:
+        job: whose template it is made from.
+        index: of the worker, 0 up to its job's size.
+        suffix: makes the name unique to this incarnation of the worker.
+        rendezvous: the number of the rendezvous that it joins.
+        failed_starts: the nodes on which the pods before it of its index have failed to start.
+    """
+    pod, container = pod_from_template(job, index, suffix)
+    remember_failed_starts(pod, failed_starts)
+    pod["metadata"]["labels"][names.LABEL_RENDEZVOUS] = str(rendezvous)
+    if not container.get("command"):
+        container["command"] = list(STOCK_COMMAND)
+    provide(container, _stock_environment(job, index, rendezvous))
+    return pod
+
+
+def store_pod(job: Job, suffix: str, rendezvous: int) -> Manifest:
+    """The pod that serves the c10d store of a rendezvous: the job's own image with a few lines of Python.
+
+    Args:
+        job: whose image it uses.
+        suffix: makes the name unique to this incarnation.
+        rendezvous: the number of the rendezvous that it is for.
+    """
+    template = job.template["spec"]
+    trains = training_container(job.template)
+    container: Manifest = {
+        "name": names.TRAINING_CONTAINER,
+        "image": trains.get("image", ""),
+        "command": ["python3", "-c", STORE_PROGRAM, str(job.store_port)],
+        "ports": [{"name": "c10d", "containerPort": job.store_port, "protocol": "TCP"}],
+        "resources": copy.deepcopy(STORE_RESOURCES),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    container |= {field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{job.key.name}-store-{suffix}",
+            "namespace": job.key.namespace,
+            "annotations": {names.ANNOTATION_TRAINING_CONTAINER: container["name"]},
+            "labels": {**labels(job), names.LABEL_ROLE: names.ROLE_STORE, names.LABEL_RENDEZVOUS: str(rendezvous)},
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": {
+            **{field: template[field] for field in STORE_TAKES if field in template},
+            "containers": [container],
+            "tolerations": tolerations(template.get("tolerations") or []),
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "hostname": _store_hostname(job, rendezvous),
+            "subdomain": job.key.name,
+            # A store that has lost its memory is of no use to those who were connected: they all end, and a new one is made.
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": STORE_GRACE_SECONDS,
+        },
+    }
+
+
+def run_id(job: Job, rendezvous: int) -> str:
+    """The rendezvous' id, which scripts see as TORCHELASTIC_RUN_ID.
+
+    A rendezvous that has been closed stays closed. With c10d the next one has a store of its own and may keep the id, the job's UID; in
+    an etcd that lives on it needs another.
+    """
+    return job.uid if rendezvous == 1 or job.backend == names.BACKEND_C10D else f"{job.uid}-{rendezvous}"
+
+
+def _store_hostname(job: Job, rendezvous: int) -> str:
+    return f"{job.key.name}-store-{rendezvous}"
+
+
+def _stock_environment(job: Job, index: int, rendezvous: int) -> list[Manifest]:
+    c10d = job.backend == names.BACKEND_C10D
+    configuration = {
+        "join_timeout": JOIN_SECONDS,
+        "last_call_timeout": max(1, round(job.settle_seconds)),
+        "keep_alive_interval": KEEP_ALIVE_SECONDS,
+        "keep_alive_max_attempt": KEEP_ALIVE_ATTEMPTS,
+        "read_timeout": READ_SECONDS,
+        **({"is_host": 0} if c10d else {}),
+    }
+    values = {
+        "ELASTIC_PYTORCH_JOB": job.key.name,
+        "ELASTIC_PYTORCH_JOB_UID": job.uid,
+        "ELASTIC_PYTORCH_WORKER_INDEX": str(index),
+        "PET_NNODES": f"{job.minimum}:{job.maximum}",
+        "PET_NPROC_PER_NODE": job.nproc_per_node,
+        **torchrun_options(job),
+        "PET_RDZV_BACKEND": job.backend,
+        "PET_RDZV_ENDPOINT": f"{store_host(job, rendezvous)}:{job.store_port}" if c10d else job.endpoint,
+        "PET_RDZV_ID": run_id(job, rendezvous),
+        "PET_RDZV_CONF": ",".join(f"{key}={value}" for key, value in configuration.items()),
+        # Sharing the agent's store keeps the address of a rank 0 that has gone: no joiner would ever train.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        # All workers run as many processes each, so nobody has to wait for a peer that died while joining to tell how many.
+        "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
+    }
+    # Peers reach each other by address: nobody waits for a name to be published, or is sent to the address of a predecessor.
+    address: Manifest = {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    own = [address] if address["name"] not in values else []
+    return [*({"name": name, "value": value} for name, value in values.items()), *own]

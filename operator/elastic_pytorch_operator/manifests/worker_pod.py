@@ -1,0 +1,270 @@
+"""The objects that a job owns: its headless Service and its worker pods. Pure builders from a Job to a manifest."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
+from elastic_pytorch_operator.spec.job import Job, training_container
+from elastic_pytorch_operator.spec.shared_memory import add_shared_memory
+from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, add_claim_volumes
+
+Manifest = dict[str, Any]
+
+APPLICATION = "elastic-pytorch-job"
+TOKEN_VOLUME = "elastic-pytorch-token"
+TOKEN_FOLDER = "/var/run/secrets/elasticpytorch.dev"
+TOKEN_SECONDS = 3600
+# How long a pod stays bound to a node that is gone, unless the template says otherwise: Kubernetes' own default is 300.
+NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+NODE_LOSS_SECONDS = 10
+
+
+def owner_reference(job: Job) -> Manifest:
+    """Lets the garbage collector remove what the job owns when the job goes."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": job.key.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def labels(job: Job) -> dict[str, str]:
+    """The labels of everything that a job owns."""
+    return {
+        names.LABEL_NAME: APPLICATION,
+        names.LABEL_MANAGED_BY: names.OPERATOR,
+        names.LABEL_JOB_NAME: job.key.name,
+    }
+
+
+def headless_service(job: Job) -> Manifest:
+    """The Service that gives each worker its name, ready or not: `{job}-worker-{index}.{job}`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": job.key.name,
+            "namespace": job.key.namespace,
+            "labels": labels(job),
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            # The pods of stores have their names from here, too.
+            "selector": {names.LABEL_JOB_NAME: job.key.name},
+            "ports": [{"name": "c10d", "port": job.store_port, "protocol": "TCP"}],
+        },
+    }
+
+
+def volume_claim(job: Job, template: ClaimTemplate) -> Manifest:
+    """The volume claim that a job has from one of its templates."""
+    metadata: Manifest = {
+        "name": template.claim_name(job.key.name),
+        "namespace": job.key.namespace,
+        "labels": {**template.labels, **labels(job)},
+        "annotations": dict(template.annotations),
+    }
+    if not job.keep_claims:
+        metadata["ownerReferences"] = [owner_reference(job)]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": copy.deepcopy(dict(template.spec)),
+    }
+
+
+def worker_pod(
+    job: Job,
+    index: int,
+    suffix: str,
+    operator_url: str,
+    avoid: Sequence[str] = (),
+    agent_image: AgentImage | None = None,
+    authorities: str = "",
+    *,
+    strictly: bool = True,
+    failed_starts: Sequence[str] = (),
+    group_restarts: int = 0,
+) -> Manifest:
+    """A worker pod.
+
+    Args:
+        job: whose template it is made from.
+        index: of the worker, 0 up to its job's size.
+        suffix: makes the name unique to this incarnation of the worker.
+        operator_url: where its agent finds the operator.
+        avoid: nodes that are not for it.
+        agent_image: which brings the agent, for a job that wants that; None: the job's image must.
+        authorities: that have signed the operator's certificate, PEM.
+        strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
+        failed_starts: the nodes on which the pods before it of its index have failed to start.
+        group_restarts: how often the job's pods have been replaced as a group.
+    """
+    pod, container = pod_from_template(job, index, suffix)
+    remember_failed_starts(pod, failed_starts)
+    if group_restarts:
+        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(group_restarts)
+    spec = pod["spec"]
+    image = agent_image if job.inject_agent else None
+    own_command = bool(container.get("command"))
+    if not own_command:
+        container["command"] = agent_command(injected=image is not None)
+    joining = _torchrun_environment(job) if own_command else []
+    given = {v["name"] for v in joining}
+    options = [{"name": name, "value": value} for name, value in torchrun_options(job).items() if name not in given]
+    provide(container, [*_agent_environment(job, index, operator_url, authorities), *options, *joining])
+    container["volumeMounts"] = [
+        *(container.get("volumeMounts") or []),
+        {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
+    ]
+    spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
+    if image is not None:
+        inject_agent(spec, container, image, own_command=own_command)
+    if avoid:
+        spec["affinity"] = (_keep_away if strictly else _prefer_others)(spec.get("affinity") or {}, avoid)
+        annotation = names.ANNOTATION_AVOIDS if strictly else names.ANNOTATION_PREFERS_OTHERS
+        pod["metadata"]["annotations"][annotation] = ",".join(avoid)
+    return pod
+
+
+def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Manifest]:
+    """What any worker pod is, with either backend; and in it the container that trains.
+
+    Args:
+        job: whose template it is made from.
+        index: of the worker.
+        suffix: makes the name unique to this incarnation of the worker.
+    """
+    template = copy.deepcopy(dict(job.template))
+    metadata: Manifest = template.get("metadata") or {}
+    spec: Manifest = template["spec"]
+    host = f"{job.key.name}-worker-{index}"
+    container = next(c for c in spec["containers"] if c.get("name") == training_container(template).get("name"))
+    container.setdefault("name", names.TRAINING_CONTAINER)
+    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    spec["tolerations"] = tolerations(spec.get("tolerations") or [])
+    # Training needs neither the API server nor a variable for each Service of the namespace, unless the user asks for them.
+    spec.setdefault("automountServiceAccountToken", False)
+    spec.setdefault("enableServiceLinks", False)
+    # An agent that has died is replaced by a new pod, so that one pod name is one incarnation of a worker.
+    spec["restartPolicy"] = "Never"
+    spec["hostname"] = host
+    spec["subdomain"] = job.key.name
+    if spec.get("hostNetwork"):
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the node's own resolver does not know the cluster's Services
+    add_claim_volumes(spec, job.claims, job.key.name)
+    add_shared_memory(spec, container, job.shared_memory)
+    own_labels = metadata.get("labels") or {}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            # Webhooks may add containers to the pod: which one trains is said here.
+            "annotations": {**(metadata.get("annotations") or {}), names.ANNOTATION_TRAINING_CONTAINER: container["name"]},
+            "name": f"{host}-{suffix}",
+            "namespace": job.key.namespace,
+            "labels": {
+                **own_labels,
+                **labels(job),
+                # Nothing of the operator's selects by this one.
+                names.LABEL_NAME: own_labels.get(names.LABEL_NAME, APPLICATION),
+                names.LABEL_WORKER_INDEX: str(index),
+                names.LABEL_ROLE: names.ROLE_WORKER,
+            },
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": spec,
+    }
+    return pod, container
+
+
+def remember_failed_starts(pod: Manifest, nodes: Sequence[str]) -> None:
+    """Writes on a pod where those before it of its index have failed to start."""
+    if nodes:
+        pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_FAILED_STARTS] = ",".join(nodes)
+
+
+def provide(container: Manifest, environment: Sequence[Manifest]) -> None:
+    """Gives variables to a container; the template's own of the same name stay as they are."""
+    own = list(container.get("env") or [])
+    taken = {variable["name"] for variable in own}
+    container["env"] = [v for v in environment if v["name"] not in taken] + own
+
+
+def _agent_environment(job: Job, index: int, operator_url: str, authorities: str) -> list[Manifest]:
+    vouching = [{"name": names.AUTHORITIES_VARIABLE, "value": authorities}] if authorities else []
+    return [
+        {"name": names.OPERATOR_URL_VARIABLE, "value": operator_url},
+        *vouching,
+        {"name": "ELASTIC_PYTORCH_TOKEN_FILE", "value": f"{TOKEN_FOLDER}/token"},
+        {"name": "ELASTIC_PYTORCH_JOB", "value": job.key.name},
+        {"name": "ELASTIC_PYTORCH_JOB_UID", "value": job.uid},
+        {"name": "ELASTIC_PYTORCH_WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "ELASTIC_PYTORCH_WORKER_INDEX", "value": str(index)},
+        {"name": "ELASTIC_PYTORCH_GRACE_SECONDS", "value": str(job.grace_seconds)},
+        {"name": "ELASTIC_PYTORCH_STORE_PORT", "value": str(job.store_port)},
+        *([{"name": "ELASTIC_PYTORCH_CHECKPOINT_PATH", "value": job.checkpoint_path}] if job.checkpoint_path else []),
+        {"name": "PET_NPROC_PER_NODE", "value": job.nproc_per_node},
+    ]
+
+
+def torchrun_options(job: Job) -> Mapping[str, str]:
+    """The options of torchrun that the job sets. What scripts read as the most restarts is the job's own budget if it sets none."""
+    return {"PET_MAX_RESTARTS": str(job.max_failures), **job.torchrun}
+
+
+def _torchrun_environment(job: Job) -> list[Manifest]:
+    """Lets a plain `torchrun train.py` of the user's join the job's rounds."""
+    return [
+        {"name": "PET_NNODES", "value": f"{job.minimum}:{job.maximum}"},
+        {"name": "PET_RDZV_BACKEND", "value": "elastic-pytorch"},
+        {"name": "PET_RDZV_ENDPOINT", "value": f"{job.key.name}:{job.store_port}"},
+        {"name": "PET_RDZV_ID", "value": job.uid},
+        # The operator keeps the budget: a torchrun that ran out of its own would take its pod along.
+        {"name": "PET_MAX_RESTARTS", "value": "1000000"},
+    ]
+
+
+def tolerations(own: list[Manifest]) -> list[Manifest]:
+    """The template's tolerations, and short ones for lost nodes where it has none."""
+    missing = [taint for taint in NODE_LOSS_TAINTS if not any(t.get("key") in (taint, None, "") for t in own)]
+    short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}
+    return [*own, *({"key": taint, **short} for taint in missing)]
+
+
+def _keep_away(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
+    """The template's affinity with some nodes left out. Terms are alternatives, so each of them gets the requirement."""
+    unwanted = _not_among(nodes)
+    node_affinity = affinity.get("nodeAffinity") or {}
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = [
+        {**term, "matchFields": [*(term.get("matchFields") or []), *unwanted]}
+        for term in required.get("nodeSelectorTerms") or [{}]
+    ]
+    required = {**required, "nodeSelectorTerms": terms}
+    return {**affinity, "nodeAffinity": {**node_affinity, "requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _prefer_others(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
+    """The template's affinity with the heaviest preference for other nodes than these."""
+    node_affinity = affinity.get("nodeAffinity") or {}
+    preference = {"weight": 100, "preference": {"matchFields": _not_among(nodes)}}
+    preferred = [*(node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []), preference]
+    return {**affinity, "nodeAffinity": {**node_affinity, "preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def _not_among(nodes: Sequence[str]) -> list[Manifest]:
+    return [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+
+
+def _token_volume() -> Manifest:
+    token = {"audience": names.TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
+    return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}}

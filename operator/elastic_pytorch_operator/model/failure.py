@@ -1,0 +1,228 @@
+"""What has failed, and whose fault it is.
+
+One table for workers (`fault_of_worker`), one for pods (`fault_of_pod`). Only the job's own code counts against its budget; which of a
+round's failures explains the others, `round_failure.py` decides.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from elastic_pytorch_operator.api.timestamps import earlier
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Observed, PodView
+from elastic_pytorch_operator.model.peer_errors import is_echo
+from elastic_pytorch_operator.spec.failure_rules import FailureRule
+
+OUT_OF_MEMORY = "OutOfMemory"  # as the agent reports a worker that the kernel has killed for lack of memory
+OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
+# A shell's codes for "cannot be executed" and "not found", and the runtime's for a container that it could not start.
+START_ERROR_CODES = (126, 127, 128)
+RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the runtime could not start the container's command
+KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
+
+
+class Fault(StrEnum):
+    """Whose fault a failure is."""
+
+    CODE = "code"  # the job's own: an exception, a crash, out of memory
+    PLACE = "place"  # the node's, the kubelet's or the image's
+    ECHO = "echo"  # a peer's failure or loss, as this worker has seen it
+    OUTSIDE = "outside"  # somebody has sent the worker a signal
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRecord:
+    """A failure, with where it happened.
+
+    Attributes:
+        worker: the pod's name.
+        rank: global rank, None where there was none yet.
+        failed_at: monotonic seconds.
+        pod_uid: of the pod that has failed as a whole; empty: a worker process in it.
+        pid: of the process, in its pod; None: not known.
+        node: of the pod, for people.
+        time: when it failed, RFC 3339, for people.
+        rule: of `failurePolicy.rules`, which decides on it; None: none does.
+        group_restarts: how often the job's pods had been replaced as a group when this one was made.
+    """
+
+    worker: str
+    rank: int | None
+    exit_code: int | None
+    signal: str
+    message: str
+    failed_at: float
+    fault: Fault = Fault.CODE
+    pod_uid: str = ""
+    pid: int | None = None
+    node: str = ""
+    time: str = ""
+    rule: FailureRule | None = None
+    group_restarts: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What sort of failure it is, one word of a few."""
+        if self.fault is Fault.OUTSIDE:
+            return "Killed"
+        if self.signal == "SIGKILL" or OOM_KILLED in self.message:
+            return "OutOfMemory"  # a SIGKILL for another reason comes from outside
+        if self.pod_uid:
+            return "Pod"
+        if self.signal:
+            return "Signal"
+        return "Hang" if self.exit_code is None else "Exit"
+
+    def as_status(self) -> dict[str, object]:
+        """As `status.rootCause` has it."""
+        found = {
+            "worker": self.worker,
+            "node": self.node or None,
+            "rank": self.rank,
+            "pid": self.pid,
+            "time": self.time or None,
+            "exitCode": self.exit_code,
+            "signal": self.signal or None,
+            "message": self.message[:2048],
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def __str__(self) -> str:
+        where = self.worker if self.rank is None else f"rank {self.rank} ({self.worker})"
+        if self.exit_code is None and self.pod_uid:
+            return f"{where} {self.message.strip()}"
+        if self.exit_code is None and not self.signal:
+            return f"{where} hangs: {self.message.strip()}"
+        how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        told = self.message.strip()
+        return f"{where} failed, {told}" if told.startswith(how) else f"{where} failed, {how}: {told}"
+
+
+def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
+    """The failure that a job's status holds as its root cause, None if there is none."""
+    cause = status.get("rootCause")
+    if not cause:
+        return None
+    return FailureRecord(
+        worker=str(cause.get("worker", "")),
+        rank=cause.get("rank"),
+        exit_code=cause.get("exitCode"),
+        signal=str(cause.get("signal", "")),
+        message=str(cause.get("message", "")),
+        failed_at=0.0,
+        pid=cause.get("pid"),
+        node=str(cause.get("node", "")),
+        time=str(cause.get("time", "")),
+    )
+
+
+def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
+    """A failure with what people want to know of it: the time of day, and the pod's node."""
+    node = next((pod.node for pod in observed.pods if pod.name == record.worker), "")
+    return replace(record, node=node, time=earlier(observed.time, observed.now - record.failed_at))
+
+
+def fault_of_worker(failure: Failure | None) -> Fault:
+    """Whose fault a worker's failure is, as far as its own last words tell.
+
+    Args:
+        failure: as its agent reports it; None: a torchrun of the user's, which reports no more than that its workers have failed.
+    """
+    if failure is None:
+        return Fault.ECHO
+    if failure.signal == "SIGKILL":
+        return Fault.CODE if failure.exception == OUT_OF_MEMORY else Fault.OUTSIDE
+    if failure.signal == "SIGTERM":
+        return Fault.OUTSIDE
+    echo = is_echo(
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        exception=failure.exception,
+        message=failure.message,
+        traceback=failure.traceback,
+    )
+    return Fault.ECHO if echo else Fault.CODE
+
+
+def fault_of_pod(pod: PodView, *, spoken: bool) -> Fault | None:
+    """Whose fault the end of a pod is; None if it has not ended, or has succeeded.
+
+    Args:
+        pod: a worker's.
+        spoken: whether its agent has ever been heard.
+    """
+    if not pod.ended or pod.exit_code == 0:
+        return None
+    if pod.exit_reason == OOM_KILLED:
+        return Fault.CODE
+    if (
+        (pod.deleting and not pod.ended_before_deletion) or pod.disrupted or pod.exit_code is None
+    ):  # without an exit code the kubelet has rejected it
+        return Fault.PLACE
+    if pod.exit_code in KILLED_CODES:
+        return Fault.OUTSIDE
+    if pod.exit_code in START_ERROR_CODES and not spoken:
+        return Fault.PLACE
+    return Fault.CODE
+
+
+def has_spoken(pod: PodView, observed: Observed) -> bool:
+    """Whether a pod's agent has ever been heard, by this operator or by one before it."""
+    return pod.name in observed.agents or pod.name in observed.heard_before
+
+
+def has_succeeded(worker: str, observed: Observed) -> bool:
+    """Whether a member of the current round has done its work."""
+    number = observed.round.number if observed.round else 0
+    agent = observed.agents.get(worker)
+    if agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == number:
+        return True
+    return any(pod.name == worker and pod.succeeded for pod in observed.pods)
+
+
+def failed_members(observed: Observed) -> list[AgentView]:
+    """The agents of the current round that report that their workers have failed in it."""
+    if observed.round is None:
+        return []
+    agents = (agent for name in observed.round.workers if (agent := observed.agents.get(name)))
+    return [agent for agent in agents if agent.state is AgentState.FAILED and agent.round == observed.round.number]
+
+
+def record_of(agent: AgentView) -> FailureRecord:
+    """The failure that an agent has reported of its workers."""
+    failure = agent.failure
+    if failure is None:
+        told = "its workers have failed; torchrun does not report why, see the log of the pod"
+        return FailureRecord(agent.worker, agent.rank, 1, "", told, agent.state_since, fault_of_worker(None))
+    return FailureRecord(
+        worker=agent.worker,
+        rank=failure.rank,
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        message=_words_of(failure),
+        failed_at=failure.failed_at,
+        fault=fault_of_worker(failure),
+        pid=failure.pid or None,
+    )
+
+
+def _words_of(failure: Failure) -> str:
+    """The traceback; behind the message, if that says more than it, such as why a process was aborted."""
+    message, traceback = failure.message.strip(), failure.traceback.strip()
+    return traceback if message in traceback else f"{message}\n{traceback}".strip()
+
+
+def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
+    """The earliest failure that is not the echo of another; None if all are."""
+    return min((f for f in failures if f.fault is not Fault.ECHO), key=lambda f: (f.failed_at, f.worker), default=None)
+
+
+def describe_end(pod: PodView) -> str:
+    """How a pod's container ended, to follow the pod's name in a sentence."""
+    reason = pod.exit_reason or pod.phase
+    if reason == OOM_KILLED:
+        return "ran out of memory (OOMKilled); raise its memory limit or make it use less"
+    if pod.exit_code is None:
+        return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
+    return f"has ended with exit code {pod.exit_code} ({reason})"

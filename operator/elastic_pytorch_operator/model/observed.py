@@ -1,0 +1,180 @@
+"""What decisions are made from: frozen views of pods, nodes and agents at one moment.
+
+Times named `..._at` and `..._since` are seconds of the operator's own monotonic clock: no worker's or node's time of day enters
+a decision, so a clock that is an hour off changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.round import Round
+
+TERMINAL_PHASES = ("Failed", "Succeeded")
+# How the kubelet calls what keeps it from making a container.
+NEVER = ("InvalidImageName",)
+HARDLY = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError")
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A worker pod, or the pod of a stock rendezvous' store, as the API server last told."""
+
+    name: str
+    uid: str
+    index: int
+    phase: str = "Pending"
+    node: str = ""
+    address: str = ""
+    deleting: bool = False
+    started: bool = False  # its training container runs
+    exit_code: int | None = None  # of its training container, once that has ended
+    exit_reason: str = ""  # the kubelet's word for it: Completed, Error, OOMKilled, Evicted, …
+    exit_message: str = ""
+    disrupted: bool = False  # evicted, preempted or shut down with its node, says the cluster
+    sidecar_runs: bool = False  # another container has not ended, and the kubelet does not stop it by itself
+    ended_before_deletion: bool = False  # was seen ended before anybody asked for its deletion
+    waiting: str = ""  # why it does not run yet, for people
+    unschedulable: bool = False  # the scheduler has found no node for it, and makes no room on one either
+    avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
+    prefers_others_to: frozenset[str] = frozenset()  # nodes that it was made to take only if no other fits
+    created_at: float = 0.0
+    stuck_since: float = 0.0  # when its containers could not be made for the first time in a row
+    ended_at: float = 0.0  # when it was first seen to have ended
+    conditions: frozenset[tuple[str, str]] = frozenset()  # type and status of each
+    group_restarts: int = 0  # how often the job's pods had been replaced as a group when it was made
+    failed_starts: tuple[str, ...] = ()  # the nodes on which the pods before it of its index have failed to start, in a row
+    seen_dead_at_start: bool = False  # was dead already when this operator began to decide
+    role: str = names.ROLE_WORKER
+    rendezvous: int = 0  # the stock rendezvous that it was made for
+    grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether its containers can never be made as they are written."""
+        return self.waiting.startswith(NEVER)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether its containers cannot be made, for now at least."""
+        return self.waiting.startswith((*NEVER, *HARDLY))
+
+    @property
+    def ended(self) -> bool:
+        """Whether its training is over: the training container will never run again (worker pods have restartPolicy Never)."""
+        return self.exit_code is not None or self.phase in TERMINAL_PHASES
+
+    @property
+    def lingers(self) -> bool:
+        """Whether its training is over, but the pod is not: the scheduler and quotas count its requests until its phase is terminal."""
+        return self.ended and self.sidecar_runs
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its training container has exited with 0 by itself: exit code 0 after SIGTERM is no success."""
+        return self.exit_code == 0 and (self.ended_before_deletion or not self.deleting)
+
+
+class Taint(NamedTuple):
+    """What keeps pods without a toleration off a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node, as the API server last told."""
+
+    name: str
+    ready: bool = True
+    unschedulable: bool = False
+    removed: bool = False  # there was such a node, and it has been deleted; it is not ready either
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()  # those that keep new pods away
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+
+
+class AgentState(StrEnum):
+    """What an agent says it is doing; docs/protocol.md describes each."""
+
+    READY = "ready"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+    LEAVING = "leaving"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What an agent knows of the worker of its that failed first, and of itself."""
+
+    rank: int
+    local_rank: int
+    exit_code: int
+    signal: str
+    exception: str
+    message: str
+    traceback: str
+    failed_at: float
+    pid: int = 0  # in the pod; 0: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the training script last reported; None where it has not."""
+
+    step: int | None = None
+    first_step: int | None = None  # the first one of the round
+    total: int | None = None
+    loss: float | None = None
+    checkpoint_step: int | None = None
+    commit_every_steps: int | None = None  # from one commit of the training library to the next
+    checkpoints: int | None = None  # that its agent has seen written to the folder that it watches; None: it watches none
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """An agent, as its last heartbeat told."""
+
+    worker: str
+    incarnation: str
+    state: AgentState
+    round: int
+    rank: int
+    world_size: int
+    local_world_size: int
+    port: int
+    heard_at: float
+    state_since: float
+    disconnected_since: float | None = None  # when its long poll was last closed, if none is open
+    restarts: int = 0
+    failure: Failure | None = None
+    progress: Progress = Progress()
+    progressed_at: float = 0.0  # when a step of its was last heard of
+    steps_per_second: float | None = None  # over the last few heartbeats
+    newest: int = 0  # the number of the newest round that it knows, whether or not it has taken it up
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything known about one job at one moment."""
+
+    now: float  # monotonic seconds
+    time: str  # the same moment as people write it, RFC 3339, for status timestamps only
+    pods: tuple[PodView, ...] = ()
+    stores: tuple[PodView, ...] = ()  # of stock rendezvous
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)  # a node that is missing has not been heard of yet
+    agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
+    round: Round | None = None  # the newest declared; None: none yet
+    listening_since: float = 0.0  # when this operator began to hear agents
+    last_heard_at: float = 0.0  # when it last heard any agent of any job
+    heartbeat_seconds: float = 1.0  # between two heartbeats of an agent
+    arrived_at: float = 0.0  # when it last heard an agent for the first time that had a round from before
+    heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
+    lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died
+    service_exists: bool = False

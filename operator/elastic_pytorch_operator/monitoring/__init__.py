@@ -1,0 +1,1 @@
+"""Metrics, probes, and whether the operator is well."""

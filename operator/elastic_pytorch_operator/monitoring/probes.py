@@ -1,0 +1,47 @@
+"""What kubelets and Prometheus ask: /healthz, /readyz and /metrics, on a port of their own that no agent needs to reach."""
+
+from collections.abc import Callable, Sequence
+
+from aiohttp import web
+
+from elastic_pytorch_operator.http.connections import ConnectionLimits
+from elastic_pytorch_operator.monitoring.metrics import CONTENT_TYPE
+
+# Kubelets and Prometheus ask a few times a minute, on a connection for each request.
+PROBE_LIMITS = ConnectionLimits(per_second=10.0, at_once=50.0, per_address=16, reserved=0)
+
+
+class Probes:
+    """Answers probes and scrapes.
+
+    Args:
+        ailments: what is wrong, so that the operator should be restarted; nothing: it is well.
+        ready: whether it knows the cluster; a replica on standby is as ready as the one that leads.
+        render: the metrics' text.
+    """
+
+    def __init__(self, ailments: Callable[[], Sequence[str]], ready: Callable[[], bool], render: Callable[[], bytes]) -> None:
+        self._ailments = ailments
+        self._is_ready = ready
+        self._render = render
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes of an aiohttp application."""
+        return [
+            web.get("/healthz", self._healthy),
+            web.get("/readyz", self._ready),
+            web.get("/metrics", self._metrics),
+        ]
+
+    async def _healthy(self, _: web.Request) -> web.Response:
+        if found := self._ailments():
+            return web.Response(status=503, text="\n".join(found))
+        return web.Response(text="ok")
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        if not self._is_ready():
+            return web.Response(status=503, text="jobs, pods and nodes have not been listed yet")
+        return web.Response(text="ok")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._render(), headers={"Content-Type": CONTENT_TYPE})

@@ -1,0 +1,140 @@
+"""How a job ends: complete, when the workers of a round agree that they are done; failed, when one of its limits is reached."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.failure import FailureRecord, has_spoken, has_succeeded
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts, why_given_up
+from elastic_pytorch_operator.planning.failures.unstartable import why_it_cannot_start
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a job has ended."""
+
+    complete: bool
+    reason: str
+    message: str
+    cause: FailureRecord | None = None
+
+
+def decide_ending(
+    job: Job,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    budget: Budget,
+    *,
+    victims: frozenset[str] = frozenset(),
+    invalid: str = "",
+    deadline_at: float | None = None,
+    starts: FailedStarts = NONE_FAILED,
+    excused: Collection[str] = (),
+    leaving: Collection[str] = (),
+) -> tuple[Ending | None, float | None]:
+    """Decides whether the job ends now.
+
+    Args:
+        job: with its limits.
+        observed: what is known.
+        candidates: its workers, weighed.
+        budget: its failures.
+        victims: workers that go because the operator wants them to.
+        invalid: why the API server will never accept a pod of its template, or a claim of its claim templates.
+        deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
+        starts: the pods that have failed to start.
+        excused: lost workers on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
+        leaving: workers that have left the group since they were told to stop.
+
+    Returns:
+        The ending, None if the job goes on; and when to look again.
+    """
+    if invalid:
+        claim = invalid.startswith("PersistentVolumeClaim")
+        what = "spec.volumeClaimTemplates cannot make a claim" if claim else "spec.template cannot make a pod"
+        return Ending(False, names.INVALID_TEMPLATE, f"{what}: {invalid}"), None
+    round_ = observed.round
+    if round_ is not None and round_.size > 0:
+        done = [name for name in round_.workers if has_succeeded(name, observed)]
+        if len(done) == round_.size:
+            text = f"all {round_.size} workers of round {round_.number} have succeeded"
+            return Ending(True, names.WORKERS_SUCCEEDED, text), None
+    if budget.fatal is not None:
+        text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
+        return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
+    if budget.failures > job.max_failures and budget.last is not None:
+        allowed = f"failurePolicy.maxFailures allows {job.max_failures}"
+        text = f"{_failures(budget.failures)} without progress, {allowed}; the last: {budget.last}"
+        return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
+    if job.backoff_limit is not None and budget.total > job.backoff_limit:
+        last = f"; the last: {budget.last}" if budget.last else ""
+        count = f"{_failures(budget.total)} since the job began"
+        text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
+        return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
+    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, {*victims, *excused}, leaving)):
+        return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None
+    if deadline_at is not None and observed.now >= deadline_at:
+        text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
+        return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
+    if round_ is None and not job.status.get("round"):
+        why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
+        why = why or why_given_up(starts, job.wanted)
+        if why:
+            return Ending(False, names.CANNOT_START, why), None
+        if not job.stock and (text := _never_joined(observed)):
+            return Ending(False, names.NEVER_JOINED, text), None
+        return None, _earliest(recheck, deadline_at)
+    return None, deadline_at
+
+
+def _failures(count: int) -> str:
+    return "1 failure" if count == 1 else f"{count} failures"
+
+
+def _never_joined(observed: Observed) -> str:
+    """What is wrong with a worker that has ended well without having been part of the job; empty if none has."""
+    for pod in observed.pods:
+        if pod.exit_code == 0 and not (pod.deleting or pod.seen_dead_at_start or has_spoken(pod, observed)):
+            return (
+                f"{pod.name} has ended with exit code 0 and never joined the job: its `command` starts neither the agent nor "
+                'torchrun. Remove `command` and name the script in `args` (args: ["train.py"]), or start it by torchrun '
+                '(command: ["torchrun", "train.py"])'
+            )
+    return ""
+
+
+def _lost_members(
+    job: Job, observed: Observed, candidates: Sequence[Candidate], excepted: Collection[str], leaving: Collection[str]
+) -> list[str]:
+    """The members that go without having been asked to, other than those excepted.
+
+    If a rule is about conditions, an agent's word that it was told to stop is not enough: its pod will tell why.
+    """
+    members = frozenset(observed.round.workers if observed.round else ())
+    waits = any(rule.conditions for rule in job.rules)
+    known = {pod.name for pod in observed.pods if not waits or pod.deleting or pod.ended}
+    lost = [
+        f"{candidate.worker} {candidate.why}"
+        for candidate in candidates
+        if (candidate.worker in members or (waits and candidate.worker in leaving))
+        and candidate.worker not in excepted
+        and (candidate.standing is Standing.GONE or (candidate.standing is Standing.LEAVING and candidate.worker in known))
+        and not has_succeeded(candidate.worker, observed)
+    ]
+    # After a change of leader a round has the members that have been heard since; the status still names the others.
+    size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
+    if len(members) < size:
+        alive = (c.worker for c in candidates if c.standing in (Standing.READY, Standing.STARTING))
+        accounted_for = members.union(alive, excepted)
+        told = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
+        unheard = (name for name in told if name not in accounted_for)
+        lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
+    return lost
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)

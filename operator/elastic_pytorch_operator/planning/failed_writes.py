@@ -1,0 +1,90 @@
+"""Writes that the API server has not taken: when each is tried again, and what the job's user is told about them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator.api.write_errors import Judgement
+
+REFUSED_SECONDS = 10.0  # between two tries of what a policy or a quota refuses
+FIRST_BACKOFF_SECONDS = 0.2  # after trouble; twice as long after each further failure
+MAX_BACKOFF_SECONDS = 30.0
+TOLD_AFTER_FAILURES = 3  # in a row: most trouble has passed before
+MAX_TOLD = 3  # at once: the deletions of a thousand pods may be refused
+
+# What is written for a job, besides the deletions of its pods.
+SERVICE, CLAIMS, DRY_RUN, PODS, STATUS, JOB = "service", "claims", "dry-run", "pods", "status", "job"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedWrite:
+    """A write that has failed each time since it was first tried.
+
+    Attributes:
+        words: what came of it the last time, a clause for people.
+        retry_at: when it may be tried again, monotonic seconds.
+        times: how often it has failed.
+        lasting: whether its user is to know: it is refused, or its trouble does not pass.
+        told: whether an event has reported it.
+    """
+
+    words: str
+    retry_at: float
+    times: int = 1
+    lasting: bool = False
+    told: bool = False
+
+
+FailedWrites = Mapping[str, FailedWrite]  # by what was to be written
+
+
+def note_failure(
+    before: FailedWrite | None,
+    judgement: Judgement,
+    words: str,
+    now: float,
+    *,
+    refused_seconds: float = REFUSED_SECONDS,
+    retry_after_seconds: float = 0.0,
+) -> FailedWrite:
+    """A write has failed.
+
+    Args:
+        before: its last failure, if it has not succeeded since.
+        judgement: what the error means.
+        words: what the user is told about it.
+        now: monotonic seconds.
+        refused_seconds: until the next try of what is refused.
+        retry_after_seconds: the least time until the next try that was asked for.
+    """
+    times = before.times + 1 if before else 1
+    trouble = judgement is Judgement.TROUBLE
+    backoff = min(FIRST_BACKOFF_SECONDS * 2 ** min(times - 1, 16), MAX_BACKOFF_SECONDS) if trouble else refused_seconds
+    return FailedWrite(
+        words,
+        now + max(backoff, retry_after_seconds),
+        times,
+        lasting=not trouble or times >= TOLD_AFTER_FAILURES,
+        told=before is not None and before.told,
+    )
+
+
+def forget_refused_pods(failed: FailedWrites) -> dict[str, FailedWrite]:
+    """The failed writes without those of pods, for a spec that makes other pods: they are asked for at once."""
+    return {key: write for key, write in failed.items() if key not in (DRY_RUN, PODS)}
+
+
+def describe(failed: FailedWrites) -> str:
+    """What a job's conditions say of its failed writes; empty: nothing."""
+    words = list(dict.fromkeys(write.words for write in failed.values() if write.lasting))
+    more = len(words) - MAX_TOLD
+    return "; ".join([*words[:MAX_TOLD], *([f"and {more} more"] if more > 0 else [])])
+
+
+def untold(failed: FailedWrites) -> tuple[str, ...]:
+    """What events are yet to tell."""
+    return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting and not write.told))[:MAX_TOLD]
+
+
+def mark_told(failed: FailedWrites) -> dict[str, FailedWrite]:
+    """The same writes after events have reported them."""
+    return {key: replace(write, told=write.told or write.lasting) for key, write in failed.items()}

@@ -1,0 +1,1 @@
+"""What has failed, how it counts, and what follows from it."""

@@ -1,0 +1,143 @@
+"""How failures count against `failurePolicy.maxFailures` and `failurePolicy.backoffLimit`: those of the job's own code.
+
+The former bounds failures since the last progress, the latter those since the job began. A rule of `failurePolicy.rules` may say that a
+failure counts or that it does not. A worker that was killed from outside is a cause, but it does not count and delays nothing. A
+failure of the job's own code that a rule keeps from counting still delays the next try: it may come back at once.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator.model.failure import FailureRecord, Fault
+from elastic_pytorch_operator.spec.failure_rules import FailureAction
+
+BACKOFF_FIRST_SECONDS = 1.0
+BACKOFF_MOST_SECONDS = 60.0
+PROGRESS_STEPS = 10  # beyond the last mark: progress even without a checkpoint
+STEADY_SECONDS = 300.0  # a round that has lasted so long is progress of a script that reports no steps
+CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
+GRAVITY = (
+    FailureAction.FAIL_JOB,
+    FailureAction.RESTART_GROUP,
+    FailureAction.COUNT,
+    FailureAction.IGNORE,
+)  # which one decides on what becomes known together
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a job has used up.
+
+    Attributes:
+        failures: counted since the last progress.
+        total: counted since the job began.
+        in_a_row: since the last progress, those that a rule keeps from counting included.
+        counted_round: the newest round whose failure has been counted.
+        counted_pods: UIDs of the pods that have been counted, and that are still there.
+        step: the step at the last progress.
+        checkpoint_step: the same, of checkpoints.
+        hold_until: when a group that has failed may be restarted, monotonic seconds.
+        last: the newest root cause.
+        fatal: what fails the job, by a rule.
+        group_restarts: how often all worker pods are to have been replaced, by a rule.
+    """
+
+    failures: int = 0
+    total: int = 0
+    in_a_row: int = 0
+    counted_round: int = 0
+    counted_pods: frozenset[str] = frozenset()
+    step: int = 0
+    checkpoint_step: int = 0
+    hold_until: float = 0.0
+    last: FailureRecord | None = None
+    fatal: FailureRecord | None = None
+    group_restarts: int = 0
+
+    def after_progress(self, step: int | None, checkpoint_step: int | None) -> "Budget":
+        """The budget once the job has come to a step: the count starts again if that is progress.
+
+        A step that a restart has thrown back and that is reached again is none.
+        """
+        checkpointed = checkpoint_step is not None and checkpoint_step > self.checkpoint_step
+        stepped = step is not None and step >= self.step + PROGRESS_STEPS
+        if not (checkpointed or stepped):
+            return self
+        return replace(
+            self,
+            failures=0,
+            in_a_row=0,
+            step=max(self.step, step or 0),
+            checkpoint_step=max(self.checkpoint_step, checkpoint_step or 0),
+        )
+
+    def after_steady_round(self, seconds: float) -> "Budget":
+        """The budget of a script that reports no steps, whose round has lasted so long: fresh if that is long enough."""
+        return (
+            replace(self, failures=0, in_a_row=0) if max(self.failures, self.in_a_row) and seconds >= STEADY_SECONDS else self
+        )
+
+    def after_round(self, number: int, cause: FailureRecord, now: float, *, hold: bool) -> "Budget":
+        """The budget once the cause of a round's failure is known. A round counts once.
+
+        Args:
+            number: of the round.
+            cause: of its failure.
+            now: monotonic seconds.
+            hold: the group is to wait before it is restarted.
+        """
+        if number <= self.counted_round:
+            return self
+        return replace(self, counted_round=number)._after(cause, now, hold=hold)
+
+    def after_pods(self, failed: Sequence[FailureRecord], there: Collection[str], now: float, *, hold: bool) -> "Budget":
+        """The budget once pods are known to have failed. Those that become known together count as one.
+
+        Args:
+            failed: pods that have failed and are still there.
+            there: the UIDs of all pods that are still there.
+            now: monotonic seconds.
+            hold: the job is to wait before they are replaced.
+        """
+        uids = (self.counted_pods | {record.pod_uid for record in failed}) & frozenset(there)
+        new = [record for record in failed if record.pod_uid not in self.counted_pods]
+        budget = self if uids == self.counted_pods else replace(self, counted_pods=uids)
+        if not new:
+            return budget
+        cause = min(
+            new, key=lambda record: (GRAVITY.index(action_on(record) or FailureAction.IGNORE), record.failed_at, record.worker)
+        )
+        return budget._after(cause, now, hold=hold)
+
+    def _after(self, cause: FailureRecord, now: float, *, hold: bool) -> "Budget":
+        action = action_on(cause)
+        if action is FailureAction.FAIL_JOB:
+            return replace(self, last=cause, fatal=cause)
+        if cause.group_restarts < self.group_restarts:
+            return self  # the pods of that group are being replaced
+        if action is None:
+            return replace(self, last=cause)
+        if action is FailureAction.IGNORE and cause.fault is not Fault.CODE:
+            return self if cause.pod_uid else replace(self, last=cause)  # without a rule it would neither count nor wait
+        budget = replace(self, in_a_row=self.in_a_row + 1, last=cause)
+        if action is FailureAction.COUNT:
+            budget = replace(budget, failures=self.failures + 1, total=self.total + 1)
+        else:
+            hold = True
+        if action is FailureAction.RESTART_GROUP:
+            budget = replace(budget, group_restarts=cause.group_restarts + 1)
+        return replace(budget, hold_until=now + (backoff_seconds(budget.in_a_row) if hold else 0.0))
+
+
+def action_on(failure: FailureRecord) -> FailureAction | None:
+    """What a failure does: as the rule that matches it says, else it counts if it is the job's own fault; None: nothing."""
+    if failure.rule is not None:
+        return failure.rule.action
+    return FailureAction.COUNT if failure.fault is Fault.CODE else None
+
+
+def backoff_seconds(failures: int) -> float:
+    """How long a group waits for its restart after a number of failures in a row: not at all, then 1, 2, 4, … at most 60 s."""
+    if failures <= 1:
+        return 0.0
+    return float(min(BACKOFF_FIRST_SECONDS * 2.0 ** (failures - 2), BACKOFF_MOST_SECONDS))

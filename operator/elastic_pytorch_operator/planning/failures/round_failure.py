@@ -1,0 +1,84 @@
+"""Why a round has failed: the one failure that explains the others, told once every member of the round has spoken or is lost.
+
+- A member that is lost explains whatever the others report: none of it is the job's own fault.
+- With every member there, the earliest failure that is not an echo of another is the cause.
+- Echoes of a member that has not taken the round up, since it is on its way to a step boundary of the one before, count nothing.
+- With every member there and nothing but echoes, the one that spoke first is the cause, and it is the job's own fault: a network that
+  drops connections, a rank that has never come. A loss may become known a moment after its echoes, so this waits for a
+  heartbeat of every member that was sent later.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator.model.failure import FailureRecord, Fault, record_of, root_cause
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing, never_formed
+
+ECHO_SECONDS = 1.0  # after the first echo: by then the heartbeats of a lost member have stopped
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFailure:
+    """What is known of the failure of the current round.
+
+    Attributes:
+        open: not all members have spoken yet, so that the cause is not known: they are to speak at once.
+        cause: what counts, with whose fault it is; None: nothing has failed, a lost member explains it, or it is not known yet.
+        echoes_only: all that has failed is the echo of something that no agent has reported.
+    """
+
+    open: bool = False
+    cause: FailureRecord | None = None
+    echoes_only: bool = False
+
+
+def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFailure:
+    """Tells why the current round has failed.
+
+    Args:
+        observed: the round and its agents.
+        candidates: the workers, weighed.
+    """
+    round_ = observed.round
+    if round_ is None or round_.size == 0:
+        return RoundFailure()
+    members = frozenset(round_.workers)
+    present = [c for c in candidates if c.worker in members and c.standing is Standing.READY]
+    failed_since = min((c.failed_since for c in present if c.failed), default=None)
+    if failed_since is None:
+        return RoundFailure()
+    if any(not c.failed and c.heard_at <= failed_since for c in present):
+        return RoundFailure(open=True)
+    if len(present) < round_.size:
+        return RoundFailure()
+    records = _records(observed, round_, [c.worker for c in present if c.failed])
+    cause = root_cause(records)
+    if cause is not None:
+        return RoundFailure(cause=cause)
+    if never_formed(round_.number, present):
+        return RoundFailure()
+    if any(c.heard_at <= failed_since + ECHO_SECONDS for c in present):
+        return RoundFailure(open=True)
+    first = min(records, key=lambda record: (record.failed_at, record.worker))
+    return RoundFailure(cause=replace(first, fault=Fault.CODE), echoes_only=True)
+
+
+def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[FailureRecord]:
+    agents = [observed.agents[name] for name in failed]
+    done = next((a for name in round_.workers if _has_returned(a := observed.agents.get(name), round_)), None)
+    if done is None:
+        return [record_of(agent) for agent in agents]
+    early = f"{done.worker} (rank {done.rank}) had returned while others still trained"
+    records = []
+    for agent in agents:
+        record = record_of(agent)
+        if record.fault is Fault.ECHO:  # its peer has gone, but it was not lost
+            record = replace(record, message=f"{early}: {record.message}", fault=Fault.CODE)
+        records.append(record)
+    return records
+
+
+def _has_returned(agent: AgentView | None, round_: Round) -> bool:
+    return agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == round_.number

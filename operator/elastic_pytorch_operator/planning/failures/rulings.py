@@ -1,0 +1,117 @@
+"""What has failed, with the rule of `failurePolicy.rules` that decides on it: a round, and pods that have failed or are lost.
+
+A rule on exit codes sees the root cause of a round's failure, and how the training container of a pod has ended by itself: what a
+container exits with once its pod is being deleted says nothing. A rule on conditions sees a pod that has ended without success, and
+a member of the group that is lost: its pod is being deleted, though not by the operator, or its node is gone. A member's agent may
+report SIGTERM before the operator sees why its pod ends, so a pod is looked at until its end even if the group does without it.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from elastic_pytorch_operator.model.failure import FailureRecord, Fault, describe_end, fault_of_pod, has_spoken, has_succeeded
+from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, find_rule
+
+# Finding these again changes nothing, so it does not matter whether an operator before this one has found them.
+REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
+
+
+def rule_on_worker(cause: FailureRecord, observed: Observed, rules: Sequence[FailureRule]) -> FailureRecord:
+    """The failure of a round's worker process, with the rule that decides on it."""
+    pod = next((pod for pod in observed.pods if pod.name == cause.worker), None)
+    restarts = pod.group_restarts if pod else 0
+    return replace(cause, rule=find_rule(rules, cause.exit_code), group_restarts=restarts)
+
+
+def ended_pods(observed: Observed) -> list[FailureRecord]:
+    """The pods that have ended, other than with success, each with whose fault that is."""
+    records = []
+    for pod in observed.pods:
+        fault = fault_of_pod(pod, spoken=has_spoken(pod, observed))
+        if fault is not None:
+            message = pod.exit_message.strip() or f"the container {describe_end(pod)}"
+            records.append(_record(pod, pod.exit_code, message, observed.now, fault))
+    return records
+
+
+def judge_pods(
+    observed: Observed,
+    candidates: Iterable[Candidate],
+    rules: Sequence[FailureRule],
+    ended: Sequence[FailureRecord],
+    ours: Collection[str] = (),
+    leaving: Collection[str] = (),
+) -> list[FailureRecord]:
+    """The pods that have failed by the job's own fault, and those that have failed or are lost and that a rule matches.
+
+    Not those that had ended before this operator began to decide, unless what their rule asks for can be asked for twice.
+
+    Args:
+        observed: the job's pods and its group.
+        candidates: its workers, weighed.
+        rules: in their order.
+        ended: the pods that have ended without success.
+        ours: workers that go because the operator wants them to.
+        leaving: workers that have left the group since they were told to stop.
+    """
+    pods = {pod.name: pod for pod in observed.pods}
+    records = []
+    for record in ended:
+        ended_pod = pods[record.worker]
+        rule = None
+        if not ended_pod.deleting or ended_pod.ended_before_deletion:
+            rule = find_rule(rules, record.exit_code, ended_pod.conditions)
+        repeatable = rule is not None and rule.action in REPEATABLE
+        if (rule is not None or record.fault is Fault.CODE) and (repeatable or not ended_pod.seen_dead_at_start):
+            records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
+    members = frozenset(observed.round.workers if observed.round else ())
+    begun_to_leave = members.union(leaving)
+    for candidate in candidates:
+        worker, standing = candidate.worker, candidate.standing
+        group = members if standing is Standing.GONE else begun_to_leave
+        lost = standing in (Standing.GONE, Standing.LEAVING) and worker in group
+        if not lost or worker in ours or has_succeeded(worker, observed):
+            continue
+        pod = pods.get(worker)
+        if pod is not None and not pod.ended and (rule := find_rule(rules, None, pod.conditions)):
+            message = f"{candidate.why} ({', '.join(f'{t}={s}' for t, s in sorted(rule.conditions & pod.conditions))})"
+            record = _record(pod, None, message, observed.now, Fault.PLACE)
+            records.append(replace(record, rule=rule, group_restarts=pod.group_restarts))
+    return records
+
+
+def leaving_members(
+    observed: Observed, candidates: Iterable[Candidate], known: Collection[str], ours: Collection[str]
+) -> frozenset[str]:
+    """The workers that leave or have left the group since they were told to stop, as long as their pods are there.
+
+    Args:
+        observed: the group.
+        candidates: the job's workers, weighed.
+        known: those found before.
+        ours: workers that go because the operator wants them to.
+    """
+    members = frozenset(observed.round.workers if observed.round else ())
+    begin = {c.worker for c in candidates if c.standing is Standing.LEAVING and c.worker in members and c.worker not in ours}
+    return frozenset(pod.name for pod in observed.pods if pod.name in begin or pod.name in known)
+
+
+def excused_members(
+    observed: Observed, known: frozenset[str], pods: Sequence[FailureRecord], leaving: Collection[str] = ()
+) -> frozenset[str]:
+    """The lost members of the group on which a rule has decided. Their pods may be gone before the group does without them.
+
+    Args:
+        observed: the group.
+        known: those found before.
+        pods: what has been found of pods now.
+        leaving: workers that have left the group since they were told to stop.
+    """
+    members = observed.round.workers if observed.round else ()
+    return (known | {record.worker for record in pods if record.rule is not None}).intersection({*members, *leaving})
+
+
+def _record(pod: PodView, exit_code: int | None, message: str, now: float, fault: Fault) -> FailureRecord:
+    return FailureRecord(pod.name, None, exit_code, "", message, now, fault, pod.uid)

@@ -1,0 +1,94 @@
+"""Pods that end before they have begun: the next pod of their index waits a while, and after two it goes to another node.
+
+As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is written on the pod itself: each one carries the nodes on which
+those before it have failed in a row, so that a change of leader forgets nothing.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from elastic_pytorch_operator.model.failure import RUNTIME_REASONS, START_ERROR_CODES, describe_end, has_spoken
+from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
+
+FAILED_STARTS_TO_AVOID = 2  # of pods of one job on a node
+AVOID_SECONDS = 600.0  # after the newest of them
+MAX_FAILED_STARTS = 8  # that a pod remembers; the pause has long reached its longest by then
+ATTEMPTS = 6  # of each index, before a job that has never begun is given up: some half a minute
+
+
+@dataclass(frozen=True, slots=True)
+class FailedStarts:
+    """What has failed to start.
+
+    Attributes:
+        nodes: by worker index: where its newest pods have failed, in a row, the oldest first.
+        hold_until: by worker index: when the next pod may be made, monotonic seconds.
+        avoid: the nodes that new pods should keep away from.
+        newest: by worker index: the pod that has failed last.
+    """
+
+    nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    hold_until: Mapping[int, float] = field(default_factory=dict)
+    avoid: frozenset[str] = frozenset()
+    newest: Mapping[int, PodView] = field(default_factory=dict)
+
+
+NONE_FAILED = FailedStarts()
+
+
+def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStarts:
+    """The failed starts of a job's pods, read from those that are kept for their logs.
+
+    Args:
+        observed: the job's pods.
+        stock: no agents are heard, so that only the kubelet and the runtime report a failed start.
+    """
+    newest: dict[int, PodView] = {}
+    for pod in observed.pods:
+        if pod.ended and not pod.deleting and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at):
+            newest[pod.index] = pod
+    failed = {index: pod for index, pod in newest.items() if _failed_to_start(pod, observed, stock=stock)}
+    nodes = {index: _failed_on(pod) for index, pod in failed.items()}
+    recent = (node for index, pod in failed.items() if observed.now < pod.ended_at + AVOID_SECONDS for node in nodes[index])
+    often = Counter(recent)
+    return FailedStarts(
+        nodes=nodes,
+        hold_until={index: pod.ended_at + backoff_seconds(len(nodes[index])) for index, pod in failed.items()},
+        avoid=frozenset(node for node, count in often.items() if node and count >= FAILED_STARTS_TO_AVOID),
+        newest=failed,
+    )
+
+
+def why_given_up(starts: FailedStarts, wanted: int) -> str:
+    """Why a job that has never begun is given up: no container of it can be started, on any try; empty: it is not.
+
+    What a kubelet rejects is tried for as long as the job lasts: another node, or the same one later, may take it.
+    """
+    pods = [starts.newest[index] for index in range(wanted) if len(starts.nodes.get(index, ())) >= ATTEMPTS]
+    if not pods or len(pods) < wanted or any(pod.exit_code not in START_ERROR_CODES for pod in pods):
+        return ""
+    return (
+        f"no worker can start: {pods[0].name} {describe_failed_start(pods[0])}; correct `command` or the image in spec.template"
+    )
+
+
+def describe_failed_start(pod: PodView) -> str:
+    """How a pod has failed to start, to follow its name in a sentence."""
+    said = (
+        pod.exit_message.strip() if pod.exit_code is not None else ""
+    )  # without an exit code the message is in the words already
+    return f"{describe_end(pod)}{f': {said}' if said else ''}"
+
+
+def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
+    if stock:
+        return pod.phase == "Failed" and (pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS)
+    # Of a pod that had ended before this operator began to decide, only what the pod itself carries is known.
+    return bool(pod.failed_starts) if pod.seen_dead_at_start else not has_spoken(pod, observed)
+
+
+def _failed_on(pod: PodView) -> tuple[str, ...]:
+    before = pod.failed_starts
+    return before if pod.seen_dead_at_start else (*before, pod.node)[-MAX_FAILED_STARTS:]

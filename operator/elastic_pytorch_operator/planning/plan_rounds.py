@@ -1,0 +1,355 @@
+"""Decides everything about one job at one moment. Pure: no I/O, no clock, no randomness."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import has_ended, is_true
+from elastic_pytorch_operator.api.timestamps import seconds_between
+from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus, TryPod
+from elastic_pytorch_operator.model.failure import FailureRecord, dated, has_succeeded
+from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.cleanup import clean_up
+from elastic_pytorch_operator.planning.completion import decide_ending
+from elastic_pytorch_operator.planning.dry_run import wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import FailedWrites, describe, forget_refused_pods, mark_told, untold
+from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
+from elastic_pytorch_operator.planning.failures.group_restart import (
+    GroupRestart,
+    find_group_restart,
+    group_restarts,
+    outdated_pods,
+)
+from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
+from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
+from elastic_pytorch_operator.planning.failures.rulings import (
+    ended_pods,
+    excused_members,
+    judge_pods,
+    leaving_members,
+    rule_on_worker,
+)
+from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
+from elastic_pytorch_operator.planning.reporting.events import tell_refusals, tell_story
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery, advance_recovery, begin_recovery
+from elastic_pytorch_operator.planning.reporting.status import describe_job, write_status_at
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, hold_for_checkpoint
+from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
+from elastic_pytorch_operator.planning.stock.memory import StockMemory
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, weigh
+from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room, suspect_nodes
+from elastic_pytorch_operator.planning.workers.takeover_grace import listens_until
+from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
+from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the operator remembers of a job from one plan to the next; all of it can be lost without harm to the job.
+
+    Attributes:
+        suspects: nodes that have probably died, and since when that is suspected.
+        stall: the round that hangs, if it does.
+        checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
+        leaving: workers that have left the group since they were told to stop, and whose pods are still there.
+        excused: lost members on which a rule has decided.
+        grown_at: when the group last grew, monotonic seconds; None: never, as far as is known.
+        active_since: when the job began, or was resumed, monotonic seconds.
+        failed: the writes that the API server has not taken.
+        invalid: the template cannot make a pod, says the API server: why.
+        generation: of the spec that the last plan was made for.
+        tried_generation: the generation of the spec whose pods the API server has been asked about by a dry run.
+        written: the status that was last written.
+        written_at: when that was.
+        ended_at: when this operator first saw the job ended.
+        stock: of a group that stock torchrun forms.
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    suspects: Mapping[str, float] = field(default_factory=dict)
+    recovery: Recovery | None = None
+    stall: Stall | None = None
+    checkpoint_wait: CheckpointWait | None = None
+    leaving: frozenset[str] = frozenset()
+    excused: frozenset[str] = frozenset()
+    grown_at: float | None = None
+    active_since: float | None = None
+    failed: FailedWrites = field(default_factory=dict)
+    invalid: str = ""
+    generation: int | None = None
+    tried_generation: int = 0
+    written: Mapping[str, Any] | None = None
+    written_at: float = 0.0
+    ended_at: float | None = None
+    stock: StockMemory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done.
+
+    Attributes:
+        round: to be declared to the agents; None: the current one stands.
+        nudge: ask the agents to speak at once.
+        dump_stacks: have the agents of the current round write down where their workers are.
+        verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
+            succeeded: what an agent acts on must be in the cluster first.
+        actions: in the order in which they are to be done; creates may go in parallel.
+        memory: what to remember.
+        recheck_at: when to plan again if nothing happens before, monotonic seconds.
+    """
+
+    memory: Memory
+    round: Round | None = None
+    nudge: bool = False
+    dump_stacks: bool = False
+    verdict: str | None = None
+    actions: tuple[Action, ...] = field(default_factory=tuple)
+    recheck_at: float | None = None
+
+
+def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
+    """Decides what to do for a job now.
+
+    Deciding again on the outcome of having done it yields nothing more to do.
+    """
+    if job.deleting or not job.ours:
+        return Plan(memory)  # the garbage collector removes what the job owns
+    if has_ended(job.status):
+        return plan_ended(job, observed, memory)
+    if (until := listens_until(observed)) is not None:
+        return Plan(memory, actions=_missing_pods(job, observed, memory), recheck_at=until)
+    candidates = weigh(observed, suspects=memory.suspects)
+    suspects = suspect_nodes(memory.suspects, observed, candidates)
+    starts = find_failed_starts(observed)
+    avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
+    replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated)
+    if replicas.victims:
+        candidates = weigh(observed, replicas.victims, suspects)
+    stall, stall_recheck = find_stall(job, observed, memory.stall)
+    dump_stacks = stall is not None and stall != memory.stall
+    restart = stall if stall is not None and observed.now >= stall.restart_at else None
+    failure = judge_round(observed, candidates)
+    leaving = leaving_members(observed, candidates, memory.leaving, replicas.victims)
+    pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), replicas.victims, leaving)
+    last_before = memory.budget.last
+    memory = replace(
+        notice_spec(job, memory),
+        suspects=suspects,
+        stall=stall,
+        leaving=leaving,
+        excused=excused_members(observed, memory.excused, pods, leaving),
+        grown_at=grown_before(job, observed, memory.grown_at),
+        active_since=active_since(job, observed, memory),
+        budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
+    )
+    group_restart = find_group_restart(job, observed, memory.budget)
+    ending, ending_recheck = decide_ending(
+        job,
+        observed,
+        candidates,
+        memory.budget,
+        victims=replicas.victims,
+        invalid=memory.invalid,
+        deadline_at=deadline_at(job, memory),
+        starts=starts,
+        excused=memory.excused,
+        leaving=memory.leaving,
+    )
+    held = ending is not None or group_restart.asked
+    decision = Decision() if held else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
+    hold = hold_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
+    if hold.until is not None:
+        decision = Decision(recheck_at=_earliest(hold.until, *(candidate.recheck_at for candidate in candidates)))
+    recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
+    if decision.round is not None:
+        recovery = begin_recovery(observed.round, decision.round, observed, recovery)
+    recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
+    grown = grows(observed.round, decision.round)
+    memory = replace(memory, recovery=recovery, checkpoint_wait=hold.wait, grown_at=observed.now if grown else memory.grown_at)
+    round_ = decision.round or observed.round
+    status = describe_job(
+        job,
+        observed,
+        candidates,
+        round_,
+        budget=memory.budget,
+        recovery=recovery,
+        ending=ending,
+        refusal=describe(memory.failed),
+        waiting=hold.text,
+        cooling=describe_wait(job, decision.cooling) if decision.cooling else "",
+        restarting=group_restart,
+        grown=grown,
+        starts=starts,
+    )
+    actions: list[Action] = []
+    recheck = _earliest(decision.recheck_at, stall_recheck, ending_recheck)
+    if ending is None:
+        actions += _pod_actions(job, observed, replicas, round_, memory, starts, group_restart)
+        pauses = [max(starts.hold_until.get(index, 0.0), memory.budget.hold_until) for index in replicas.create]
+        recheck = _earliest(recheck, *(until for until in pauses if until > observed.now))
+    news = untold(memory.failed)
+    ruled = memory.budget.last if memory.budget.last is not last_before else None
+    actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, news, hold.over, ruled)
+    memory = replace(memory, failed=mark_told(memory.failed))
+    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
+    if due is not None and due <= observed.now:
+        actions.append(PatchStatus(status))
+    else:
+        recheck = _earliest(recheck, due)
+    verdict = None if ending is None else ("complete" if ending.complete else "failed")
+    return Plan(memory, decision.round, decision.nudge, dump_stacks, verdict, tuple(actions), recheck)
+
+
+def _count_failures(
+    job: Job, observed: Observed, budget: Budget, failure: RoundFailure, pods: Sequence[FailureRecord], stall: Stall | None
+) -> Budget:
+    members = observed.round.workers if observed.round else ()
+    reports = [observed.agents[name].progress for name in members if name in observed.agents]
+    step = max((r.step for r in reports if r.step is not None), default=None)
+    checkpoint_step = max((r.checkpoint_step for r in reports if r.checkpoint_step is not None), default=None)
+    pods = [dated(record, observed) for record in pods]
+    cause = stall.cause if stall is not None else failure.cause
+    lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
+    if step is not None:
+        budget = budget.after_progress(step, checkpoint_step)
+    elif cause is None and not failure.open and all(pod.pod_uid in budget.counted_pods for pod in pods):  # kept for their logs
+        budget = budget.after_steady_round(lasted)
+    crashed = lasted < CRASH_LOOP_SECONDS
+    there = [pod.uid for pod in observed.pods]
+    budget = budget.after_pods(pods, there, observed.now, hold=crashed)
+    if observed.round is not None and cause is not None:
+        cause = rule_on_worker(dated(cause, observed), observed, job.rules)
+        budget = budget.after_round(observed.round.number, cause, observed.now, hold=crashed or failure.echoes_only)
+    return budget
+
+
+def notice_spec(job: Job, memory: Memory) -> Memory:
+    """What is remembered of the job's spec as it is now: what was refused of another one's pods says nothing of this one's."""
+    changed = memory.generation not in (None, job.generation)
+    failed = forget_refused_pods(memory.failed) if changed else memory.failed
+    return replace(memory, generation=job.generation, failed=failed)
+
+
+def active_since(job: Job, observed: Observed, memory: Memory) -> float | None:
+    """When the job began, on this operator's clock; an operator that has just started reads it from the status."""
+    if job.suspend:
+        return None
+    if memory.active_since is not None:
+        return memory.active_since
+    return observed.now - seconds_between(str(job.status.get("startTime", observed.time)), observed.time)
+
+
+def deadline_at(job: Job, memory: Memory) -> float | None:
+    """When `activeDeadlineSeconds` are over, monotonic seconds; None: never."""
+    if job.active_deadline_seconds is None or memory.active_since is None:
+        return None
+    return memory.active_since + job.active_deadline_seconds
+
+
+def _decide_round(
+    job: Job,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    memory: Memory,
+    failure: RoundFailure,
+    restart: Stall | None,
+    replaced: str,
+) -> Decision:
+    current = observed.round
+    finishing = current is not None and any(has_succeeded(name, observed) for name in current.workers)
+    return next_round(
+        current,
+        candidates,
+        wanted=job.wanted,
+        minimum=job.minimum,
+        settle_seconds=job.settle_seconds,
+        default_port=job.store_port,
+        now=observed.now,
+        last_number=max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0),
+        hold_until=memory.budget.hold_until,
+        failure_open=failure.open,
+        finishing=finishing,
+        allowed=job.allowed,
+        suspended=job.suspend,
+        stalled=restart.cause.message if restart else "",
+        settled=memory.checkpoint_wait is not None,
+        grow_at=may_grow_at(job, memory.grown_at),
+        replaced=replaced,
+    )
+
+
+def _missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action, ...]:
+    """Pods for indices that have none, which a new leader need not hear any agent to know of.
+
+    None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
+    """
+    ending = any(pod.succeeded for pod in observed.pods) or any(
+        agent.state is AgentState.SUCCEEDED for agent in observed.agents.values()
+    )
+    taken = {pod.index for pod in observed.pods if not pod.deleting}
+    if ending or job.on_pod_loss == FAIL_JOB or observed.now < memory.budget.hold_until:
+        return ()
+    missing = [index for index in range(job.wanted) if index not in taken][: max(0, job.wanted - len(taken))]
+    return tuple(CreatePod(index, group_restarts=group_restarts(job)) for index in missing)
+
+
+def _pod_actions(
+    job: Job,
+    observed: Observed,
+    replicas: Replicas,
+    round_: Round | None,
+    memory: Memory,
+    starts: FailedStarts,
+    restarting: GroupRestart,
+) -> list[Action]:
+    actions: list[Action] = [] if observed.service_exists else [CreateService()]
+    held = {index for index, until in starts.hold_until.items() if observed.now < until}
+    if replicas.create and observed.now >= memory.budget.hold_until and not restarting.asked:
+        avoid = tuple(sorted({*memory.suspects, *starts.avoid}))
+        strictly = not avoid or others_have_room(avoid, observed.nodes, observed.pods, job.template)
+        actions += [
+            CreatePod(
+                index,
+                avoid,
+                strictly=strictly,
+                failed_starts=starts.nodes.get(index, ()),
+                group_restarts=group_restarts(job),
+            )
+            for index in replicas.create
+            if index not in held
+        ]
+    if not replicas.create and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
+        actions.append(TryPod())
+    pods = {pod.name: pod for pod in observed.pods}
+    members = round_.workers if round_ else ()
+    for name in sorted(replicas.victims):
+        if name not in members:
+            actions.append(DeletePod(name, pods[name].uid, "is no longer wanted"))
+    remembers = {pod.name for index, pod in starts.newest.items() if index in held}  # its replacement takes its count over
+    for pod in replicas.discard:
+        if pod.name not in members and pod.name not in remembers:
+            actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))
+    for pod in replicas.abandon:
+        if pod.name not in members:
+            force = observed.nodes[pod.node].removed
+            actions.append(DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force))
+    return actions
+
+
+def plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
+    """What is left to do for a job that has ended."""
+    ended_at = observed.now if memory.ended_at is None else memory.ended_at
+    actions, recheck = clean_up(job, observed, ended_at)
+    verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"
+    actions += tell_refusals(untold(memory.failed))
+    memory = replace(memory, ended_at=ended_at, failed=mark_told(memory.failed))
+    return Plan(memory, None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)

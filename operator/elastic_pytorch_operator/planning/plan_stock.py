@@ -1,0 +1,301 @@
+"""Decides everything about one job whose group stock torchrun forms. Pure, as `plan_rounds.py`, which it replaces for such a job.
+
+There are no agents to talk to: the operator sees pods and nodes only. It keeps as many workers as are wanted, and a store for them to meet
+in. It finds out when their rendezvous is over, and then begins a new one, completes the job or fails it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.model.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    CreateStore,
+    DeletePod,
+    PatchStatus,
+    RecordEvent,
+    TryPod,
+)
+from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated
+from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.dry_run import wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import describe, mark_told, untold
+from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
+from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
+from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
+from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, active_since, deadline_at, notice_spec, plan_ended
+from elastic_pytorch_operator.planning.reporting.events import tell_story
+from elastic_pytorch_operator.planning.reporting.status import describe_job, write_status_at
+from elastic_pytorch_operator.planning.stock.group import adopt_group, next_group
+from elastic_pytorch_operator.planning.stock.memory import StockMemory
+from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, Manner, read_end
+from elastic_pytorch_operator.planning.stock.rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing, weigh
+from elastic_pytorch_operator.planning.workers.node_outage import is_outage
+from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
+from elastic_pytorch_operator.spec.failure_rules import FailureAction
+from elastic_pytorch_operator.spec.job import Job
+
+WORDS_SECONDS = 5.0  # once one worker has ended: the others come down in that time, and each may be the one that knows why
+STEADY_SECONDS = 60.0  # a rendezvous that has lasted so long may be followed by another one at once
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What one plan is made from.
+
+    Attributes:
+        observed: with the group as it was last told as its round.
+        candidates: the workers, weighed: ready is who runs.
+        lost: names of pods, workers' and stores', that have not ended and never will say so: their nodes are gone.
+        running: the workers of the current rendezvous that run.
+        starts: the pods that have failed to start.
+    """
+
+    job: Job
+    observed: Observed
+    candidates: tuple[Candidate, ...]
+    lost: frozenset[str]
+    running: tuple[PodView, ...]
+    rendezvous: Rendezvous
+    starts: FailedStarts
+
+    def alive(self, pods: Iterable[PodView]) -> list[PodView]:
+        """Those that have not ended yet, even if they are being deleted."""
+        return [pod for pod in pods if not pod.ended and pod.name not in self.lost]
+
+
+def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
+    """Decides what to do for a job now. As `plan.plan`, it asks for nothing more once all that it has asked for is done."""
+    if job.deleting or not job.ours:
+        return Plan(memory)
+    if has_ended(job.status):
+        ended = plan_ended(job, observed, memory)
+        return replace(ended, actions=(*ended.actions, *_delete_stores(observed, keep=0, why="the job has ended")))
+    view, stock = _look(job, observed, memory)
+    replicas = plan_replicas(_serving(view), observed.nodes, view.candidates, view.observed.round, job.wanted)
+    stock = replace(stock, victims=stock.victims | replicas.victims)
+    pods = judge_pods(view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims)
+    budget, stock, events = _understand(view, memory.budget, stock, pods)
+    group, settled_at = next_group(
+        job, stock.group, view.running, {c.worker: c.why for c in view.candidates}, stock.victims, observed.now
+    )
+    told = group.round if group.round is not view.observed.round else None
+    stock = replace(stock, group=group)
+    last_before = memory.budget.last
+    memory = replace(
+        notice_spec(job, memory),
+        budget=budget,
+        stock=stock,
+        excused=excused_members(view.observed, memory.excused, pods),
+        active_since=active_since(job, observed, memory),
+    )
+    ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
+    refusal = describe(memory.failed)
+    status = describe_job(
+        job,
+        observed,
+        view.candidates,
+        group.round,
+        budget=budget,
+        recovery=None,
+        ending=ending,
+        refusal=refusal,
+        starts=view.starts,
+    )
+    actions: list[Action] = []
+    rechecks = [settled_at, ending_recheck]
+    if ending is None:
+        actions += [*_pod_actions(view, replicas, stock, memory), *events]
+        held = [view.starts.hold_until.get(index, 0.0) for index in replicas.create]
+        over_at = stock.over_since + WORDS_SECONDS if stock.over_since is not None else 0.0
+        rechecks += [t for t in (over_at, stock.hold_until, budget.hold_until, *held) if t > observed.now]
+    news = untold(memory.failed)
+    ruled = budget.last if budget.last is not last_before else None
+    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, news, failed=ruled)
+    memory = replace(memory, failed=mark_told(memory.failed))
+    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
+    if due is not None and due <= observed.now:
+        actions.append(PatchStatus(status))
+    else:
+        rechecks.append(due)
+    return Plan(memory, actions=tuple(actions), recheck_at=min((t for t in rechecks if t is not None), default=None))
+
+
+def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMemory]:
+    """What there is, and what is remembered of it."""
+    now, number, known = observed.now, current_number(job, observed), memory.stock
+    observed = replace(observed, round=known.group.round if known else None)
+    lost = frozenset(pod.name for pod in (*observed.pods, *observed.stores) if _node_lost(pod, observed))
+    runs = [p for p in observed.pods if p.started and not (p.ended or p.deleting) and p.name not in lost]
+    running = [pod for pod in runs if pod.rendezvous == number]
+    if known is None:
+        stock = StockMemory(number, now, disturbed=bool(observed.pods), group=adopt_group(job, running, now))
+        observed = replace(observed, round=stock.group.round)
+    elif known.rendezvous != number:
+        lasted = (known.over_since or now) - known.since
+        row = known.in_a_row + 1 if lasted < STEADY_SECONDS else 0
+        stock = StockMemory(number, now, disturbed=False, group=known.group, in_a_row=row)
+    else:
+        there = {pod.name for pod in observed.pods if pod.ended or pod in running}
+        stock = replace(known, disturbed=known.disturbed or not known.group.running <= there)
+    candidates = tuple(_ready_if_running(candidate) for candidate in weigh(observed, stock=True))
+    rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
+    if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
+        running += [pod for pod in observed.pods if pod.rendezvous == number and pod.succeeded]
+    elif rendezvous.phase is Phase.OVER:
+        running = []  # some may still run; none of them will be in the next group
+    starts = find_failed_starts(observed, stock=True)
+    return _View(job, observed, candidates, lost, tuple(running), rendezvous, starts), stock
+
+
+def _understand(
+    view: _View, budget: Budget, stock: StockMemory, pods: Sequence[FailureRecord]
+) -> tuple[Budget, StockMemory, list[Action]]:
+    """Counts what the job's own code has done wrong: a rendezvous once, and each pod that left its rendezvous standing."""
+    now, rendezvous = view.observed.now, view.rendezvous
+    if rendezvous.phase is not Phase.OVER and all(record.pod_uid in budget.counted_pods for record in pods):
+        budget = budget.after_steady_round(now - stock.since)
+    there = [pod.uid for pod in view.observed.pods]
+    failed = [dated(record, view.observed) for record in pods]
+    budget = budget.after_pods(failed, there, now, hold=now - stock.since < CRASH_LOOP_SECONDS)
+    if rendezvous.phase is not Phase.OVER:
+        return budget, stock, []
+    if stock.over_since is None:
+        hold = backoff_seconds(stock.in_a_row + 1) if now - stock.since < STEADY_SECONDS else 0.0
+        stock = replace(stock, over_since=now, hold_until=now + hold)
+    if stock.understood or not _words_are_in(view, stock):
+        return budget, stock, []
+    cause = rendezvous.cause
+    if cause is not None and rendezvous.counts and not cause.pod.seen_dead_at_start:
+        record = rule_on_worker(dated(cause.record, view.observed), view.observed, view.job.rules)
+        budget = budget.after_round(rendezvous.number, record, now, hold=True)
+        # Torchrun itself has started the script again as often as the job allows.
+        if cause.gave_up and action_on(record) is FailureAction.COUNT:
+            budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
+    note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"
+    return budget, replace(stock, understood=True), [RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)]
+
+
+def _words_are_in(view: _View, stock: StockMemory) -> bool:
+    """Whether every worker that may say why the rendezvous is over has said it, or has had the time to."""
+    assert stock.over_since is not None
+    if view.observed.now >= stock.over_since + WORDS_SECONDS:
+        return True
+    return not any(pod.started for pod in view.alive(view.observed.pods) if pod.rendezvous == view.rendezvous.number)
+
+
+def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Replicas) -> tuple[Ending | None, float | None]:
+    if view.rendezvous.phase is Phase.DONE:
+        done = len(view.running)
+        return Ending(True, names.WORKERS_SUCCEEDED, f"{done} worker{'s have' if done > 1 else ' has'} succeeded"), None
+    if view.rendezvous.phase is Phase.OVER and not stock.understood:
+        return None, None
+    return decide_ending(
+        view.job,
+        view.observed,
+        view.candidates,
+        memory.budget,
+        victims=stock.victims | replicas.victims,
+        invalid=memory.invalid,
+        deadline_at=deadline_at(view.job, memory),
+        starts=view.starts,
+        excused=memory.excused,
+    )
+
+
+def _ended_pods(observed: Observed) -> list[FailureRecord]:
+    """The pods that have ended without success and without closing their rendezvous."""
+    ends = [read_end(pod, observed.now) for pod in observed.pods if pod.ended]
+    left = [end for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
+    return [replace(end.record, fault=Fault.CODE if end.manner is Manner.BROKEN else Fault.PLACE) for end in left]
+
+
+def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
+    job, observed, number = view.job, view.observed, view.rendezvous.number
+    may_create = job.wanted > 0 and observed.now >= max(memory.budget.hold_until, stock.hold_until)
+    actions: list[Action] = [] if observed.service_exists else [CreateService()]
+    keep = number if job.wanted or view.alive(observed.pods) else 0
+    doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
+    match view.rendezvous.phase:
+        case Phase.OPEN:
+            store = next((s for s in view.alive(observed.stores) if s.rendezvous == number and not s.deleting), None)
+            if job.backend == names.BACKEND_C10D and store is None:
+                actions += [CreateStore(number)] if may_create else []
+            elif may_create and (store is None or store.started):
+                actions += _creates(view, replicas.create)
+            doomed |= dict.fromkeys(replicas.victims, "is no longer wanted")
+            doomed |= {pod.name: "no longer serves" for pod in replicas.discard}
+        case Phase.OVER if stock.understood:
+            if not view.alive(observed.pods) and may_create:
+                last = stock.group.round.number if stock.group.round else int(job.status.get("round", 0))
+                actions += _begin(job, max(number, last) + 1)
+                keep = 0
+            over = view.alive(observed.pods) if job.wanted else observed.pods
+            doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in over}
+    made = any(isinstance(action, CreatePod) for action in actions)
+    if not made and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
+        actions.append(TryPod())
+    actions += _delete_stores(observed, keep, "it is no longer needed")
+    for pod in observed.pods:
+        removed = _node_removed(pod, observed)
+        if pod.name in view.lost and not pod.ended and (not pod.deleting or removed):
+            why = f"was on node {pod.node}, which is lost"
+            actions.append(DeletePod(pod.name, pod.uid, why, force=removed))
+        elif pod.name in doomed and not pod.deleting and (not pod.ended or pod.lingers or pod in replicas.discard):
+            actions.append(DeletePod(pod.name, pod.uid, doomed[pod.name]))
+    return actions
+
+
+def _creates(view: _View, indices: Iterable[int]) -> list[Action]:
+    starts, number = view.starts, view.rendezvous.number
+    due = [index for index in indices if view.observed.now >= starts.hold_until.get(index, 0.0)]
+    return [CreatePod(index, rendezvous=number, failed_starts=starts.nodes.get(index, ())) for index in due]
+
+
+def _begin(job: Job, number: int) -> list[Action]:
+    """Begins a rendezvous: with c10d the store comes first, and workers once it runs."""
+    if job.backend == names.BACKEND_C10D:
+        return [CreateStore(number)]
+    return [CreatePod(index, rendezvous=number) for index in range(job.wanted)]
+
+
+def _delete_stores(observed: Observed, keep: int, why: str) -> list[Action]:
+    """Has the stores of all rendezvous but one deleted."""
+    return [
+        DeletePod(store.name, store.uid, why, force=_node_removed(store, observed))
+        for store in observed.stores
+        if store.rendezvous != keep and not store.deleting
+    ]
+
+
+def _serving(view: _View) -> list[PodView]:
+    """The pods of the current rendezvous, and those that have ended: they are kept for their logs."""
+    return [pod for pod in view.observed.pods if pod.ended or pod.rendezvous == view.rendezvous.number]
+
+
+def _ready_if_running(candidate: Candidate) -> Candidate:
+    """No agent says that it is ready: a container that runs has to do."""
+    if candidate.standing is Standing.STARTING and candidate.container_runs:
+        return replace(candidate, standing=Standing.READY)
+    return candidate
+
+
+def _node_lost(pod: PodView, observed: Observed) -> bool:
+    """Whether a pod will never report its end: its node has been removed, or the cluster has evicted it from a node that is not ready.
+
+    A node that has just become NotReady may only have lost its connection: its taint evicts the pod some seconds later.
+    """
+    node = observed.nodes.get(pod.node)
+    if node is None or pod.ended:
+        return False
+    return node.removed or (not node.ready and pod.deleting and not is_outage(observed.nodes))
+
+
+def _node_removed(pod: PodView, observed: Observed) -> bool:
+    node = observed.nodes.get(pod.node)
+    return node is not None and node.removed

@@ -1,0 +1,32 @@
+"""What a new leader remembers of a job: what its status says about its past."""
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.failure import recorded_cause
+from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
+from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
+from elastic_pytorch_operator.planning.plan_rounds import Memory
+from elastic_pytorch_operator.spec.job import Job
+
+
+def recall(job: Job, now: float) -> Memory:
+    """The memory of a job that this operator has not planned before, at a moment in monotonic seconds."""
+    progress, failures = job.status.get("progress") or {}, int(job.status.get("failures", 0))
+    running = find_condition(job.status, names.RUNNING) or {}
+    backing_off = running.get("status") == "False" and running.get("reason") == names.BACKING_OFF
+    # Failures that a rule keeps from counting are not in the status: that there is a pause at all tells of two in a row.
+    in_a_row = max(failures, 2 if backing_off else 0)
+    return Memory(
+        budget=Budget(
+            failures=failures,
+            total=int(job.status.get("totalFailures", failures)),
+            in_a_row=in_a_row,
+            # The agents of a group that backs off still report the failure that has been counted.
+            counted_round=int(job.status.get("round", 0)) if backing_off and not job.stock else 0,
+            step=int(progress.get("step", 0)),
+            checkpoint_step=int(progress.get("checkpointStep", 0)),
+            hold_until=now + backoff_seconds(in_a_row) if backing_off else 0.0,
+            last=recorded_cause(job.status) if backing_off else None,
+            group_restarts=group_restarts(job),
+        )
+    )

@@ -1,0 +1,1 @@
+"""What users read of a job: its status, and its events."""

@@ -1,0 +1,89 @@
+"""A job's story as `kubectl describe` tells it: one event a turn."""
+
+from collections.abc import Sequence
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.actions import RecordEvent
+from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.spec.failure_rules import FailureAction
+from elastic_pytorch_operator.spec.job import Job
+
+BAD_NEWS = (
+    names.WORKER_LOST,
+    names.WORKER_FAILED,
+    names.BELOW_MINIMUM,
+    names.PROGRESS_STALLED,
+    names.PROCESSES_DIFFER,
+    names.GROUP_RESTARTED,
+)
+
+
+def tell_story(
+    job: Job,
+    observed: Observed,
+    declared: Round | None,
+    recovered: Recovery | None,
+    ending: Ending | None,
+    refusals: Sequence[str],
+    waited: str = "",
+    failed: FailureRecord | None = None,
+) -> list[RecordEvent]:
+    """The events of this moment.
+
+    Args:
+        job: with the status before this moment.
+        observed: what is known.
+        declared: the round that is declared now.
+        recovered: the change of the group that is over now.
+        ending: how the job ends now.
+        refusals: what came of the writes that the API server does not take, as far as that is news.
+        waited: why a wait for a checkpoint is over now.
+        failed: the cause of a failure that has become known now.
+    """
+    events = []
+    known = find_condition(job.status, names.SUSPENDED) or {}
+    suspended = known.get("status") == "True" or known.get("reason") == names.SUSPENDING
+    if job.suspend and not suspended:
+        events.append(_with_status(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
+    elif suspended and not job.suspend:
+        events.append(_with_status(names.JOB_RESUMED, f"{job.wanted} workers are started again"))
+    new_spec = job.generation != job.status.get("observedGeneration")
+    if new_spec and not job.suspend and job.requested != job.wanted:
+        sizes = ", ".join(str(size) for size in job.allowed)
+        note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {job.wanted} are wanted"
+        events.append(_with_status(names.SCALE_REFUSED, note))
+    events += tell_refusals(refusals)
+    if waited:
+        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
+    if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:
+        events.append(RecordEvent(names.FAILURE_IGNORED, f"{failed.rule} ignores a failure: {failed}"))
+    if declared is not None and declared.reason != names.JOB_SUSPENDED:
+        before = observed.round.size if observed.round else 0
+        change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"
+        note = f"Round {declared.number}, {change}: {declared.cause}"
+        events.append(RecordEvent(declared.reason, note, declared.reason in BAD_NEWS))
+    if recovered is not None:
+        size = observed.round.size if observed.round else 0
+        lost = ""
+        if recovered.steps_lost:
+            lost = f", {recovered.steps_lost} {'step is' if recovered.steps_lost == 1 else 'steps are'} done again"
+        note = f"Trains again with {size} workers {recovered.seconds:.1f} s after {recovered.reason}{lost}"
+        events.append(RecordEvent(names.TRAINING_RESUMED, note))
+    if ending is not None:
+        reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED
+        events.append(_with_status(reason, ending.message, warning=not ending.complete))
+    return events
+
+
+def tell_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
+    """One event for each thing that the API server does not take."""
+    return [RecordEvent(names.REFUSED, words[:1].upper() + words[1:], warning=True) for words in refusals]
+
+
+def _with_status(reason: str, note: str, *, warning: bool = False) -> RecordEvent:
+    return RecordEvent(reason, note, warning, with_status=True)

@@ -1,0 +1,314 @@
+"""What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import (
+    Condition,
+    ended,
+    find_condition,
+    has_ended,
+    is_true,
+    merge_conditions,
+    not_ended,
+)
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
+from elastic_pytorch_operator.planning.reporting.history import extend_history
+from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
+from elastic_pytorch_operator.spec.failure_rules import FailureAction
+from elastic_pytorch_operator.spec.job import Job
+
+Status = dict[str, Any]
+
+# Changes of these alone are written every few seconds at most.
+SLOW_FIELDS = ("progress", "history")
+PROGRESS_WRITE_SECONDS = 3.0
+SAME_WRITE_SECONDS = 30.0
+MOST_WORKERS_TOLD = 8192  # as many as the schema allows: each may have a successor beside it
+
+
+def describe_job(
+    job: Job,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    round_: Round | None,
+    *,
+    budget: Budget,
+    recovery: Recovery | None,
+    ending: Ending | None = None,
+    refusal: str = "",
+    waiting: str = "",
+    cooling: str = "",
+    restarting: GroupRestart = NO_RESTART,
+    grown: bool = False,
+    starts: FailedStarts = NONE_FAILED,
+) -> Status:
+    """The whole status of a job that has not ended before.
+
+    Args:
+        job: the job, with the status it has now.
+        observed: what is known.
+        candidates: its workers, weighed.
+        round_: the newest round, perhaps declared just now.
+        budget: its failures.
+        recovery: its last change of the group.
+        ending: set if it ends now.
+        refusal: what came of the writes that the API server does not take.
+        waiting: which change of the group waits for a checkpoint, and for how long; empty: none.
+        cooling: which newcomers wait since the group has grown a short while ago, and until when; empty: none.
+        restarting: where a restart of the whole group stands.
+        grown: the round that is declared now makes the group larger.
+        starts: the pods that have failed to start.
+    """
+    old = job.status
+    live = [c for c in candidates if c.standing in (Standing.READY, Standing.STARTING)]
+    ready = [c for c in live if c.standing is Standing.READY]
+    members = round_.workers if round_ else ()
+    agents = [observed.agents[name] for name in members if name in observed.agents]
+    held = restarting.asked or (observed.now < budget.hold_until and any(candidate.failed for candidate in live))
+    trains = bool(members) and ending is None and not held
+    status: Status = {
+        "observedGeneration": job.generation,
+        "replicas": len(live),
+        "readyReplicas": len(ready),
+        "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
+        "round": round_.number if round_ else int(old.get("round", 0)),
+        "worldSize": 0 if held else world_size(round_, agents, job),
+        "failures": budget.failures,
+        "totalFailures": budget.total,
+        "workers": [
+            _worker(c, job, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
+        ][:MOST_WORKERS_TOLD],
+    }
+    if not job.suspend:
+        status["startTime"] = old.get("startTime") or observed.time
+    if budget.group_restarts:
+        status["groupRestarts"] = budget.group_restarts
+    if grown or old.get("lastGrowthTime"):
+        status["lastGrowthTime"] = observed.time if grown else old["lastGrowthTime"]
+    progress = _progress(agents) or old.get("progress")
+    if progress:
+        status["progress"] = progress
+    if recovery is not None and recovery.seconds is not None:
+        status["lastRecovery"] = {"cause": recovery.reason, "seconds": f"{recovery.seconds:.2f}"}
+        if recovery.steps_lost is not None:
+            status["lastRecovery"]["stepsLost"] = recovery.steps_lost
+    elif old.get("lastRecovery"):
+        status["lastRecovery"] = old["lastRecovery"]
+    status["recoveries"] = int(old.get("recoveries", 0)) + _newly_recovered(old, status, recovery)
+    history = extend_history(
+        old.get("history") or {},
+        time=observed.time,
+        world=status["worldSize"],
+        recoveries=status["recoveries"],
+        progress=progress or {},
+    )
+    if history:
+        status["history"] = history
+    cause = (ending.cause if ending else None) or budget.last
+    if cause is not None:
+        status["rootCause"] = cause.as_status()
+    elif old.get("rootCause"):
+        status["rootCause"] = old["rootCause"]
+    size = 0 if held or round_ is None else round_.size
+    conditions = _conditions(job, observed, live, round_, size, budget, ending, refusal, waiting, cooling, restarting, starts)
+    status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
+    if ending is not None:
+        status["completionTime"] = observed.time
+        status["worldSize"] = 0
+        status["state"] = names.COMPLETE if ending.complete else names.FAILED
+    else:
+        status["state"] = _state(job, status, trains)
+    return status
+
+
+def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> int:
+    """How many processes train: pods times the processes that a pod runs, as its agent says."""
+    if round_ is None:
+        return 0
+    processes = max((agent.local_world_size for agent in agents), default=0)
+    if not processes:
+        processes = int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1
+    return round_.size * processes
+
+
+def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a status differs from the one there is in more than what may wait."""
+    return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in SLOW_FIELDS)
+
+
+def write_status_at(
+    old: Mapping[str, Any], new: Mapping[str, Any], written: Mapping[str, Any] | None, written_at: float, now: float
+) -> float | None:
+    """When a status is to be written, monotonic seconds; None: there is no need.
+
+    Args:
+        old: the status there is.
+        new: the status there should be.
+        written: what was last written; None: nothing yet. The API server may have stored something else: an older resource definition
+            drops fields, and what is no Unicode is replaced. To write the same again at once would change nothing.
+        written_at: when that was.
+        now: monotonic seconds.
+    """
+    times = []
+    if needs_write(old, new):
+        times.append(now if written is None or needs_write(written, new) else written_at + SAME_WRITE_SECONDS)
+    if old.get("progress") != new.get("progress"):
+        times.append(written_at + PROGRESS_WRITE_SECONDS)
+    return min(times, default=None)
+
+
+def _newly_recovered(old: Mapping[str, Any], new: Status, recovery: Recovery | None) -> int:
+    return int(recovery is not None and recovery.seconds is not None and old.get("lastRecovery") != new.get("lastRecovery"))
+
+
+def _worker(candidate: Candidate, job: Job, observed: Observed, round_: Round | None) -> Status:
+    pod = next((pod for pod in observed.pods if pod.name == candidate.worker), None)
+    agent = observed.agents.get(candidate.worker)
+    rank = round_.rank_of(candidate.worker) if round_ else None
+    worker: Status = {"name": candidate.worker, "index": candidate.index}
+    if rank is not None and not job.stock:  # stock torchrun ranks the workers as it likes
+        worker["rank"] = rank
+    if pod is not None and pod.node:
+        worker["node"] = pod.node
+    if candidate.standing is Standing.READY:
+        # A failed or stopping agent is about to run again: a state that lasts milliseconds is not worth a write.
+        worker["state"] = "Running" if rank is not None else "Ready"
+        if agent is not None and agent.state is AgentState.SUCCEEDED:
+            worker["state"] = "Succeeded"
+    elif pod is not None and pod.exit_code == 0:
+        worker["state"] = "Succeeded"
+    elif candidate.standing is Standing.STARTING and candidate.worker in observed.heard_before:
+        worker["state"] = "Silent"
+    else:
+        worker["state"] = {"starting": "Starting", "leaving": "Leaving"}.get(candidate.standing.value, "Lost")
+    return worker
+
+
+def _progress(agents: Sequence[AgentView]) -> Status | None:
+    reports = [agent.progress for agent in agents if agent.progress.step is not None]
+    checkpoints = [a.progress.checkpoint_step for a in agents if a.progress.checkpoint_step is not None]
+    if not reports:
+        return None
+    newest = max(reports, key=lambda progress: progress.step or 0)
+    progress: Status = {"summary": f"{newest.step}", "step": newest.step}
+    if newest.total is not None:
+        progress |= {"summary": f"{newest.step}/{newest.total}", "total": newest.total}
+    if newest.loss is not None:
+        progress["loss"] = f"{newest.loss:.4g}"
+    speeds = [agent.steps_per_second for agent in agents if agent.steps_per_second is not None]
+    if speeds:
+        progress["stepsPerSecond"] = f"{max(speeds):.2g}"
+    if checkpoints:
+        progress["checkpointStep"] = max(checkpoints)
+    if newest.commit_every_steps is not None:
+        progress["commitEverySteps"] = newest.commit_every_steps
+    return progress
+
+
+def _conditions(
+    job: Job,
+    observed: Observed,
+    live: Sequence[Candidate],
+    round_: Round | None,
+    size: int,
+    budget: Budget,
+    ending: Ending | None,
+    refusal: str,
+    waiting: str,
+    cooling: str,
+    restarting: GroupRestart,
+    starts: FailedStarts,
+) -> list[Condition]:
+    if ending is not None:
+        return ended(ending.reason, ending.message, complete=ending.complete)
+    if job.suspend:
+        return [*_suspended(observed, size, waiting, refusal), *not_ended()]
+    apart = explain_difference(round_.workers if round_ else (), live, observed.pods)
+    speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
+    shortage = "; ".join(filter(None, (apart, explain_shortage((*observed.pods, *observed.stores), speaking, refusal, starts))))
+    if size:
+        text = f"{size} of {job.wanted} workers train"
+        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
+    elif observed.now < budget.hold_until and budget.last is not None:
+        running = Condition(
+            names.RUNNING,
+            False,
+            names.BACKING_OFF,
+            f"restarting after {_which_failure(job, budget)}; {budget.last}",
+        )
+    elif restarting.text:
+        running = Condition(names.RUNNING, False, names.GROUP_RESTARTED, restarting.text)
+    else:
+        ready = sum(c.standing is Standing.READY for c in live)
+        text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"
+        running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
+    whole = f"all {job.wanted} wanted workers train" if size == job.wanted else ""
+    if whole and job.requested != job.wanted:
+        whole += f"; {job.requested} were asked for, which resizePolicy.allowedReplicas rounds down"
+    calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
+    resizing, degraded = calm, replace(calm, type=names.DEGRADED)
+    if size and size != job.wanted:
+        word = "growing" if size < job.wanted else "shrinking"
+        resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {job.wanted} workers")
+    if waiting:
+        text = f"{resizing.message}: {waiting}" if resizing.true else waiting
+        resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
+    if cooling:
+        resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
+    if size and size < job.wanted:
+        text = f"trains with {size} of {job.wanted} workers"
+        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, "; ".join(filter(None, (text, shortage, cooling))))
+    return [running, resizing, degraded, _not_suspended(job), *not_ended()]
+
+
+def _which_failure(job: Job, budget: Budget) -> str:
+    rule = budget.last.rule if budget.last else None
+    if rule is not None and rule.action is not FailureAction.COUNT:
+        return f"a failure that {rule} does not count"
+    return f"failure {budget.failures} of {job.max_failures} allowed"
+
+
+def _suspended(observed: Observed, size: int, waiting: str, refusal: str) -> list[Condition]:
+    """The conditions of a job that is to rest: its group trains on while it waits for a checkpoint, its pods take time to stop."""
+    left = len(observed.pods) + len(observed.stores)
+    reason = names.SUSPENDING if left else names.REFUSED if refusal else names.JOB_SUSPENDED
+    does = waiting or (f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs")
+    text = f"spec.suspend is true: {does}; {refusal}" if refusal else f"spec.suspend is true: {does}"
+    rests = names.SUSPENDING if left else names.JOB_SUSPENDED
+    running, resizing, degraded = (
+        Condition(type_, False, rests, "the job is suspended") for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
+    )
+    if size:
+        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} workers train until the job is suspended")
+    return [running, resizing, degraded, Condition(names.SUSPENDED, not left, reason, text)]
+
+
+def _not_suspended(job: Job) -> Condition:
+    before = (find_condition(job.status, names.SUSPENDED) or {}).get("reason", names.NOT_SUSPENDED)
+    reason = names.NOT_SUSPENDED if before == names.NOT_SUSPENDED else names.JOB_RESUMED
+    return Condition(names.SUSPENDED, False, reason, "the job is not suspended")
+
+
+def _nothing_trains(type_: str) -> Condition:
+    return Condition(type_, False, names.WAITING_FOR_WORKERS, "nothing trains yet, see condition Running")
+
+
+def _state(job: Job, status: Status, trains: bool) -> str:
+    if has_ended(status):
+        return names.COMPLETE if is_true(status, names.COMPLETE) else names.FAILED
+    if job.suspend:
+        return names.SUSPENDED if is_true(status, names.SUSPENDED) else names.SUSPENDING
+    if not trains:
+        return "Pending"
+    return names.RESIZING if is_true(status, names.RESIZING) else names.RUNNING

@@ -1,0 +1,1 @@
+"""When the group changes, and who is in it."""

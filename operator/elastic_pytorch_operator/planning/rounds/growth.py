@@ -1,0 +1,45 @@
+"""`resizePolicy.minSecondsBetweenResizes`: newcomers join no sooner than so long after the group last grew.
+
+`status.lastGrowthTime` stores when that was: no other object tells it once the operator has restarted. Each round that makes the
+group larger sets it, the first one included. A round that forms for another reason takes ready newcomers along.
+"""
+
+from elastic_pytorch_operator.api.timestamps import earlier, seconds_between
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.spec.job import Job
+
+
+def grown_before(job: Job, observed: Observed, known: float | None) -> float | None:
+    """When the group last grew, monotonic seconds; None: never. An operator that has just started reads it from the status.
+
+    Args:
+        job: with its status.
+        observed: the moment.
+        known: what is remembered.
+    """
+    stored = job.status.get("lastGrowthTime")
+    if known is not None or stored is None:
+        return known
+    return observed.now - seconds_between(str(stored), observed.time)
+
+
+def grows(before: Round | None, declared: Round | None) -> bool:
+    """Whether a round that is declared now makes the group larger."""
+    return declared is not None and declared.size > (before.size if before else 0)
+
+
+def may_grow_at(job: Job, grown_at: float | None) -> float:
+    """When newcomers may join, monotonic seconds."""
+    return 0.0 if grown_at is None else grown_at + job.growth_seconds
+
+
+def describe_wait(job: Job, newcomers: str) -> str:
+    """Until when newcomers wait.
+
+    Args:
+        job: with its status.
+        newcomers: which are ready, as the beginning of a sentence.
+    """
+    until = earlier(str(job.status.get("lastGrowthTime", "")), -job.growth_seconds)
+    return f"{newcomers}; the group may grow at {until}, as resizePolicy.minSecondsBetweenResizes is {job.growth_seconds:g}"

@@ -1,0 +1,220 @@
+"""Who is in the next round, and whether it is time for one.
+
+The rules (docs/rounds.md tells them at more length):
+
+- **first**: when the minimum is ready, and all wanted ones are or no further one has come for a settle time;
+- **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has spoken since or is
+  known to be gone, so that one round is enough;
+- **newcomers**: when they are ready, several in one round, without disturbing a worker before, and not too soon after the last growth;
+- **unequal**: a worker that runs another number of processes than the others is in no round;
+- **too few**: an empty round, which stops all workers, until the minimum is ready again.
+
+Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.planning.rounds.orderly import order_of
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
+from elastic_pytorch_operator.spec.sizes import largest_allowed
+
+START_PATIENCE_SECONDS = 15.0  # how long a round waits for an agent whose container already runs
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to happen to the group now.
+
+    Attributes:
+        round: to be declared; None: the current one stands.
+        nudge: ask every agent to speak at once.
+        recheck_at: when to decide again if nothing happens before; None: only on an event.
+        cooling: which newcomers are ready and wait only since the group has grown a short while ago; empty: none.
+    """
+
+    round: Round | None = None
+    nudge: bool = False
+    recheck_at: float | None = None
+    cooling: str = ""
+
+
+def next_round(
+    current: Round | None,
+    candidates: Sequence[Candidate],
+    *,
+    wanted: int,
+    minimum: int,
+    settle_seconds: float,
+    default_port: int,
+    now: float,
+    last_number: int = 0,
+    hold_until: float = 0.0,
+    failure_open: bool = False,
+    finishing: bool = False,
+    allowed: Sequence[int] = (),
+    suspended: bool = False,
+    stalled: str = "",
+    settled: bool = False,
+    grow_at: float = 0.0,
+    replaced: str = "",
+) -> Decision:
+    """Decides on the next round.
+
+    Args:
+        current: the newest declared round, None if there was none.
+        candidates: all workers of the job; at most one READY one of each index is chosen.
+        wanted: how many workers the round should have.
+        minimum: how many it must have.
+        settle_seconds: how long to wait for more newcomers after the last that came.
+        default_port: where a round's store is served if its first member has named no port.
+        now: monotonic seconds.
+        last_number: the highest round number known from elsewhere (status, agents).
+        hold_until: do not restart a failed group before (back-off of a crash loop).
+        failure_open: why a member has failed is not known yet: all are to speak first.
+        finishing: a member has finished its work: a whole group is not disturbed any more.
+        allowed: the sizes that a group may have; none: any.
+        suspended: no worker is to train.
+        stalled: why the group hangs and is to be restarted; empty: it does not.
+        settled: the change for which newcomers are awaited is held up anyway: none is waited for beside that.
+        grow_at: newcomers make no round of their own before, monotonic seconds.
+        replaced: why all workers are replaced, so that the group stops; empty: they are not.
+    """
+    members = current.workers if current else ()
+    by_name = {candidate.worker: candidate for candidate in candidates}
+    processes = processes_each(members, candidates)
+    present = [by_name[w] for w in members if w in by_name and by_name[w].standing is Standing.READY]
+    stay = [candidate for candidate in present if not differs(candidate, processes)]
+    taken = {candidate.index for candidate in stay}
+    joiners = []
+    for candidate in sorted(candidates, key=lambda c: (c.index, c.ready_since, c.worker)):
+        ready = candidate.standing is Standing.READY and not differs(candidate, processes)
+        if candidate.worker not in members and ready and candidate.index not in taken:
+            joiners.append(candidate)
+            taken.add(candidate.index)
+    chosen = (stay + joiners)[:wanted]
+    chosen = chosen[: largest_allowed(len(chosen), allowed)]
+    number = max(current.number if current else 0, last_number) + 1
+
+    def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
+        ranked = assign_ranks(members, group)
+        port = (ranked[0].port if ranked else 0) or default_port
+        listed = tuple(Member(c.worker, c.index, c.address) for c in ranked)
+        order = order_of(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
+        return Decision(Round(number, listed, port, reason, cause, now, orderly_since=order.since, unformed=order.unformed))
+
+    recheck = min((c.recheck_at for c in candidates if c.recheck_at is not None), default=None)
+    if suspended:
+        return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
+    if replaced and current and current.size:
+        return declare(names.GROUP_RESTARTED, replaced)
+    if current is None or current.size == 0:
+        if len(chosen) < minimum:
+            return Decision(recheck_at=recheck)
+        wait_until = _settled_at(chosen, candidates, wanted, settle_seconds, now)
+        if now < wait_until:
+            return Decision(recheck_at=_earliest(wait_until, recheck))
+        return declare(names.FIRST_ROUND, f"{len(chosen)} of {wanted} wanted workers are ready", chosen)
+
+    failed = [candidate for candidate in present if candidate.failed]
+    missing = current.size - len(present)
+    surplus = len(stay) - wanted
+    if missing or failed:
+        if failed and failure_open:
+            return Decision(nudge=True, recheck_at=recheck)
+        if failed and now < hold_until:
+            return Decision(recheck_at=_earliest(hold_until, recheck))
+        reason, cause = _explain_loss(current, by_name, failed)
+        if len(chosen) < minimum:
+            shortage = f"workers left: {len(chosen)}, the minimum is {minimum}"
+            return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
+        return declare(reason, cause, chosen)
+    if stalled:
+        return declare(names.PROGRESS_STALLED, stalled, chosen)
+    if finishing:
+        return Decision(recheck_at=recheck)
+    if apart := [candidate for candidate in present if candidate not in stay]:
+        cause = (
+            f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes than the {len(chosen)} others"
+        )
+        if len(chosen) < minimum:
+            return declare(names.BELOW_MINIMUM, cause)
+        return declare(names.PROCESSES_DIFFER, cause, chosen)
+    if surplus > 0:
+        return declare(names.SCALED_DOWN, f"{len(stay)} workers are more than the {wanted} wanted", chosen)
+    newcomers = chosen[len(stay) :]
+    if newcomers:
+        wait_until = _settled_at(newcomers, candidates, wanted - len(stay), settle_seconds, now)
+        if now < wait_until and not settled:
+            return Decision(recheck_at=_earliest(wait_until, recheck))
+        arrived = f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready"
+        if now < grow_at:
+            return Decision(recheck_at=_earliest(grow_at, recheck), cooling=arrived)
+        return declare(names.WORKER_JOINED, arrived, chosen)
+    return Decision(recheck_at=recheck)
+
+
+def assign_ranks(members: Sequence[str], group: Sequence[Candidate]) -> list[Candidate]:
+    """Puts a group in rank order.
+
+    Who was a member keeps its rank if that is below the group's size; the others fill the holes by index.
+
+    Args:
+        members: the workers of the round before, in rank order.
+        group: the new group, in any order.
+    """
+    ranks: list[Candidate | None] = [None] * len(group)
+    rest = []
+    for candidate in group:
+        rank = members.index(candidate.worker) if candidate.worker in members else len(group)
+        if rank < len(group):
+            ranks[rank] = candidate
+        else:
+            rest.append(candidate)
+    rest.sort(key=lambda candidate: (candidate.index, candidate.worker))
+    return [candidate if candidate is not None else rest.pop(0) for candidate in ranks]
+
+
+def _settled_at(
+    newcomers: Sequence[Candidate], candidates: Sequence[Candidate], room: int, settle_seconds: float, now: float
+) -> float:
+    """When the newcomers need not wait for more: at once if there is no room for more."""
+    if len(newcomers) >= room:
+        return now
+    since = [candidate.ready_since for candidate in newcomers]
+    arriving = any(c.standing is Standing.STARTING and c.container_runs for c in candidates)
+    settled = max(since) + settle_seconds
+    return max(settled, min(since) + START_PATIENCE_SECONDS) if arriving else settled
+
+
+def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:
+    """The reason and the story of a round that follows a loss: a lost worker explains its peers' failures."""
+    gone, leaving = [], []
+    for worker in current.workers:
+        candidate = by_name.get(worker)
+        if candidate is None or candidate.standing is Standing.GONE:
+            gone.append(f"{worker} {candidate.why if candidate else 'was deleted'}")
+        elif candidate.standing is not Standing.READY:
+            leaving.append(f"{worker} {candidate.why}")
+    if current.size > len(current.workers):
+        gone.append(f"{current.size - len(current.workers)} workers have not reported")
+    if gone:
+        return names.WORKER_LOST, "; ".join(gone + leaving)
+    if leaving:
+        scaled = all("no longer wanted" in why for why in leaving)
+        return (names.SCALED_DOWN if scaled else names.WORKER_LEAVING), "; ".join(leaving)
+    told = sorted((c for c in failed if c.failure), key=lambda c: c.failed_since)
+    if told:
+        return names.WORKER_FAILED, f"{told[0].worker} has failed: {told[0].failure}"
+    return names.WORKER_FAILED, f"the workers of {_list(failed)} have failed"
+
+
+def _list(candidates: Sequence[Candidate]) -> str:
+    return ", ".join(candidate.worker for candidate in candidates)
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)

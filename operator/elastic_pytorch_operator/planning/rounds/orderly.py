@@ -1,0 +1,63 @@
+"""Since when has no member been lost? It tells an agent that is rounds behind whether the group it trains in is still whole.
+
+Only a whole group reaches its next step boundary: a collective needs all members. So workers may train on towards it when all members of
+their round were alive as each later round was declared. They must be stopped at once when they were not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS, Candidate, Standing, never_formed
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How far back a new round is an orderly change.
+
+    Attributes:
+        since: the oldest round since which every member of every round was alive when the next one was declared. The new round's own if
+            a member was lost before it, or none trained.
+        unformed: rounds after that one whose groups never formed, and which have lost a member. It takes nothing away from a group before
+            them, which still trains; but theirs reaches no step boundary.
+    """
+
+    since: int
+    unformed: tuple[int, ...] = ()
+
+
+def order_of(before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool) -> Order:
+    """Tells since when no member has been lost.
+
+    Args:
+        before: the round that the new one follows; None: there was none.
+        candidates: all workers of the job, weighed.
+        number: of the new round.
+        now: monotonic seconds.
+        stuck: the members of `before` are not all at work, though alive: their group hangs, or some have finished.
+    """
+    if before is None or before.size == 0 or stuck:
+        return Order(number)
+    by_name = {candidate.worker: candidate for candidate in candidates}
+    members = [by_name[worker] for worker in before.workers if worker in by_name]
+    lost = [member for member in members if not _is_at_work(member, now)]
+    if len(members) < before.size:  # some have been deleted, or a restarted operator has not heard of them
+        return Order(number)
+    if not lost:
+        return Order(before.orderly_since, before.unformed)
+    if never_formed(before.number, members) and all(_began_with(before.number, member) for member in lost):
+        return Order(before.orderly_since, (*before.unformed, before.number))
+    return Order(number)
+
+
+def _began_with(number: int, member: Candidate) -> bool:
+    """Whether a member has nothing to do with the rounds before this one: it is new in it, or has left them at their end."""
+    return member.round == number and (member.failed or member.restarts == 0)
+
+
+def _is_at_work(member: Candidate, now: float) -> bool:
+    if member.failed:
+        return False
+    if member.standing is Standing.LEAVING:
+        return now - member.heard_at <= SILENCE_SECONDS  # it may have left, or died, before this was decided
+    return member.standing is Standing.READY

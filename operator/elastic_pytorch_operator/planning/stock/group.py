@@ -1,0 +1,88 @@
+"""The group of a job whose rendezvous is stock torchrun's, as far as the operator can see it: the worker pods that run.
+
+Each change of it is told as a round, as if the operator had declared it, so that status and events speak of all jobs alike. Who has which
+rank, and when a new group really trains, torchrun alone knows.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.spec.job import Job
+
+START_SECONDS = 4.0  # between the starts of pods that were made together
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The workers that run.
+
+    Attributes:
+        round: as it was last told.
+        running: who runs now.
+        since: since when no other does, monotonic seconds.
+    """
+
+    round: Round | None = None
+    running: frozenset[str] = frozenset()
+    since: float = 0.0
+
+
+def adopt_group(job: Job, running: Sequence[PodView], now: float) -> Group:
+    """The group that an operator finds when it starts: as the status has it, so that a worker lost meanwhile is missed."""
+    number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
+    addresses = {pod.name: pod.address for pod in running}
+    told = [worker for worker in job.status.get("workers") or () if size and worker.get("state") == "Running"]
+    members = tuple(Member(w["name"], int(w["index"]), addresses.get(w["name"], "")) for w in told)
+    round_ = Round(number, members, job.store_port, "", "taken over from the status", now) if number else None
+    return Group(round_, frozenset(pod.name for pod in running), now)
+
+
+def next_group(
+    job: Job, group: Group, running: Sequence[PodView], reasons: Mapping[str, str], victims: Collection[str], now: float
+) -> tuple[Group, float | None]:
+    """Follows the group, and reports a change: a loss at once, newcomers when no more have come for a while.
+
+    Args:
+        job: with its sizes.
+        group: as it was.
+        running: who runs now.
+        reasons: why workers are gone or go, by name.
+        victims: those of them that the operator has deleted because they were too many.
+        now: monotonic seconds.
+
+    Returns:
+        The group, with a new round if there is one; and when to look again.
+    """
+    there = frozenset(pod.name for pod in running)
+    if there != group.running:
+        group = replace(group, running=there, since=now)
+    before = group.round.workers if group.round else ()
+    members = _members(running) if len(running) >= job.minimum else ()
+    if {member.worker for member in members} == set(before):
+        return group, None
+    gone = [worker for worker in before if worker not in there]
+    settled_at = group.since + job.settle_seconds + START_SECONDS
+    if not gone and len(members) < job.wanted and now < settled_at:
+        return group, settled_at
+    joined = [member.worker for member in members if member.worker not in before]
+    if not members:
+        reason = names.JOB_SUSPENDED if job.suspend else names.BELOW_MINIMUM
+        cause = f"{len(running)} workers run, training needs {job.minimum}"
+    elif not before:
+        reason, cause = names.FIRST_ROUND, f"{len(members)} workers run"
+    elif gone and all(worker in victims for worker in gone):
+        reason, cause = names.SCALED_DOWN, f"{', '.join(gone)} left"
+    elif gone:
+        reason, cause = names.WORKER_LOST, "; ".join(f"{w} {reasons.get(w) or 'is gone'}" for w in gone)
+    else:
+        reason, cause = names.WORKER_JOINED, f"{', '.join(joined)} joined"
+    number = max(group.round.number if group.round else 0, int(job.status.get("round", 0))) + 1
+    return replace(group, round=Round(number, members, job.store_port, reason, cause, now)), None
+
+
+def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
+    pods = sorted(running, key=lambda pod: (pod.index, pod.name))
+    return tuple(Member(pod.name, pod.index, pod.address) for pod in pods)

@@ -1,0 +1,124 @@
+"""How the pod of a stock worker has ended, read from its exit code and its last words.
+
+Stock torchrun exits with 1 whatever has happened: told to stop, peers lost, a store gone, a script that raises. Only the traceback at
+the end of its log tells them apart; the kubelet hands it over as the termination message.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from elastic_pytorch_operator.model.failure import KILLED_CODES, RUNTIME_REASONS, FailureRecord, describe_end
+from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.model.peer_errors import is_peer_error
+
+USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
+SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without a word to anybody
+
+TOLD_TO_STOP = re.compile(r"SignalException: .*got signal")
+# The second is what torch makes of a worker too many whose peers are done.
+TOO_LATE = re.compile(r"RendezvousClosedError|RendezvousGracefulExitError|no attribute 'is_failed'")
+NO_RENDEZVOUS = re.compile(r"Rendezvous(Connection|Timeout|State)Error|Dist(Store|Network)Error")
+GAVE_UP = "ChildFailedError"
+PEER_GONE = "caused by a remote worker crashing"  # gloo's advice, which may be all of its error that is left
+EXCEPTION = re.compile(r"^(\[rank\d+\]: )?[\w.]*(Error|Exception|Interrupt|Exit)\b", re.MULTILINE)
+
+# What torchrun prints when it gives up, after what the script has said itself.
+_CHILD_LOG = re.compile(r"^E\d{4} .*failed \(exitcode: ", re.MULTILINE)
+_RECORDED = re.compile(r"^ *traceback : (Traceback .*?)^=+$", re.MULTILINE | re.DOTALL)
+_RANK = re.compile(r"^ *rank +: (\d+)", re.MULTILINE)
+_EXIT_CODE = re.compile(r"^ *exitcode +: (-?\d+)", re.MULTILINE)
+_PID = re.compile(r"^ *exitcode +: .*\(pid: (\d{1,10})\)", re.MULTILINE)
+_SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
+
+
+class Manner(StrEnum):
+    """How a worker's pod has ended."""
+
+    SUCCEEDED = "succeeded"  # it has done its work
+    NOT_STARTED = "not started"  # the kubelet or the container runtime refused it: it never joined
+    LOST = "lost"  # somebody else has stopped it: deleted, drained, killed
+    SHUT_OUT = "shut out"  # its rendezvous had been closed
+    CUT_OFF = "cut off"  # it could not speak to the store
+    BEREFT = "bereft"  # its workers failed because of a peer's loss, more often than torchrun restarts them
+    BROKEN = "broken"  # its own fault, and the rendezvous stands: it never joined, or died without a word
+    FAILED = "failed"  # its own fault, and it has closed the rendezvous
+
+
+CLOSING = (Manner.SHUT_OUT, Manner.CUT_OFF, Manner.BEREFT, Manner.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a worker's pod.
+
+    Attributes:
+        gave_up: torchrun has started the script again as often as it may.
+        telling: its record says what has gone wrong, and not only that something has.
+        record: what is known, as a failure.
+    """
+
+    pod: PodView
+    manner: Manner
+    gave_up: bool
+    telling: bool
+    record: FailureRecord
+
+
+def read_end(pod: PodView, now: float) -> End:
+    """Tells how a pod has ended.
+
+    Args:
+        pod: one that has ended.
+        now: monotonic seconds, the time of the failure as far as it is known.
+    """
+    message = pod.exit_message
+    signal = _SIGNAL.search(message)
+    rank, exit_code, pid = _RANK.search(message), _EXIT_CODE.search(message), _PID.search(message)
+    record = FailureRecord(
+        worker=pod.name,
+        rank=int(rank[1]) if rank else None,
+        exit_code=int(exit_code[1]) if exit_code else pod.exit_code,
+        signal=signal[1] if signal else "",
+        message=last_words(message) or f"the container {describe_end(pod)}",
+        failed_at=now,
+        pod_uid=pod.uid,
+        pid=int(pid[1]) if pid else None,
+    )
+    telling = bool(record.signal or EXCEPTION.search(record.message))
+    return End(pod, _manner(pod, record), GAVE_UP in message, telling, record)
+
+
+def last_words(message: str) -> str:
+    """What the script itself has said last: torchrun's own traceback, which is always the same, is left out."""
+    recorded = _RECORDED.search(message)
+    if recorded:
+        return recorded[1].strip()
+    given_up = _CHILD_LOG.search(message)
+    said = message[: given_up.start()] if given_up else message
+    return said.strip() or message.strip()
+
+
+def _manner(pod: PodView, record: FailureRecord) -> Manner:
+    message = pod.exit_message
+    if (pod.deleting and not pod.ended_before_deletion) or pod.disrupted:
+        return Manner.LOST
+    if pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS:
+        return Manner.NOT_STARTED
+    if pod.exit_code == 0:
+        return Manner.SUCCEEDED
+    if pod.exit_reason == "OOMKilled":
+        return Manner.BROKEN
+    if pod.exit_code in KILLED_CODES or TOLD_TO_STOP.search(message):
+        return Manner.LOST
+    if GAVE_UP in message:
+        broken_off = is_peer_error(record.message) or PEER_GONE in record.message
+        symptom = record.signal == "SIGTERM" or (not record.signal and broken_off)
+        return Manner.BEREFT if symptom else Manner.FAILED
+    if TOO_LATE.search(message):
+        return Manner.SHUT_OUT
+    if NO_RENDEZVOUS.search(message):
+        return Manner.CUT_OFF
+    if pod.exit_code == USAGE_EXIT_CODE or pod.exit_code >= SIGNAL_EXIT_CODES:
+        return Manner.BROKEN
+    return Manner.FAILED

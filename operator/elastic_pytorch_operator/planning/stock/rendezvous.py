@@ -1,0 +1,100 @@
+"""What has become of a stock rendezvous: whether workers may still join it, it is about to finish, or it is over.
+
+Stock torchrun closes its rendezvous for all when one of its agents ends, with success or without, and what has been closed stays
+closed. A later worker can only join a new one. No agent tells: it is read from how the pods have ended.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, End, Manner, read_end
+from elastic_pytorch_operator.spec.job import Job
+
+
+class Phase(StrEnum):
+    """How far a rendezvous is."""
+
+    OPEN = "open"
+    FINISHING = "finishing"  # a worker has done its work, others still run
+    DONE = "done"
+    OVER = "over"  # not done, but of no use to anybody any more
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """A stock rendezvous as its pods show it.
+
+    Attributes:
+        number: of the rendezvous, from 1.
+        phase: how far it is.
+        why: what has ended it, for people.
+        cause: the end of the worker that is to blame; None if none is.
+        counts: whether that is a failure of the job's own.
+    """
+
+    number: int
+    phase: Phase
+    why: str = ""
+    cause: End | None = None
+    counts: bool = False
+
+
+def current_number(job: Job, observed: Observed) -> int:
+    """The number of the newest rendezvous: what its pods say, or if there are none, one more than there can have been."""
+    known = max((pod.rendezvous for pod in (*observed.pods, *observed.stores)), default=0)
+    return known or int(job.status.get("round", 0)) + 1
+
+
+def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number: int, *, disturbed: bool) -> Rendezvous:
+    """Tells what has become of a rendezvous.
+
+    Args:
+        job: whose it is.
+        observed: the job's pods.
+        lost: names of pods, workers' and stores', that are gone although they have not ended: their nodes are.
+        number: of the rendezvous.
+        disturbed: whether workers of it have been lost, or may have been before this operator was there: then peers may fail because
+            of that.
+    """
+    pods = [pod for pod in observed.pods if pod.rendezvous == number]
+    ends = [read_end(pod, observed.now) for pod in pods if pod.ended]
+    runs = [pod for pod in pods if pod.started and not pod.ended and pod.name not in lost]
+    closing = [end for end in ends if end.manner in CLOSING]
+    succeeded = [end for end in ends if end.manner is Manner.SUCCEEDED]
+    disturbed = disturbed or any(end.manner is Manner.LOST for end in ends)
+    guilty = sorted((end for end in closing if end.manner is Manner.FAILED), key=lambda end: (not end.gave_up, not end.telling))
+    bereft = [end for end in closing if end.manner is Manner.BEREFT]
+    if guilty:
+        return Rendezvous(number, Phase.OVER, str(guilty[0].record), guilty[0], counts=True)
+    if succeeded and runs:
+        return Rendezvous(number, Phase.FINISHING)
+    if succeeded and bereft:
+        done = succeeded[0].pod.name
+        return Rendezvous(number, Phase.OVER, f"{done} had returned while others still trained", bereft[0], counts=True)
+    if succeeded:
+        # Who was shut out or has been lost did not belong to the group any more: its members wait for each other before they exit.
+        return Rendezvous(number, Phase.DONE)
+    if bereft and not disturbed:
+        return Rendezvous(number, Phase.OVER, str(bereft[0].record), bereft[0], counts=True)
+    if job.backend == names.BACKEND_C10D and pods and not _live(observed.stores, lost, number):
+        return Rendezvous(number, Phase.OVER, "the pod of its c10d store has been lost")
+    if closing:
+        first = (bereft or closing)[0]
+        return Rendezvous(number, Phase.OVER, _blameless(first, disturbed), first)
+    return Rendezvous(number, Phase.OPEN)
+
+
+def _live(stores: Sequence[PodView], lost: Collection[str], number: int) -> bool:
+    return any(s.rendezvous == number and not s.ended and not s.deleting and s.name not in lost for s in stores)
+
+
+def _blameless(end: End, disturbed: bool) -> str:
+    what = {
+        Manner.BEREFT: "has lost peers more often than torchrun starts its workers again",
+        Manner.CUT_OFF: "could not reach the rendezvous' store",
+        Manner.SHUT_OUT: "found the rendezvous closed",
+    }[end.manner]
+    return f"{end.pod.name} {what}{', after a worker had been lost' if disturbed else ''}"

@@ -1,0 +1,250 @@
+"""Is a worker in, arriving, leaving or gone? One answer, from everything the operator sees of it.
+
+No single witness decides. A silent agent may sit on a busy machine, a closed connection may be a blip, a NotReady node may only have
+lost its kubelet. So silence counts only while the group makes no progress, and a closed connection only together with a failed peer.
+A node's verdict counts only if the agent on it is silent, too.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from elastic_pytorch_operator.model.failure import Fault, describe_end, failed_members, fault_of_worker
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView
+from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
+from elastic_pytorch_operator.planning.workers.node_outage import is_outage
+
+SILENCE_SECONDS = 3.0  # of heartbeats that come every second; as much longer as they come more rarely
+GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are heard
+BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was asked to speak
+DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
+NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready, or has been removed
+UNHEARD_SECONDS = 15.0  # of an agent that has spoken to an operator before this one
+STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
+START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
+
+
+class Standing(StrEnum):
+    """A worker's part in the group."""
+
+    STARTING = "starting"  # may become ready
+    READY = "ready"  # may be in a round
+    LEAVING = "leaving"  # alive, but to be left out
+    GONE = "gone"  # lost: never comes back
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A worker pod weighed for the next round.
+
+    Attributes:
+        why: what made it leave or be gone, for people: follows the worker's name in a sentence.
+        ready_since: since when it has been waiting for a round; only for READY ones outside the current round.
+        processes: how many it runs; 0: not known.
+        round: the newest round that its agent has taken up.
+        restarts: how often its agent has started its workers again.
+        failed: its workers have failed in the current round.
+        failure: the last line of why, unless that is only the echo of another failure.
+        recheck_at: when its standing may change without any further event; None: never.
+    """
+
+    worker: str
+    index: int
+    address: str
+    standing: Standing
+    why: str = ""
+    port: int = 0
+    heard_at: float = 0.0
+    ready_since: float = 0.0
+    processes: int = 0
+    round: int = 0
+    restarts: int = 0
+    failed: bool = False
+    failure: str = ""
+    failed_since: float = 0.0
+    container_runs: bool = False
+    created_at: float = 0.0
+    recheck_at: float | None = None
+
+
+def weigh(
+    observed: Observed,
+    victims: frozenset[str] = frozenset(),
+    suspects: Mapping[str, float] = MappingProxyType({}),
+    *,
+    stock: bool = False,
+) -> tuple[Candidate, ...]:
+    """Weighs all worker pods of a job, and the members of its round whose pods are no more.
+
+    Args:
+        observed: the job's pods, nodes, agents and current round.
+        victims: pods that are about to be removed; they count as leaving.
+        suspects: nodes that have probably died, and since when that is suspected.
+        stock: there are no agents to ask: a node that is not ready counts once its taint has evicted the pod.
+    """
+    pods = {pod.name: pod for pod in observed.pods}
+    members = observed.round.workers if observed.round else ()
+    number = observed.round.number if observed.round else 0
+    broken_since = min((agent.state_since for agent in failed_members(observed)), default=None)
+    heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]
+    last_heard = max(heard, default=observed.now)
+    last_progress = max((a.progressed_at for name in members if (a := observed.agents.get(name))), default=0.0)
+    outage = is_outage(observed.nodes)
+    lost_beside_leader = lost_with_leader(observed)
+    candidates = []
+    for name in (*pods, *(m for m in members if m not in pods)):
+        pod, agent = pods.get(name), observed.agents.get(name)
+        member = name in members
+        standing, why, recheck = _judge(
+            pod,
+            agent,
+            observed.nodes,
+            outage=outage,
+            stock=stock,
+            now=observed.now,
+            rarity=observed.heartbeat_seconds,
+            victim=name in victims,
+            suspected_since=suspects.get(pod.node) if pod else None,
+            broken_since=broken_since if member else None,
+            patience=_patience(observed, last_heard if member else observed.now),
+            last_progress=last_progress if member else 0.0,
+            unheard_until=_unheard_until(observed) if name in observed.heard_before else None,
+            lost_beside_leader=name in lost_beside_leader,
+        )
+        failed = member and agent is not None and agent.state is AgentState.FAILED and agent.round == number
+        candidates.append(
+            Candidate(
+                worker=name,
+                index=pod.index if pod else -1,
+                address=pod.address if pod else "",
+                standing=standing,
+                why=why,
+                port=agent.port if agent else 0,
+                heard_at=agent.heard_at if agent else 0.0,
+                ready_since=agent.state_since if agent else 0.0,
+                processes=agent.local_world_size if agent else 0,
+                round=agent.round if agent else 0,
+                restarts=agent.restarts if agent else 0,
+                failed=failed,
+                failure=_last_line(agent) if failed and agent else "",
+                failed_since=agent.state_since if failed and agent else 0.0,
+                container_runs=bool(pod and pod.started),
+                created_at=pod.created_at if pod else 0.0,
+                recheck_at=recheck,
+            )
+        )
+    return tuple(candidates)
+
+
+def _last_line(agent: AgentView) -> str:
+    failure = agent.failure
+    if failure is None or fault_of_worker(failure) is Fault.ECHO:
+        return ""
+    lines = (failure.message or failure.traceback).strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+def _patience(observed: Observed, last_heard: float) -> float:
+    """How long a worker may be silent, in seconds.
+
+    Args:
+        observed: what is known.
+        last_heard: when any member of its group was last heard.
+    """
+    silence_seconds = SILENCE_SECONDS * observed.heartbeat_seconds
+    if observed.now - last_heard < silence_seconds:
+        return silence_seconds
+    if observed.now - observed.last_heard_at < SILENCE_SECONDS:
+        return GROUP_SILENCE_SECONDS
+    return math.inf  # nobody at all is heard: the fault is on this side, and only the cluster's own word counts
+
+
+def _unheard_until(observed: Observed) -> float:
+    """How long to wait for an agent that was heard before this operator began to listen, but never since; monotonic seconds."""
+    if observed.now - observed.last_heard_at >= SILENCE_SECONDS:
+        return observed.now + UNHEARD_SECONDS  # nobody at all is heard: the fault is on this side
+    return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
+
+
+def _judge(
+    pod: PodView | None,
+    agent: AgentView | None,
+    nodes: Mapping[str, NodeView],
+    *,
+    outage: bool,
+    stock: bool,
+    now: float,
+    rarity: float,
+    victim: bool,
+    suspected_since: float | None,
+    broken_since: float | None,
+    patience: float,
+    last_progress: float,
+    unheard_until: float | None,
+    lost_beside_leader: bool,
+) -> tuple[Standing, str, float | None]:
+    """The standing of one worker, why, and when to look again."""
+    if pod is None:
+        return Standing.GONE, "was deleted", None
+    if pod.ended:
+        return Standing.GONE, describe_end(pod), None
+    silent_for = now - agent.heard_at if agent else 0.0
+    node = nodes.get(pod.node)
+    silent = agent is None or silent_for > NODE_SILENCE_SECONDS * rarity
+    if node is not None and node.removed and silent:
+        return Standing.GONE, f"was on node {pod.node}, which has been removed", None
+    if node is not None and not node.ready and not outage and (pod.deleting if stock else silent):
+        return Standing.GONE, f"is on node {pod.node}, which is not ready", None
+    if pod.deleting:
+        return Standing.LEAVING, "is being deleted", None
+    if agent is not None and agent.state is AgentState.LEAVING:
+        return Standing.LEAVING, "has received SIGTERM", None
+    if victim:
+        return Standing.LEAVING, "is no longer wanted", None
+    if agent is None and pod.started and unheard_until is not None:
+        if lost_beside_leader:
+            return Standing.GONE, f"is on node {pod.node}, which has probably died with the operator that led before", None
+        # It trains, perhaps, in a group of its own: nothing that is declared from now on would reach it.
+        if now >= unheard_until:
+            return Standing.GONE, "has not been heard since this operator began to listen", None
+        return Standing.STARTING, "", unheard_until
+    if agent is None or not pod.address:
+        if suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
+            return Standing.STARTING, "", None
+        lost_at = max(suspected_since, pod.created_at) + START_ON_SUSPECT_SECONDS
+        if now >= lost_at:
+            return Standing.GONE, f"does not start on node {pod.node}, which has probably died", None
+        return Standing.STARTING, "", lost_at
+    if broken_since is not None and agent.heard_at <= broken_since:
+        closed = agent.disconnected_since
+        if closed is not None and now - closed > DISCONNECTED_SECONDS:
+            return Standing.GONE, "has closed its connection while its peers failed", None
+        if now - broken_since > BROKEN_SILENCE_SECONDS:
+            return Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed", None
+        recheck = broken_since + BROKEN_SILENCE_SECONDS
+        return Standing.READY, "", recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
+    stop_until = math.inf
+    if agent.state is AgentState.STOPPING:
+        stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
+        if now >= stop_until:
+            return (
+                Standing.GONE,
+                f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL",
+                None,
+            )
+    vouched_until = last_progress + SILENCE_SECONDS * rarity if last_progress > agent.heard_at else 0.0
+    lost_at = max(agent.heard_at + patience, vouched_until)
+    if now > lost_at:
+        return Standing.GONE, f"has been silent for {silent_for:.1f} s", None
+    recheck = min(lost_at, stop_until)
+    return Standing.READY, "", None if math.isinf(recheck) else recheck
+
+
+def never_formed(number: int, members: Iterable[Candidate]) -> bool:
+    """Whether a round's group cannot have formed, as the others wait for a member that lives and has not taken it up.
+
+    Such a member may still be on its way to a step boundary in the round before.
+    """
+    return any(m.standing is Standing.READY and not m.failed and m.round < number for m in members)

@@ -1,0 +1,84 @@
+"""Could a node take a pod? Only what the node and the pod's spec say by themselves: who else is there, the scheduler knows.
+
+The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elastic_pytorch_operator.api.quantities import parse_quantity
+from elastic_pytorch_operator.model.observed import NodeView, Taint
+
+Manifest = Mapping[str, Any]
+
+
+def could_take(node: NodeView, spec: Manifest) -> bool:
+    """Whether a node, were it empty, could take a pod.
+
+    Args:
+        node: as the API server last told.
+        spec: of the pod.
+    """
+    selector: Manifest = spec.get("nodeSelector") or {}
+    return (
+        node.ready
+        and not node.unschedulable
+        and all(node.labels.get(key) == value for key, value in selector.items())
+        and _has_affinity(node, spec)
+        and all(any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()) for taint in node.taints)
+        and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in _requests(spec).items())
+    )
+
+
+def _has_affinity(node: NodeView, spec: Manifest) -> bool:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return True
+    # One term has to match; an empty one matches nothing.
+    return any(_matches(node, term) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _matches(node: NodeView, term: Manifest) -> bool:
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    return bool(expressions or fields) and (
+        all(_holds(node.labels.get(e.get("key")), e) for e in expressions) and all(_holds(node.name, f) for f in fields)
+    )
+
+
+def _holds(value: str | None, requirement: Manifest) -> bool:
+    """Whether a label's value, None where there is none, meets a requirement."""
+    values: Sequence[str] = requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            if value is None or len(values) != 1 or not value.isdigit() or not values[0].isdigit():
+                return False
+            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+    return False
+
+
+def _tolerates(toleration: Manifest, taint: Taint) -> bool:
+    key, effect, exists = toleration.get("key"), toleration.get("effect"), toleration.get("operator") == "Exists"
+    return (
+        (not effect or effect == taint.effect)
+        and (key == taint.key or (exists and not key))
+        and (exists or (toleration.get("value") or "") == taint.value)
+    )
+
+
+def _requests(spec: Manifest) -> dict[str, float]:
+    """What the containers ask for together, by resource; a limit without a request is one."""
+    total: dict[str, float] = {}
+    for container in spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        for name, quantity in ((resources.get("limits") or {}) | (resources.get("requests") or {})).items():
+            total[name] = total.get(name, 0.0) + (parse_quantity(quantity) or 0.0)
+    return total

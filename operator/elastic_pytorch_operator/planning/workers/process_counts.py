@@ -1,0 +1,46 @@
+"""How many processes the workers of a group run: equally many each, since ranks and WORLD_SIZE are counted from that.
+
+A number in spec.nprocPerNode makes it so, and so does leaving it out. What a word comes to (auto, cpu, gpu, xpu) depends on the pod's node.
+A worker that runs another number than most are ready to run is left out, and a condition says so.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+
+
+def processes_each(members: Collection[str], candidates: Sequence[Candidate]) -> int:
+    """The number of processes that most of the ready workers run; 0 if it is not known.
+
+    Args:
+        members: of the present group. Of numbers that are equally frequent, the one that more members run counts, then the one of the
+            lowest index.
+        candidates: all workers of the job.
+    """
+    ready = [c for c in candidates if c.standing is Standing.READY and c.processes]
+    votes = Counter(candidate.processes for candidate in ready)
+    inside = Counter(candidate.processes for candidate in ready if candidate.worker in members)
+    lowest = {candidate.processes: candidate.index for candidate in sorted(ready, key=lambda c: -c.index)}
+    return max(votes, key=lambda number: (votes[number], inside[number], -lowest[number]), default=0)
+
+
+def differs(candidate: Candidate, processes: int) -> bool:
+    """Whether a worker is ready to run another number of processes than the others."""
+    return candidate.standing is Standing.READY and candidate.processes not in (0, processes)
+
+
+def explain_difference(members: Collection[str], candidates: Sequence[Candidate], pods: Sequence[PodView]) -> str:
+    """Which workers are left out for the number of their processes, and what to do, for people; empty if none is."""
+    processes = processes_each(members, candidates)
+    nodes = {pod.name: pod.node for pod in pods}
+    apart = [c for c in candidates if differs(c, processes)]
+    if not apart:
+        return ""
+    each = ", ".join(f"{c.worker} on node {nodes.get(c.worker, '')} runs {c.processes}" for c in apart[:3])
+    more = f" and {len(apart) - 3} more pods run another number" if len(apart) > 3 else ""
+    return (
+        f"left out for the number of processes: {each}{more}, the others run {processes} each; create the job with a number in "
+        "spec.nprocPerNode, or with a nodeSelector for nodes that are alike"
+    )

@@ -1,0 +1,72 @@
+"""Which nodes are better avoided: a worker there is lost, and yet the cluster still calls the node ready.
+
+Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead node, where the fewest pods run.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.placement import could_take
+
+SUSPICION_SECONDS = 90.0  # after that the cluster has made up its own mind
+
+
+def suspect_nodes(known: Mapping[str, float], observed: Observed, candidates: Collection[Candidate]) -> dict[str, float]:
+    """Tells which nodes are suspected now.
+
+    A suspicion ends when an agent of the job is heard from there again, or the kubelet says that the pods have ended. It also ends when the
+    node is no longer called ready, and in any case after a while.
+
+    Args:
+        known: those suspected so far, and since when, in monotonic seconds.
+        observed: the job's pods, nodes and agents.
+        candidates: the workers, weighed.
+
+    Returns:
+        As `known`.
+    """
+    gone = {candidate.worker for candidate in candidates if candidate.standing is Standing.GONE}
+    claimed: dict[str, list[PodView]] = {}
+    for pod in observed.pods:
+        if pod.node and not pod.ended and ((node := observed.nodes.get(pod.node)) is None or node.ready):
+            claimed.setdefault(pod.node, []).append(pod)
+    suspects = {}
+    for name, pods in claimed.items():
+        since = known.get(name)
+        if since is None and any(pod.name in gone and pod.started for pod in pods):
+            since = observed.now
+        if since is None or observed.now > since + SUSPICION_SECONDS:
+            continue
+        heard_at = max((agent.heard_at for pod in pods if (agent := observed.agents.get(pod.name))), default=0.0)
+        if heard_at <= since:
+            suspects[name] = since
+    return suspects
+
+
+def others_have_room(
+    suspects: Collection[str], nodes: Mapping[str, NodeView], pods: Collection[PodView], template: Mapping[str, Any]
+) -> bool:
+    """Whether another than the suspected nodes will take a new pod, as far as that can be told beforehand.
+
+    Args:
+        suspects: those that are suspected.
+        nodes: all that are known.
+        pods: of the job; if the scheduler has found no node for one that keeps away from the suspected ones, the others are full.
+        template: of the new pod.
+    """
+    if any(pod.unschedulable and pod.avoids for pod in pods):
+        return False
+    return any(node.name not in suspects and could_take(node, template["spec"]) for node in nodes.values())
+
+
+def avoids_in_vain(pod: PodView, suspects: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
+    """Whether a pod waits for a place, and keeps away from a node that would be a good one after all or the only one left."""
+    return not pod.node and any(
+        (pod.unschedulable or name not in suspects)
+        and (node := nodes.get(name)) is not None
+        and node.ready
+        and not node.unschedulable
+        for name in pod.avoids
+    )

@@ -1,0 +1,127 @@
+"""Which worker pods should exist: as many as are wanted, each with an index of its own; who goes when they are too many."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.model.observed import NodeView, PodView
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.suspect_nodes import avoids_in_vain
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """What is to be done about a job's pods.
+
+    Attributes:
+        create: indices to make a pod for.
+        victims: pods to remove, once the current round does without them.
+        discard: pods that no longer serve and can go at once.
+        abandon: pods on lost nodes, which no kubelet will confirm as stopped: to be deleted without waiting for it.
+    """
+
+    create: tuple[int, ...] = ()
+    victims: frozenset[str] = frozenset()
+    discard: tuple[PodView, ...] = ()
+    abandon: tuple[PodView, ...] = ()
+
+
+def plan_replicas(
+    pods: Sequence[PodView],
+    nodes: Mapping[str, NodeView],
+    candidates: Collection[Candidate],
+    round_: Round | None,
+    wanted: int,
+    suspects: Collection[str] = (),
+    outdated: Collection[str] = (),
+) -> Replicas:
+    """Compares the pods there are with the number wanted.
+
+    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does a member that has succeeded, as
+    long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless it
+    lingers: then it holds devices and a part of the quota, which its replacement needs. None is kept while none is wanted, so that a
+    job that is suspended leaves nothing that its template was used for. One that waits for a place, away from a
+    node that would take it after all, is replaced. So are all that are outdated, once their group does without them: their replacements
+    are made when the last of them is being deleted, for they may need their places.
+    """
+    standings = {candidate.worker: candidate.standing for candidate in candidates}
+    abandon = tuple(
+        pod for pod in pods if not pod.ended and _node_lost(pod, nodes) and standings.get(pod.name) is Standing.GONE
+    )
+    lost = {pod.name for pod in abandon}
+    serving = [pod for pod in pods if not pod.ended and not pod.deleting and standings.get(pod.name) is not Standing.GONE]
+    replaced = {pod.name for pod in serving if pod.name in outdated}
+    serving = [pod for pod in serving if pod.name not in replaced]
+    misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
+    live = [pod for pod in serving if pod not in misled]
+    victims = _choose_victims(live, nodes, standings, round_, wanted)
+    members = set(round_.workers if round_ else ())
+    done = {pod.name for pod in pods if pod.succeeded and pod.name in members}
+    kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
+    free = [index for index in range(wanted + len(kept)) if index not in {pod.index for pod in kept}]
+    silent = tuple(
+        pod
+        for pod in pods
+        if not pod.ended and not pod.deleting and standings.get(pod.name) is Standing.GONE and pod.name not in lost
+    )
+    return Replicas(
+        create=() if replaced else tuple(free[: max(0, wanted - len(kept))]),
+        victims=frozenset(victims | replaced),
+        discard=silent + misled + _spent(pods, done, keep_last=wanted > 0),
+        abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
+    )
+
+
+def _choose_victims(
+    live: Sequence[PodView],
+    nodes: Mapping[str, NodeView],
+    standings: Mapping[str, Standing],
+    round_: Round | None,
+    wanted: int,
+) -> set[str]:
+    """The pods that go: twins of an index first, then those that serve least, then the highest indices."""
+    members = round_.workers if round_ else ()
+
+    def worth(pod: PodView) -> tuple[bool, bool, bool, bool, int]:
+        node = nodes.get(pod.node)
+        cordoned = node is not None and node.unschedulable
+        return (
+            not pod.node,
+            standings.get(pod.name) is not Standing.READY,
+            cordoned,
+            pod.name not in members,
+            pod.index,
+        )
+
+    victims: set[str] = set()
+    indices: set[int] = set()
+    kept = []
+    for pod in sorted(live, key=lambda p: (worth(p), p.created_at, p.name)):
+        if pod.index in indices:
+            victims.add(pod.name)
+        else:
+            indices.add(pod.index)
+            kept.append(pod)
+    victims.update(pod.name for pod in kept[wanted:])
+    return victims
+
+
+def _spent(pods: Sequence[PodView], done: Collection[str], *, keep_last: bool) -> tuple[PodView, ...]:
+    """Ended pods that are not the newest ended one of their index, or linger; not those that are done while others train.
+
+    Args:
+        pods: of the job.
+        done: members of the group that have succeeded.
+        keep_last: the last ended pod of each index stays for its log.
+    """
+    newest: dict[int, PodView] = {}
+    for pod in pods:
+        if pod.ended and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at):
+            newest[pod.index] = pod
+    spent = (pod for pod in pods if pod.ended and (pod.lingers or not keep_last or newest[pod.index] is not pod))
+    return tuple(pod for pod in spent if not pod.deleting and pod.name not in done)
+
+
+def _node_lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+    node = nodes.get(pod.node)
+    return node is not None and not node.ready

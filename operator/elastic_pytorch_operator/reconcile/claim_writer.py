@@ -1,0 +1,81 @@
+"""Creates the volume claims of jobs. A claim that is there is used, or reported; the operator deletes none."""
+
+from functools import partial
+
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.manifests.worker_pod import volume_claim
+from elastic_pytorch_operator.reconcile.attempts import Write
+from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, find_conflict
+
+CLAIM_GOES_SECONDS = 2.0  # a claim of a deleted job is deleted once the last pod that mounts it has ended
+
+
+class ClaimTakenError(ClusterError):
+    """The name of a job's claim is taken by another claim."""
+
+    def __init__(self, message: str, *, passes: bool) -> None:
+        super().__init__(409, message, retry_after_seconds=CLAIM_GOES_SECONDS)
+        self._passes = passes
+
+    @property
+    def judgement(self) -> Judgement:
+        """A claim that is being deleted is gone soon; any other one stays."""
+        return Judgement.TROUBLE if self._passes else Judgement.REFUSED
+
+    @property
+    def words(self) -> str:
+        """The API server refuses the name in both cases."""
+        return f"the API server refuses: {self}"
+
+
+class ClaimWriter:
+    """Creates each claim of a job once, before its first pod.
+
+    Args:
+        cluster: to write to.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: set[tuple[str, str]] = set()  # job UID, template
+
+    def forget(self) -> None:
+        """Has every claim looked for again, before the next pod of its job."""
+        self._known.clear()
+
+    def missing(self, job: Job) -> list[Write]:
+        """The writes that create those of a job's claims that are not known to be there."""
+        return [partial(self._create, job, template) for template in job.claims if (job.uid, template.name) not in self._known]
+
+    async def try_all(self, job: Job) -> None:
+        """Asks the API server whether it would take a job's claims.
+
+        Raises:
+            ClusterError: it would not.
+        """
+        for template in job.claims:
+            try:
+                await self._cluster.create_claim(volume_claim(job, template), dry_run=True)
+            except ClusterError as error:
+                await self._look(job, template, error)
+
+    async def _create(self, job: Job, template: ClaimTemplate) -> None:
+        try:
+            await self._cluster.create_claim(volume_claim(job, template))
+        except ClusterError as error:
+            await self._look(job, template, error)
+        self._known.add((job.uid, template.name))
+
+    async def _look(self, job: Job, template: ClaimTemplate, refusal: ClusterError) -> None:
+        """Passes over a refusal if the job has its claim. A quota that is used up and a webhook are asked before the name is."""
+        if refusal.code != 409 and refusal.judgement is Judgement.TROUBLE:
+            raise refusal
+        try:
+            claim = await self._cluster.get_claim(job.key.namespace, template.claim_name(job.key.name))
+        except ClusterError as error:
+            raise refusal if error.code == 404 else error from None
+        conflict = find_conflict(claim, job.key.name, job.uid)
+        if conflict is not None:
+            raise ClaimTakenError(conflict.message, passes=conflict.passes)

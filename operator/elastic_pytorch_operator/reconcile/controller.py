@@ -1,0 +1,230 @@
+"""The loop: a job's key comes out of the queue, its plan is made and carried out."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.model.actions import TryPod
+from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, STATUS, describe
+from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, plan
+from elastic_pytorch_operator.planning.plan_stock import plan_stock
+from elastic_pytorch_operator.planning.recall import recall
+from elastic_pytorch_operator.reconcile.execute import Executor
+from elastic_pytorch_operator.reconcile.observe import observe
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import Job, JobKey, parse_ended
+
+logger = logging.getLogger(__name__)
+
+WORKERS = 8
+RESYNC_SECONDS = 300.0
+
+
+class Controller:
+    """Reconciles jobs.
+
+    Args:
+        cluster: to write to, and to list from.
+        store: what is known of the cluster.
+        roster: what agents say.
+        queue: the jobs that are to be looked at.
+        operator_url: where agents find the operator.
+        clock: monotonic seconds.
+        agent_image: which brings the agent into the pods; None: the jobs' images do.
+        metrics: counts the work.
+        leading: whether this replica may act.
+
+    Attributes:
+        lost_leader_node: the node of the operator that led before this one and let its lease run out; empty: none is known.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        roster: Roster,
+        queue: WorkQueue[JobKey],
+        operator_url: str,
+        clock: Callable[[], float] = time.monotonic,
+        agent_image: AgentImage | None = None,
+        metrics: Metrics | None = None,
+        leading: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._roster = roster
+        self._executor = Executor(cluster, store, operator_url, agent_image, clock)
+        self._clock = clock
+        self._queue = queue
+        self._metrics = metrics or Metrics()
+        self._leading = leading
+        self._memories: dict[str, Memory] = {}
+        self._listening_since = clock()
+        self.lost_leader_node = ""
+
+    def trust(self, authorities: str) -> None:
+        """Has the agents of new pods trust these authorities, PEM."""
+        self._executor.authorities = authorities
+
+    async def prime(self) -> None:
+        """Fills the store before the first plan.
+
+        Raises:
+            ClusterError: the cluster could not be listed.
+        """
+        await self._relist()
+        self.listen()
+
+    def listen(self) -> None:
+        """Agents are listened to from here on."""
+        self._listening_since = self._clock()
+
+    async def run(self) -> None:
+        """Works until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.resync())
+            tasks.create_task(self.work())
+
+    async def work(self) -> None:
+        """Reconciles jobs until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(WORKERS):
+                tasks.create_task(self._work())
+
+    async def _relist(self) -> None:
+        began = self._clock()
+        jobs = await self._cluster.list_jobs()
+        pods = await self._cluster.list_pods()
+        nodes = await self._cluster.list_nodes()
+        for key in self._store.replace_all(jobs, pods, nodes, began) | set(self._store.keys):
+            self._queue.add(key)
+
+    async def resync(self) -> None:
+        """Puts right what the watches have missed, until it is cancelled."""
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS)
+            try:
+                await self._relist()
+                self._executor.forget_found()
+            except ClusterError as error:
+                logger.warning("cannot list the cluster: %s", error)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            began = time.monotonic()
+            result = "error"
+            try:
+                result = await self.reconcile(key)
+                self._queue.forgive(key)
+            except ClusterError as error:
+                delay = self._queue.add_after_failure(key)
+                if self._leading():  # else it is no matter of this replica's any more
+                    logger.warning("the API server: %s", error, extra={"job": str(key), "retry_seconds": delay})
+            except Exception:
+                delay = self._queue.add_after_failure(key)
+                logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": delay})
+            finally:
+                self._queue.done(key)
+                self._metrics.reconciled(result, time.monotonic() - began)
+
+    async def reconcile(self, key: JobKey) -> str:
+        """Makes and carries out the plan of one job; returns what came of it, for the metrics.
+
+        Raises:
+            ClusterError: what is wrong with a job that cannot be read could not be written into its status.
+        """
+        if not self._leading():
+            return "success"  # also if this process was held up for longer than its lease, and nothing has told it yet
+        job = self._store.job(key)
+        if job is None:
+            known = self._store.job_uids
+            self._roster.forget_others(known)
+            self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
+            return "success"
+        if isinstance(job, InvalidJob):
+            manifest = self._store.job_manifest(key)
+            if not has_ended(manifest.get("status") or {}):
+                await self._executor.report_invalid(manifest, job)
+                return "success"
+            job = parse_ended(manifest)
+        observed = observe(
+            job,
+            self._store,
+            self._roster,
+            now=self._clock(),
+            time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            listening_since=self._listening_since,
+            lost_leader_node=self.lost_leader_node,
+            service_exists=self._executor.has_service(job.uid),
+        )
+        memory = self._memories.get(job.uid) or recall(job, self._clock())
+        todo = plan_stock(job, observed, memory) if job.stock else plan(job, observed, memory)
+        self._metrics.decided(key.namespace, memory, todo)
+        if not await self._carry_out(job, todo):
+            return "error"
+        return "success" if todo.recheck_at is None else "requeue_after"
+
+    async def _carry_out(self, job: Job, todo: Plan) -> bool:
+        """Whether it went as it should: what is refused is its user's to put right.
+
+        Rounds come first: they need no API server, and agents wait for them.
+        """
+        self._memories[job.uid] = todo.memory
+        if todo.round is not None:
+            self._roster.declare(job.uid, todo.round)
+            logger.info(
+                "declared a round",
+                extra={
+                    "job": str(job.key),
+                    "round": todo.round.number,
+                    "members": list(todo.round.workers),
+                    "reason": todo.round.reason,
+                    "cause": todo.round.cause,
+                },
+            )
+        if todo.nudge:
+            declared = self._roster.job(job.uid).round
+            self._roster.nudge(job.uid, declared.number if declared else 0)
+        if todo.dump_stacks and todo.memory.stall is not None:
+            self._roster.ask_for_stacks(job.uid, todo.memory.stall.round)
+            logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})
+        outcome = await self._executor.execute(job, todo.actions, todo.memory.failed)
+        failed = STATUS in outcome.failed or any(error.judgement is Judgement.TROUBLE for error in outcome.errors)
+        known = {write.words for write in todo.memory.failed.values()}
+        for error in outcome.errors:
+            # What is refused is refused again every few seconds: it is logged once. What a replica is refused that leads no more is not.
+            if self._leading() and (error.judgement is Judgement.TROUBLE or error.words not in known):
+                logger.warning("the API server: %s", error, extra={"job": str(job.key), "code": error.code})
+        if not self._store.has_job(job.key, job.uid):  # deleted meanwhile, and perhaps forgotten already
+            self._queue.add(job.key)
+            return not failed
+        now = self._clock()
+        memory = replace(todo.memory, failed=outcome.failed)
+        if outcome.malformed and self._roster.job(job.uid).round is None and not job.status.get("round"):
+            memory = replace(memory, invalid=outcome.malformed)
+        if any(isinstance(action, TryPod) for action in todo.actions) and DRY_RUN not in outcome.failed:
+            memory = replace(memory, tried_generation=job.generation)
+        if outcome.written is not None:
+            memory = replace(memory, written=outcome.written, written_at=now)
+        self._memories[job.uid] = memory
+        if todo.verdict is not None and STATUS not in outcome.failed:
+            self._roster.conclude(job.uid, todo.verdict)
+        news = describe(memory.failed) != describe(todo.memory.failed) or memory.invalid != todo.memory.invalid
+        if outcome.wrote or todo.round or news:
+            self._queue.add(job.key)
+        times = [todo.recheck_at, *(write.retry_at for write in memory.failed.values())]
+        if (at := min((time for time in times if time is not None), default=None)) is not None:
+            self._queue.add(job.key, at - now)
+        return not failed

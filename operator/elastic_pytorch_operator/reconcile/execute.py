@@ -1,0 +1,304 @@
+"""Carries out what a plan asks for. The only writer to the cluster; what it writes, the store knows at once."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, ended, find_condition, has_ended, merge_conditions
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Manifest
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.worker_pod import headless_service, worker_pod
+from elastic_pytorch_operator.model.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    CreateStore,
+    DeleteJob,
+    DeletePod,
+    PatchStatus,
+    RecordEvent,
+    TryPod,
+)
+from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, PODS, SERVICE, STATUS, FailedWrites
+from elastic_pytorch_operator.reconcile.attempts import Attempts
+from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
+
+logger = logging.getLogger(__name__)
+
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes' own generated names: no vowels, nothing that looks alike
+SUFFIX_LENGTH = 5
+MAX_NOTE_BYTES = 1024  # the API's bound on an event's note, which counts bytes
+DRY_RUN_SECONDS = 60.0  # between two refused dry runs of a job: nothing waits for it, and many jobs may be suspended
+SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the Service of a deleted job
+
+
+class ServiceTakenError(ClusterError):
+    """The job's Service cannot be made: another one has its name."""
+
+    def __init__(self, job: Job, service: Mapping[str, Any]) -> None:
+        owners = service["metadata"].get("ownerReferences") or ()
+        self._predecessor = any(o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners)
+        message = (
+            f"Service {job.key.name} exists and does not belong to this job, so that no name leads to its workers: "
+            "delete that Service, or create the job under another name"
+        )
+        super().__init__(409, message, retry_after_seconds=SERVICE_GOES_SECONDS)
+
+    @property
+    def judgement(self) -> Judgement:
+        """The Service of a deleted job of the same name goes soon; any other one stays."""
+        return Judgement.TROUBLE if self._predecessor else Judgement.REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a plan's actions.
+
+    Attributes:
+        failed: the writes that are yet to succeed.
+        errors: what has failed this time.
+        malformed: why the API server will never take a pod of the template; empty: it has not said so.
+        written: the status that was written; None: none was.
+        wrote: whether something was written.
+    """
+
+    failed: FailedWrites = field(default_factory=dict)
+    errors: Sequence[ClusterError] = ()
+    malformed: str = ""
+    written: Mapping[str, Any] | None = None
+    wrote: bool = False
+
+
+class Executor:
+    """Does what plans ask for.
+
+    Attributes:
+        authorities: certificates, PEM, one of which has signed the operator's; agents in new pods get them.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        operator_url: str,
+        agent_image: AgentImage | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self.authorities = ""
+        self._operator_url = operator_url
+        self._agent_image = agent_image
+        self._clock = clock
+        self._services: set[str] = set()
+        self._claims = ClaimWriter(cluster)
+        self._recording: set[asyncio.Task[None]] = set()
+
+    def has_service(self, job_uid: str) -> bool:
+        """Whether the job's Service is known to be there."""
+        return job_uid in self._services
+
+    def forget_found(self) -> None:
+        """Has every job's Service and volume claims looked for again."""
+        self._services.clear()
+        self._claims.forget()
+
+    async def execute(self, job: Job, actions: Sequence[Action], failed: FailedWrites) -> Outcome:
+        """Carries out a job's actions. An API error stops none of the others; the status comes last, as it reports them.
+
+        Args:
+            job: as the plan was made for.
+            actions: the plan's.
+            failed: the writes that have failed before.
+        """
+        attempts = Attempts(failed, self._clock)
+        written: Mapping[str, Any] | None = None
+        if any(isinstance(action, CreateService) for action in actions):
+            await attempts.attempt(SERVICE, partial(self._create_service, job))
+        if any(isinstance(action, TryPod) for action in actions):
+            await attempts.attempt(DRY_RUN, partial(self._try_pod, job), refused_seconds=DRY_RUN_SECONDS)
+        creates = [action for action in actions if isinstance(action, CreatePod | CreateStore)]
+        if creates and (claims := self._claims.missing(job)):
+            await attempts.attempt(CLAIMS, *claims)
+        if creates and not attempts.malformed and CLAIMS not in attempts.failed:  # a pod must not mount another job's claim
+            await attempts.attempt(PODS, *(partial(self._create_pod, job, action) for action in creates))
+        for action in actions:
+            if isinstance(action, DeletePod):
+                await attempts.attempt(f"delete {action.name}", partial(self._delete_pod, job, action))
+        for action in actions:
+            if isinstance(action, PatchStatus):
+                await attempts.attempt(STATUS, partial(self._patch_status, job, action.status))
+                written = action.status if STATUS not in attempts.failed else None
+        for action in actions:
+            if isinstance(action, RecordEvent) and (written is not None or not action.with_status):
+                self._record(job, action)
+        if any(isinstance(action, DeleteJob) for action in actions):
+            await attempts.attempt(JOB, partial(self._delete_job, job))
+        return Outcome(attempts.failed, attempts.errors, attempts.malformed, written, attempts.wrote)
+
+    async def report_invalid(self, manifest: Mapping[str, Any], problem: InvalidJob) -> None:
+        """Says in the status of a job that cannot be read what is wrong with it.
+
+        A job that has begun goes on as it is, and may be put right; one that has ended stays as it has ended.
+        """
+        metadata, known_status = manifest["metadata"], manifest.get("status") or {}
+        managed_by = (manifest.get("spec") or {}).get("managedBy")
+        if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
+            return
+        generation, time = metadata.get("generation", 1), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        began = bool(known_status.get("round"))
+        told = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
+        known = find_condition(known_status, told.type) or {}
+        if known.get("status") == "True" and known.get("message") == told.message[:MAX_MESSAGE]:
+            return
+        conditions = [told] if began else ended(told.reason, told.message, complete=False)
+        others = [c for c in known_status.get("conditions") or () if began and c.get("type") != told.type]
+        merged = merge_conditions(known_status, conditions, generation=generation, time=time)
+        status: dict[str, Any] = {"conditions": [*others, *merged], "observedGeneration": generation}
+        if not began:
+            status |= {"state": names.FAILED, "completionTime": time}
+        await self._write_status(parse_key(manifest), metadata["uid"], status, metadata.get("resourceVersion", ""))
+
+    async def _create_service(self, job: Job) -> None:
+        """Makes the job's Service, or finds that it is there."""
+        try:
+            await self._cluster.create_service(headless_service(job))
+        except ClusterError as error:
+            # A quota that is used up and a webhook are asked first: the Service may well be there.
+            if error.code != 409 and error.judgement is Judgement.TROUBLE:
+                raise
+            await self._find_service(job, error)
+        self._services.add(job.uid)
+
+    async def _find_service(self, job: Job, refusal: ClusterError) -> None:
+        try:
+            service = await self._cluster.get_service(job.key.namespace, job.key.name)
+        except ClusterError as error:
+            raise refusal if error.code == 404 else error from None
+        owners = service["metadata"].get("ownerReferences") or ()
+        if not any(owner.get("uid") == job.uid for owner in owners):
+            raise ServiceTakenError(job, service)
+
+    async def _try_pod(self, job: Job) -> None:
+        await self._claims.try_all(job)
+        await self._send_pod(job, CreatePod(0, rendezvous=1 if job.stock else 0), strict=True, dry_run=True)
+
+    async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> None:
+        # A job that has begun goes on with the template it has, even if that holds fields which were dropped when it began.
+        strict = not job.status.get("round")
+        pod = await self._send_pod(job, action, strict=strict)
+        self._store.apply_pod(pod, self._clock())
+        self._store.hearing.expect("pods", pod, self._clock())
+        logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
+
+    async def _send_pod(self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False) -> Manifest:
+        suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
+        if isinstance(action, CreateStore):
+            manifest = store_pod(job, suffix, action.rendezvous)
+        elif job.stock:
+            manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous, action.failed_starts)
+        else:
+            manifest = worker_pod(
+                job,
+                action.index,
+                suffix,
+                self._operator_url,
+                action.avoid,
+                self._agent_image,
+                self.authorities,
+                failed_starts=action.failed_starts,
+                group_restarts=action.group_restarts,
+                strictly=action.strictly,
+            )
+        try:
+            return await self._cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
+        except ClusterError as error:
+            # The suffix is another one each time: without it, what is told stays the same, and is not written again.
+            error.args = (str(error).replace(f"-{suffix}", ""),)
+            raise
+
+    async def _delete_pod(self, job: Job, action: DeletePod) -> None:
+        grace = 0 if action.force else None
+        pod = await self._cluster.delete_pod(job.key.namespace, action.name, action.uid, grace_seconds=grace)
+        if pod is None:
+            gone = {"metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}}
+            self._store.remove_pod(gone, self._clock())
+        elif pod.get("kind") == "Pod":
+            self._store.apply_pod(pod, self._clock())
+        logger.info("deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why})
+
+    async def _delete_job(self, job: Job) -> None:
+        await self._cluster.delete_job(job.key.namespace, job.key.name, job.uid)
+        self._forget_job(job.key, job.uid)
+        logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
+
+    async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> None:
+        await self._write_status(job.key, job.uid, merge_patch(job.status, status), job.version)
+
+    async def _write_status(self, key: JobKey, uid: str, status: Mapping[str, Any], version: str) -> None:
+        try:
+            manifest = await self._cluster.patch_job_status(key.namespace, key.name, status, version)
+        except ClusterError as error:
+            if error.code != 404:
+                raise
+            self._forget_job(key, uid)
+            return
+        self._store.apply_job(manifest, self._clock())
+        self._store.hearing.expect("jobs", manifest, self._clock())
+
+    def _forget_job(self, key: JobKey, uid: str) -> None:
+        self._store.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
+
+    def _record(self, job: Job, action: RecordEvent) -> None:
+        """Sends an event beside the work: an event must not hold up what it reports."""
+        task = asyncio.ensure_future(self._send_event(job, action, time.time_ns()))
+        self._recording.add(task)
+        task.add_done_callback(self._recording.discard)
+
+    async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int) -> None:
+        now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+        event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
+            "metadata": {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace},
+            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": f"{names.GROUP}/operator",
+            "reportingInstance": names.OPERATOR,
+            "action": "Reconcile",
+            "reason": action.reason,
+            "note": action.note.encode(errors="replace")[:MAX_NOTE_BYTES].decode(errors="ignore"),
+            "type": "Warning" if action.warning else "Normal",
+            "regarding": {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "namespace": job.key.namespace,
+                "name": job.key.name,
+                "uid": job.uid,
+            },
+        }
+        try:
+            await self._cluster.create_event(event)
+        except ClusterError as error:
+            logger.warning("cannot record an event: %s", error, extra={"job": str(job.key), "reason": action.reason})
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) that makes one object of another: what is no longer there is sent as null."""
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        patch[name] = merge_patch(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else value
+    return patch

@@ -1,0 +1,72 @@
+"""Puts together what is known about one job: the store's objects and the roster's agents."""
+
+from collections.abc import Mapping, Sequence
+
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
+from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.spec.job import Job
+
+
+def observe(
+    job: Job,
+    store: Store,
+    roster: Roster,
+    *,
+    now: float,
+    time: str,
+    listening_since: float,
+    service_exists: bool,
+    lost_leader_node: str = "",
+) -> Observed:
+    """A job at this moment."""
+    pods = store.pods_of(job.uid)
+    agents = roster.agents(job.uid, {pod.name for pod in pods})
+    declared = roster.job(job.uid).round
+    return Observed(
+        now=now,
+        time=time,
+        pods=pods,
+        stores=store.stores_of(job.uid),
+        nodes=dict(store.nodes),
+        agents=agents,
+        round=declared or recover_round(pods, agents, listening_since),
+        listening_since=listening_since,
+        last_heard_at=roster.last_heard_at,
+        arrived_at=roster.arrived_at,
+        heartbeat_seconds=roster.heartbeat_seconds(now),
+        heard_before=frozenset() if job.stock else heard_before(job),
+        lost_leader_node=lost_leader_node,
+        service_exists=service_exists,
+    )
+
+
+def heard_before(job: Job) -> frozenset[str]:
+    """The workers that the status says have spoken; stock workers never do."""
+    states = ("Running", "Ready", "Succeeded", "Silent")
+    return frozenset(worker["name"] for worker in job.status.get("workers") or () if worker.get("state") in states)
+
+
+def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float) -> Round | None:
+    """The round that the agents of an operator that has just started say they carry out; None if they know of none.
+
+    The newest number counts. Each worker that reports it is a member; the round's size tells whether others have not spoken.
+    If a newer round has been declared that none of them has taken up, the workers were told to stop: that round is empty.
+
+    Args:
+        pods: the job's.
+        agents: by pod name.
+        now: since when the operator can say that the round is there.
+    """
+    newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)
+    if newest == 0:
+        return None
+    declared = max(agent.newest for agent in agents.values())
+    if declared > newest:
+        return Round(declared, (), 0, "", "taken over from the agents", now)
+    here = sorted((a for a in agents.values() if a.round == newest and a.world_size > 0), key=lambda a: (a.rank, a.worker))
+    by_name = {pod.name: pod for pod in pods}
+    members = tuple(Member(a.worker, by_name[a.worker].index, by_name[a.worker].address) for a in here if a.worker in by_name)
+    size = max(len(members), *(agent.world_size for agent in here))
+    return Round(newest, members, 0, "", "taken over from the agents", now, size)

@@ -1,0 +1,1 @@
+"""One replica of the operator, put together and run."""

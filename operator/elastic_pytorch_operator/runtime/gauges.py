@@ -1,0 +1,76 @@
+"""Counts what there is, for the metrics. Cheap enough to be done for each scrape: it reads statuses, it judges nothing."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition, has_ended
+from elastic_pytorch_operator.api.timestamps import seconds_between
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.monitoring.metrics import Census, JobFigures
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.spec.job import JobKey
+
+CONNECTED_SECONDS = 10.0  # agents speak every second, or every few of them where there are thousands
+PENDING = "Pending"
+
+
+def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leading: bool, now: float, time: str) -> Census:
+    """What is known at this moment.
+
+    Args:
+        store: the jobs.
+        roster: the agents.
+        queue: the jobs that await a reconcile.
+        leading: whether this replica leads.
+        now: monotonic seconds.
+        time: the time of day, RFC 3339.
+    """
+    jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    pending: defaultdict[str, float] = defaultdict(float)
+    for key in store.keys:
+        manifest = store.job_manifest(key)
+        status = manifest.get("status") or {}
+        state = status.get("state") or PENDING
+        jobs[key.namespace][state] += 1
+        if state == PENDING:
+            pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
+        if not has_ended(status):
+            workers[key.namespace].update(worker.get("state", "Starting") for worker in status.get("workers") or ())
+    return Census(
+        leading=leading,
+        jobs=jobs,
+        workers=workers,
+        pending_seconds=pending,
+        figures=(_figures(key, store.job_manifest(key)) for key in store.keys),
+        agents=roster.heard_since(now - CONNECTED_SECONDS),
+        polls=roster.open_polls,
+        queued=len(queue),
+        longest_reconcile_seconds=queue.longest_work_seconds,
+    )
+
+
+def pending_since(manifest: Mapping[str, Any]) -> str:
+    """Since when a job that is Pending wants to train and does not: RFC 3339, empty if nothing tells."""
+    status = manifest.get("status") or {}
+    times = [manifest["metadata"].get("creationTimestamp") or ""]
+    for type_ in (names.RUNNING, names.SUSPENDED):
+        condition = find_condition(status, type_) or {}
+        if condition.get("status") == "False":
+            times.append(condition.get("lastTransitionTime") or "")
+    return max(times)
+
+
+def _figures(key: JobKey, manifest: Mapping[str, Any]) -> JobFigures:
+    spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+    return JobFigures(
+        namespace=key.namespace,
+        name=key.name,
+        wanted=spec.get("replicas") or 0,
+        ready=status.get("readyReplicas") or 0,
+        world_size=status.get("worldSize") or 0,
+        step=(status.get("progress") or {}).get("step"),
+    )

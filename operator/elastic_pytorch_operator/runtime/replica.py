@@ -1,0 +1,286 @@
+"""One replica of the operator: it watches, takes part in the election, and acts while it leads.
+
+A standby replica knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that has
+led and does so no more ends: whatever it remembers may be wrong by now, and another one follows it that begins with nothing.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.api.names import OPERATOR
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.http.connections import Connections
+from elastic_pytorch_operator.http.server import serving
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.leadership.election import Elector
+from elastic_pytorch_operator.leadership.fence import FencedCluster
+from elastic_pytorch_operator.leadership.leader_label import keep_endpoint, take_endpoint
+from elastic_pytorch_operator.leadership.lease import LeaseTiming
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.monitoring.health import Vitals, find_ailments
+from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
+from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.runtime.gauges import take_census
+from elastic_pytorch_operator.spec.job import JobKey
+from elastic_pytorch_operator.tls.rotation import Trust
+from elastic_pytorch_operator.tls.secret import keep_trust, server_context, show
+
+logger = logging.getLogger(__name__)
+
+PRIME_RETRY_SECONDS = 1.0
+TRUST_SECONDS = 3600.0  # between two looks at whether a certificate is to be renewed
+DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
+END_SECONDS = 2.0  # for a part that has been told to end
+
+Watch = Callable[[Store, Callable[[JobKey, float], None]], Awaitable[None]]
+
+
+class LeadershipLostError(Exception):
+    """Another replica leads, or the API server could not be asked for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a replica runs.
+
+    Attributes:
+        operator_url: where agents find the one that leads.
+        host: the address that it listens at; `::` is every one, of IPv6 and IPv4.
+        port: for agents.
+        probe_port: for kubelets and Prometheus.
+        namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
+        pod: its name, which is its identity: a restarted container goes on where the one before it was.
+        watched: the namespaces whose jobs it reconciles; none: all.
+    """
+
+    operator_url: str
+    host: str
+    port: int
+    probe_port: int
+    namespace: str = ""
+    pod: str = ""
+    watched: tuple[str, ...] = ()
+
+
+class Replica:
+    """A replica.
+
+    Args:
+        cluster: where it runs.
+        place: where it is.
+        watch: keeps the store up to date until it is cancelled.
+        agent_image: which brings the agent into the pods; None: the jobs' images do.
+        metrics: what it tells Prometheus.
+        answering_since: since when the API server has answered every request; None: it does not.
+        clock: monotonic seconds, for the election.
+        timing: how soon a leader is replaced.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        place: Place,
+        watch: Watch,
+        *,
+        agent_image: AgentImage | None = None,
+        metrics: Metrics | None = None,
+        answering_since: Callable[[], float | None] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        timing: LeaseTiming | None = None,
+    ) -> None:
+        self._place = place
+        self._watch = watch
+        self._answering_since = answering_since
+        self._metrics = metrics or Metrics()
+        self._elector = Elector(cluster, place.namespace, OPERATOR, place.pod, clock, timing) if place.namespace else None
+        self._cluster = FencedCluster(cluster, self._may_act)
+        self._stopped = False
+        self._listening = False
+        self._trust: Trust | None = None
+        self._primed = asyncio.Event()
+        self._store, self._roster = Store(), Roster()
+        self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
+        self._controller = Controller(
+            self._cluster,
+            self._store,
+            self._roster,
+            self._queue,
+            place.operator_url,
+            agent_image=agent_image,
+            metrics=self._metrics,
+            leading=self._may_act,
+        )
+        reviewer = TokenReviewer(self._cluster, self._metrics)
+        self._api = AgentApi(
+            self._store, self._roster, reviewer, self._queue.add, lambda: self._listening and self._may_act(), self._metrics
+        )
+        self._probes = Probes(self._find_ailments, lambda: self._store.primed, self._render)
+
+    @property
+    def leading(self) -> bool:
+        """Whether it acts, and answers agents."""
+        return self._listening and self._may_act()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Runs until it is told to stop.
+
+        Raises:
+            LeadershipLostError: it has led, and does so no more.
+            Exception: a part has failed; everything is to be started again.
+        """
+        limited = Connections(PROBE_LIMITS)
+        async with serving(self._probes.routes(), self._place.host, self._place.probe_port, connections=limited):
+            await self._work(stop)
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        leadership = asyncio.create_task(self._campaign(), name="leadership")
+        watches = asyncio.create_task(self._watch_primed(), name="watches")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait({leadership, watches, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if task.get_name() != "stop":
+                    task.result()
+                    raise RuntimeError(f"{task.get_name()} ended by itself")
+        finally:
+            self._stopped = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await self._cluster.drained()
+            leadership.cancel()
+            await asyncio.wait({leadership}, timeout=END_SECONDS)
+            if self._elector is not None:
+                await self._elector.give_back()
+            for task in (watches, stopping):
+                task.cancel()
+            await asyncio.wait({watches, stopping}, timeout=END_SECONDS)
+
+    async def _watch_primed(self) -> None:
+        await self._prime()
+        self._primed.set()
+        logger.info("ready", extra={"jobs": len(self._store.keys), "nodes": len(self._store.nodes)})
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._controller.resync())
+            await self._watch(self._store, self._queue.add)
+            raise RuntimeError("the watches ended by themselves")
+
+    async def _campaign(self) -> None:
+        await self._primed.wait()
+        if self._elector is None:
+            await self._act()
+            return
+        await self._elector.acquire()
+        acting = asyncio.create_task(self._act())
+        holding = asyncio.create_task(self._elector.hold())
+        try:
+            done, _ = await asyncio.wait({acting, holding}, return_when=asyncio.FIRST_COMPLETED)
+            if acting in done:
+                acting.result()
+            raise LeadershipLostError(f"the lease is {self._elector.holder or 'nobody'}'s, or could not be renewed")
+        finally:
+            for task in (acting, holding):
+                task.cancel()
+            await asyncio.wait({acting, holding}, timeout=END_SECONDS)
+
+    async def _act(self) -> None:
+        """Does the leader's work. What the leader before has written last is listed first.
+
+        The agents' connections are closed at the end, before another replica can lead: none goes on listening to this one.
+        """
+        self._queue.begin()  # before the listing, which adds every job
+        place = self._place
+        tls = server_context() if urlsplit(place.operator_url).scheme == "https" else None
+        # An agent that comes before all is known is refused by the kernel, and tries again sooner than one that is sent away.
+        async with asyncio.TaskGroup() as preparations:
+            if tls is not None:
+                preparations.create_task(self._keep_trust(tls))
+            if self._elector is not None:
+                preparations.create_task(self._succeed(self._elector))
+            preparations.create_task(self._prime())
+        async with listening(self._api, place.host, place.port, tls), asyncio.TaskGroup() as tasks:
+            self._store.bury_the_dead()
+            self._controller.listen()
+            self._listening = True
+            logger.info("listening to agents", extra={"jobs": len(self._store.keys)})
+            tasks.create_task(self._controller.work())
+            if self._elector is not None:
+                tasks.create_task(keep_endpoint(self._cluster, place.namespace, place.pod))
+            while tls is not None:
+                await asyncio.sleep(TRUST_SECONDS)
+                await self._keep_trust(tls)
+
+    async def _succeed(self, elector: Elector) -> None:
+        """Takes the agents' Service over, and notes the node that the leader before has probably died with."""
+        labelled = await take_endpoint(self._cluster, self._place.namespace, self._place.pod)
+        lost = [pod for pod in labelled if pod["metadata"]["name"] == elector.lost_leader]
+        self._controller.lost_leader_node = lost[0]["spec"].get("nodeName", "") if lost else ""
+
+    async def _keep_trust(self, tls: ssl.SSLContext) -> None:
+        """Has the server show a certificate that is good for a while, and new pods trust who has signed it."""
+        hosts = [urlsplit(self._place.operator_url).hostname or ""]
+        while True:
+            try:
+                self._trust = await keep_trust(self._cluster, self._place.namespace, hosts, time.time(), self._trust)
+                break
+            except ClusterError as error:
+                logger.warning("cannot keep the certificates: %s", error)
+                await asyncio.sleep(PRIME_RETRY_SECONDS)
+        show(self._trust, tls)
+        self._controller.trust(self._trust.bundle)
+
+    async def _prime(self) -> None:
+        while True:
+            try:
+                await self._controller.prime()
+                return
+            except ClusterError as error:
+                logger.warning("cannot list the cluster yet: %s", error)
+                await asyncio.sleep(PRIME_RETRY_SECONDS)
+
+    def _may_act(self) -> bool:
+        return not self._stopped and (self._elector is None or self._elector.leading)
+
+    def _find_ailments(self) -> tuple[str, ...]:
+        vitals = Vitals(
+            now=time.monotonic(),
+            silent_since=self._store.hearing.silent_since(),
+            answering_since=self._answering_since(),
+            longest_reconcile_seconds=self._queue.longest_work_seconds,
+        )
+        return find_ailments(vitals)
+
+    def _render(self) -> bytes:
+        moment = datetime.now(UTC).isoformat()
+        census = take_census(self._store, self._roster, self._queue, leading=self.leading, now=time.monotonic(), time=moment)
+        return self._metrics.render(census)
+
+
+async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> None:
+    """Runs a replica until it is told to stop; after one that has led and does so no more, another one.
+
+    The process goes on: were it to end, the kubelet would wait longer each time before it starts the container again.
+
+    Args:
+        begin: makes a replica that remembers nothing.
+        stop: set when it is to stop.
+
+    Raises:
+        Exception: a part has failed; the process is to be started again.
+    """
+    while not stop.is_set():
+        try:
+            await begin().run(stop)
+        except LeadershipLostError as lost:
+            logger.warning("no longer leads, and begins again: %s", lost)

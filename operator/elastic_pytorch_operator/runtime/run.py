@@ -1,0 +1,76 @@
+"""Runs the operator in a cluster: a replica with kopf's watches, until a signal."""
+
+import asyncio
+import logging
+import resource
+import signal
+import threading
+from functools import partial
+
+from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
+from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
+from elastic_pytorch_operator.leadership.lease import LeaseTiming
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.runtime.replica import Place, Replica, run_replicas
+
+logger = logging.getLogger(__name__)
+
+
+async def run_operator(
+    place: Place, agent_image: AgentImage | None, timing: LeaseTiming, *, metrics_per_job: bool = False
+) -> None:
+    """Runs until SIGTERM or SIGINT.
+
+    Args:
+        place: where it runs.
+        agent_image: which brings the agent into the pods; None: the jobs' images do.
+        timing: how soon a leader is replaced.
+        metrics_per_job: whether each job has series of its own.
+
+    Raises:
+        Exception: a part has failed; the process is to be started again.
+    """
+    _raise_open_files()
+    metrics = Metrics(per_job=metrics_per_job)
+    cluster = await KubernetesCluster.connect(metrics, place.watched)
+    stop = asyncio.Event()
+    _stop_upon_signals(asyncio.get_running_loop(), stop)
+
+    def begin() -> Replica:
+        return Replica(
+            cluster,
+            place,
+            partial(watch_cluster, namespaces=place.watched),
+            agent_image=agent_image,
+            metrics=metrics,
+            answering_since=lambda: cluster.answering_since,
+            timing=timing,
+        )
+
+    try:
+        await run_replicas(begin, stop)
+    finally:
+        await cluster.close()
+    logger.info("stopped")
+
+
+def _raise_open_files() -> None:
+    """Lets the process open as many files as it may: container runtimes start it with 1024, which two thousand agents' connections pass."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Sets an event on SIGTERM and SIGINT.
+
+    A thread waits for them, and no other one receives them: kopf puts handlers of its own into the loop, and would stop all there is in it.
+    """
+    numbers = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    def wait() -> None:
+        signal.sigwait(numbers)
+        loop.call_soon_threadsafe(stop.set)
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()

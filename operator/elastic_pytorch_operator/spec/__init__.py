@@ -1,0 +1,1 @@
+"""An ElasticPyTorchJob's spec: parsed once, checked, with defaults filled in. Pure."""

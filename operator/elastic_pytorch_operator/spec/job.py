@@ -1,0 +1,300 @@
+"""An ElasticPyTorchJob as the operator reads it: parsed once, checked, with the API's defaults filled in.
+
+The API server has already applied the schema of `crds/`. Local mode has no API server, so the rules that matter are checked here, too. A
+job written before a rule existed is refused with the field's name rather than half understood.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.spec.accelerators import processes_per_node
+from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, parse_rules
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer
+from elastic_pytorch_operator.spec.pod_template import find_problem
+from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
+from elastic_pytorch_operator.spec.sizes import read_sizes
+from elastic_pytorch_operator.spec.torchrun_options import InvalidOption, torchrun_variables
+from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
+
+Manifest = Mapping[str, Any]
+T = TypeVar("T")
+
+MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
+REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
+CLEAN_POD_POLICIES = ("Running", "None", "All")  # the first one is the default
+DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
+
+
+class JobKey(NamedTuple):
+    """Names a job in the cluster."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The parts of an ElasticPyTorchJob that decisions are made from.
+
+    Attributes:
+        wanted: how many workers to aim at; 0 while it is suspended.
+        requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
+        allowed: the sizes that a group may have, rising; none: any.
+        checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
+        checkpoint_path: the folder that agents watch for checkpoints; empty: none.
+        growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
+        backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
+        endpoint: of the user's etcd, `host:port`.
+        shared_memory: `spec.sharedMemorySize`; empty: unset.
+        claims: the templates of the volume claims that are created with the job.
+        keep_claims: whether those stay when the job is deleted.
+        version: the resource version that all this is from.
+    """
+
+    key: JobKey
+    uid: str
+    generation: int
+    wanted: int
+    minimum: int
+    maximum: int
+    requested: int = 0
+    allowed: tuple[int, ...] = ()
+    suspend: bool = False
+    managed_by: str = ""
+    nproc_per_node: str = "1"
+    max_failures: int = 3
+    backoff_limit: int | None = None
+    on_pod_loss: str = REPLACE
+    rules: tuple[FailureRule, ...] = ()
+    progress_deadline_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    ttl_seconds: int | None = None
+    settle_seconds: float = 1.0
+    growth_seconds: float = 0.0
+    checkpoint_wait_seconds: float = 0.0
+    checkpoint_path: str = ""
+    backend: str = names.BACKEND_OPERATOR
+    store_port: int = 29500
+    endpoint: str = ""
+    shared_memory: str = ""
+    claims: tuple[ClaimTemplate, ...] = ()
+    keep_claims: bool = True
+    clean_pod_policy: str = "Running"
+    inject_agent: bool = True
+    torchrun: Mapping[str, str] = field(default_factory=dict)  # by PET_ variable
+    template: Manifest = field(default_factory=dict)
+    status: Manifest = field(default_factory=dict)
+    deleting: bool = False
+    version: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether this operator reconciles the job."""
+        return self.managed_by in ("", names.MANAGER)
+
+    @property
+    def stock(self) -> bool:
+        """Whether stock torchrun forms the group, and the operator sees no more than pods."""
+        return self.backend != names.BACKEND_OPERATOR
+
+    @property
+    def grace_seconds(self) -> int:
+        """Seconds between SIGTERM and SIGKILL of a worker pod."""
+        seconds = self.template.get("spec", {}).get("terminationGracePeriodSeconds")
+        return DEFAULT_GRACE_SECONDS if seconds is None else int(seconds)
+
+    @property
+    def image(self) -> str:
+        """The image that trains, for messages."""
+        return str(training_container(self.template).get("image", ""))
+
+
+def training_container(template: Manifest) -> Manifest:
+    """The container that trains: the one named `pytorch`, or the only one.
+
+    Raises:
+        InvalidJob: there is no such container.
+    """
+    containers = template.get("spec", {}).get("containers") or []
+    if len(containers) == 1 and isinstance(containers[0], Mapping):
+        return containers[0]
+    for container in containers:
+        if isinstance(container, Mapping) and container.get("name") == names.TRAINING_CONTAINER:
+            return container
+    problem = "needs a container" if not containers else f"one of its containers must be named `{names.TRAINING_CONTAINER}`"
+    raise InvalidJob("spec.template.spec.containers", problem)
+
+
+def parse_key(manifest: Manifest) -> JobKey:
+    """Which job a manifest is of."""
+    metadata = manifest["metadata"]
+    return JobKey(metadata.get("namespace", "default"), metadata["name"])
+
+
+def parse_job(manifest: Manifest) -> Job:
+    """Reads a job's manifest.
+
+    Raises:
+        InvalidJob: a field is missing, of the wrong type or out of bounds; says which and why.
+    """
+    metadata, spec = manifest["metadata"], manifest.get("spec")
+    key = parse_key(manifest)
+    if len(key.name) > MAX_NAME_LENGTH:
+        too_long = f"must be at most {MAX_NAME_LENGTH} characters long, not {len(key.name)}: host names of workers contain it"
+        raise InvalidJob("metadata.name", too_long)
+    if not isinstance(spec, Mapping):
+        raise InvalidJob("spec", "is missing")
+    template = spec.get("template")
+    if not isinstance(template, Mapping):
+        raise InvalidJob("spec.template", "is missing: it describes the worker pods")
+    if (problem := find_problem(template)) is not None:
+        raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
+    container = training_container(template)
+    suspend = read_boolean(spec, "suspend", default=False)
+    backend, endpoint = _rendezvous(spec)
+    checkpoint_wait, checkpoint_path = _checkpoint_wait(spec, backend)
+    sizes = read_sizes(spec, stock=backend != names.BACKEND_OPERATOR)
+    return Job(
+        key=key,
+        uid=metadata.get("uid", ""),
+        generation=int(metadata.get("generation", 1)),
+        wanted=0 if suspend else sizes.wanted,
+        minimum=sizes.minimum,
+        maximum=sizes.maximum,
+        requested=sizes.requested,
+        allowed=sizes.allowed,
+        suspend=suspend,
+        managed_by=str(spec.get("managedBy") or ""),
+        nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
+        max_failures=read_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        backoff_limit=read_integer(spec.get("failurePolicy") or {}, "backoffLimit", None, "spec.failurePolicy", least=0),
+        rules=_rules(spec, backend),
+        on_pod_loss=str((spec.get("failurePolicy") or {}).get("onPodLoss") or REPLACE),
+        progress_deadline_seconds=read_integer(spec, "progressDeadlineSeconds", None),
+        active_deadline_seconds=read_integer(spec, "activeDeadlineSeconds", None),
+        ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", None, least=0),
+        settle_seconds=float(
+            read_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0
+        ),
+        growth_seconds=_growth_seconds(spec, backend),
+        checkpoint_wait_seconds=checkpoint_wait,
+        checkpoint_path=checkpoint_path,
+        backend=backend,
+        store_port=read_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
+        endpoint=endpoint,
+        shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
+        claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
+        keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),
+        clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
+        inject_agent=read_boolean(spec, "injectAgent", default=True),
+        torchrun=_torchrun(spec.get("torchrun") or {}),
+        template=template,
+        status=manifest.get("status") or {},
+        deleting=bool(metadata.get("deletionTimestamp")),
+        version=str(metadata.get("resourceVersion", "")),
+    )
+
+
+def parse_ended(manifest: Manifest) -> Job:
+    """What is left to read of a job that has ended and cannot be read as a whole: what becomes of its pods, and of itself."""
+    metadata, spec = manifest["metadata"], manifest.get("spec")
+    spec = spec if isinstance(spec, Mapping) else {}
+    ttl, policy, rendezvous = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy"), spec.get("rendezvous")
+    backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
+    return Job(
+        parse_key(manifest),
+        metadata["uid"],
+        metadata.get("generation", 1),
+        wanted=0,
+        minimum=0,
+        maximum=0,
+        managed_by=str(spec.get("managedBy") or ""),
+        ttl_seconds=ttl if isinstance(ttl, int) and ttl >= 0 else None,
+        clean_pod_policy=policy if policy in CLEAN_POD_POLICIES else CLEAN_POD_POLICIES[0],
+        backend=backend if isinstance(backend, str) else names.BACKEND_OPERATOR,
+        status=manifest["status"],
+        deleting=bool(metadata.get("deletionTimestamp")),
+        version=str(metadata.get("resourceVersion", "")),
+    )
+
+
+def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
+    """`resizePolicy.checkpointWaitSeconds` and `resizePolicy.checkpointPath`."""
+    policy, path = spec.get("resizePolicy") or {}, "spec.resizePolicy"
+    seconds, folder = read_integer(policy, "checkpointWaitSeconds", 0, path, least=0) or 0, policy.get("checkpointPath") or ""
+    if not isinstance(folder, str) or (folder and not folder.startswith("/")):
+        raise InvalidJob(f"{path}.checkpointPath", f"must be an absolute path inside the container, not {folder!r}")
+    if seconds and not folder:
+        raise InvalidJob(
+            f"{path}.checkpointPath",
+            "must be set with checkpointWaitSeconds: name the folder that the script writes checkpoints to",
+        )
+    if folder and backend != names.BACKEND_OPERATOR:
+        problem = f"may not be set unless rendezvous.backend is operator: {backend} watches no files"
+        raise InvalidJob(f"{path}.checkpointPath", problem)
+    return float(seconds), folder
+
+
+def _growth_seconds(spec: Manifest, backend: str) -> float:
+    """`resizePolicy.minSecondsBetweenResizes`."""
+    name, path = "minSecondsBetweenResizes", "spec.resizePolicy"
+    seconds = read_integer(spec.get("resizePolicy") or {}, name, 0, path, least=0) or 0
+    if seconds and backend != names.BACKEND_OPERATOR:
+        raise InvalidJob(
+            f"{path}.{name}", f"may not be set unless rendezvous.backend is operator: with {backend} newcomers join at any time"
+        )
+    return float(seconds)
+
+
+def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
+    """`failurePolicy.rules`."""
+    try:
+        rules = parse_rules((spec.get("failurePolicy") or {}).get("rules"))
+    except InvalidRule as error:
+        raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
+    for rule in rules:
+        if rule.action is FailureAction.RESTART_GROUP and backend != names.BACKEND_OPERATOR:
+            problem = "may not be RestartGroup unless rendezvous.backend is operator: use Ignore, which begins a new rendezvous"
+            raise InvalidJob(f"spec.failurePolicy.rules[{rule.index}].action", problem)
+    return rules
+
+
+def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
+    try:
+        return read(spec.get(name))
+    except ValueError as error:
+        raise InvalidJob(f"spec.{name}", str(error)) from error
+
+
+def _torchrun(fields: object) -> Mapping[str, str]:
+    try:
+        return torchrun_variables(fields)
+    except InvalidOption as error:
+        raise InvalidJob(f"spec.torchrun{'.' if error.name else ''}{error.name}", error.problem) from error
+
+
+def _rendezvous(spec: Manifest) -> tuple[str, str]:
+    """`rendezvous.backend` and `rendezvous.endpoint`, and nothing beside them that stock torchrun cannot carry out."""
+    rendezvous = spec.get("rendezvous") or {}
+    backend, endpoint = str(rendezvous.get("backend") or names.BACKEND_OPERATOR), str(rendezvous.get("endpoint") or "")
+    if backend not in (names.BACKEND_OPERATOR, names.BACKEND_C10D, names.BACKEND_ETCD):
+        raise InvalidJob("spec.rendezvous.backend", f"must be operator, c10d or etcd-v2, not {backend}")
+    if (backend == names.BACKEND_ETCD) != bool(endpoint):
+        missing = "must be set with backend etcd-v2: the host and port of your etcd"
+        problem = "may not be set unless backend is etcd-v2: the operator provides all others" if endpoint else missing
+        raise InvalidJob("spec.rendezvous.endpoint", problem)
+    if backend != names.BACKEND_OPERATOR:
+        if spec.get("progressDeadlineSeconds") is not None:
+            raise InvalidJob(
+                "spec.progressDeadlineSeconds",
+                f"may not be set unless rendezvous.backend is operator: {backend} reports no steps",
+            )
+        if (spec.get("resizePolicy") or {}).get("allowedReplicas"):
+            problem = f"may not be set unless rendezvous.backend is operator: with {backend} torchrun decides on the group"
+            raise InvalidJob("spec.resizePolicy.allowedReplicas", problem)
+    return backend, endpoint

@@ -1,0 +1,98 @@
+"""How many workers a job has: `spec.replicas`, its bounds, and `resizePolicy.allowedReplicas`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
+
+MOST_WORKERS = 4096  # as the schema has it
+MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of a job.
+
+    Attributes:
+        requested: `spec.replicas`.
+        minimum: the fewest workers that train; of a job of a fixed size, all.
+        maximum: the most workers that may be requested.
+        allowed: the sizes that a group may have, rising; none: any.
+    """
+
+    requested: int
+    minimum: int
+    maximum: int
+    allowed: tuple[int, ...] = ()
+
+    @property
+    def wanted(self) -> int:
+        """The workers to aim at: as many as are requested, or the next smaller allowed size."""
+        return largest_allowed(self.requested, self.allowed)
+
+
+def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
+    """Reads the sizes of a job.
+
+    A job without `minReplicas` has a fixed size. A job that release 0.2 has stored may lack `replicas`: then it has as many workers as
+    that release gave it, `maxReplicas` or else `minReplicas`.
+
+    Args:
+        spec: of the job.
+        stock: stock torchrun forms the group. What it is told as its largest size cannot be changed when the job is scaled.
+
+    Raises:
+        InvalidJob: a size is missing or out of bounds.
+    """
+    minimum = read_integer(spec, "minReplicas", None)
+    maximum = read_integer(spec, "maxReplicas", None)
+    if minimum is None and maximum is not None:
+        raise InvalidJob("spec.maxReplicas", MAKE_ELASTIC)
+    if minimum is not None and maximum is not None and maximum < minimum:
+        problem = (
+            f"must be greater than or equal to minReplicas ({minimum}), not {maximum}: raise maxReplicas or lower minReplicas"
+        )
+        raise InvalidJob("spec.maxReplicas", problem)
+    requested = read_integer(spec, "replicas", maximum if maximum is not None else minimum)
+    if requested is None:
+        raise InvalidJob("spec.replicas", "set the number of workers")
+    if minimum is not None and requested < minimum:
+        problem = (
+            f"must be greater than or equal to minReplicas ({minimum}), not {requested}: raise replicas or lower minReplicas"
+        )
+        raise InvalidJob("spec.replicas", problem)
+    if maximum is not None and requested > maximum:
+        problem = f"must be less than or equal to maxReplicas ({maximum}), not {requested}: lower replicas or raise maxReplicas"
+        raise InvalidJob("spec.replicas", problem)
+    allowed = _allowed_sizes(spec, minimum, maximum)
+    if allowed and requested < allowed[0]:
+        problem = (
+            f"must be greater than or equal to the smallest of resizePolicy.allowedReplicas ({allowed[0]}), not {requested}"
+        )
+        raise InvalidJob("spec.replicas", problem)
+    if minimum is None:
+        return Sizes(requested, requested, requested)
+    bound = maximum if maximum is not None else MOST_WORKERS if stock else requested
+    return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed)
+
+
+def largest_allowed(count: int, allowed: Sequence[int]) -> int:
+    """The largest group that a number of workers can form: all of them, or the largest allowed size; 0: none."""
+    return max((size for size in allowed if size <= count), default=0) if allowed else count
+
+
+def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | None) -> tuple[int, ...]:
+    """`resizePolicy.allowedReplicas`, rising."""
+    path = "spec.resizePolicy.allowedReplicas"
+    sizes = (spec.get("resizePolicy") or {}).get("allowedReplicas") or []
+    if not isinstance(sizes, list) or not all(isinstance(size, int) and not isinstance(size, bool) for size in sizes):
+        raise InvalidJob(path, "must be a list of whole numbers")
+    if sizes and minimum is None:
+        raise InvalidJob(path, MAKE_ELASTIC)
+    for size in sizes:
+        if minimum is not None and size < minimum:
+            raise InvalidJob(path, f"each must be greater than or equal to minReplicas ({minimum}), not {size}")
+        if maximum is not None and size > maximum:
+            raise InvalidJob(path, f"each must be less than or equal to maxReplicas ({maximum}), not {size}")
+    return tuple(sorted(set(sizes)))

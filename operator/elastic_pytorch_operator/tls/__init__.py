@@ -1,0 +1,1 @@
+"""The authority that agents trust, and the certificate that the operator shows."""

@@ -1,0 +1,112 @@
+"""The Secret that holds what agents trust and what the operator shows: in the operator's own namespace, kept by the one that leads."""
+
+import base64
+import json
+import logging
+import ssl
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch_operator.cluster.interface import Cluster, Manifest
+from elastic_pytorch_operator.tls.certificates import is_whole, make_authority, make_serving
+from elastic_pytorch_operator.tls.rotation import Pair, Trust, signing, unexpired, wants_authority, wants_serving
+
+logger = logging.getLogger(__name__)
+
+SECRET_NAME = "elastic-pytorch-operator-tls"
+STATE_KEY = "trust.json"
+BUNDLE_KEY = "ca.crt"
+
+
+async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now: float, held: Trust | None = None) -> Trust:
+    """What is trusted now; made or renewed, and written, if it is time for that.
+
+    A damaged Secret is restored from what is held. Without that its damaged parts are replaced as if they were missing: an operator that
+    ended would serve no agent at all. Agents that trust only an authority which is lost find no operator that they trust.
+
+    Args:
+        cluster: where the Secret is.
+        namespace: of the Secret.
+        hosts: under which agents know the operator.
+        now: the time of day, seconds since the epoch.
+        held: what the Secret held when this replica read it last.
+
+    Raises:
+        ClusterError: the Secret could not be read or written.
+    """
+    found = await cluster.get_secret(namespace, SECRET_NAME)
+    known, damage = read_trust(found) if found else (Trust(), ())
+    for part in damage:
+        logger.error("Secret %s/%s: %s is damaged", namespace, SECRET_NAME, part)
+    trust = renew(held if held and damage else known, hosts, now)
+    if trust != known or damage:
+        version = found["metadata"]["resourceVersion"] if found else ""
+        await cluster.put_secret(write_trust(trust, namespace, version))
+        logger.info("wrote certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
+    return trust
+
+
+def renew(trust: Trust, hosts: Sequence[str], now: float) -> Trust:
+    """What is to be trusted and shown from now on; the same if nothing is due."""
+    authorities = unexpired(trust.authorities, now)
+    if wants_authority(authorities, now):
+        authorities = (*authorities, make_authority(now))
+    trust = replace(trust, authorities=authorities)
+    signer = signing(authorities, now)
+    if wants_serving(trust, signer, hosts, now):
+        serving = make_serving(signer, hosts, now)
+        trust = replace(trust, serving=serving, signer=signer.certificate, hosts=tuple(hosts))
+    return trust
+
+
+def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
+    """What a Secret holds, nothing if it is empty; and which parts of it cannot be used."""
+    text = (secret.get("data") or {}).get(STATE_KEY)
+    if not text:
+        return Trust(), ()
+    try:
+        state = json.loads(base64.b64decode(text))
+        authorities = [_read_pair(pair) for pair in state["authorities"]]
+        serving = _read_pair(state["serving"]) if state["serving"] else None
+        trust = Trust(tuple(filter(None, authorities)), serving, str(state["signer"]), tuple(map(str, state["hosts"])))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Trust(), (STATE_KEY,)
+    damage = [f"{STATE_KEY}: authorities[{n}]" for n, pair in enumerate(authorities) if pair is None]
+    if state["serving"] and serving is None:
+        damage.append(f"{STATE_KEY}: serving")
+    return trust, tuple(damage)
+
+
+def _read_pair(state: Mapping[str, Any]) -> Pair | None:
+    pair = Pair(str(state["certificate"]), str(state["key"]), float(state["made_at"]))
+    return pair if is_whole(pair) else None
+
+
+def write_trust(trust: Trust, namespace: str, version: str) -> Manifest:
+    """The Secret; `ca.crt` in it is for other clients of the operator."""
+    metadata = {"namespace": namespace, "name": SECRET_NAME}
+    if version:
+        metadata["resourceVersion"] = version
+    data = {STATE_KEY: json.dumps(asdict(trust)), BUNDLE_KEY: trust.bundle}
+    encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": encoded}
+
+
+def show(trust: Trust, context: ssl.SSLContext) -> None:
+    """Has a server's context show what is to be shown, on all connections from now on."""
+    assert trust.serving is not None  # `renew` has made one
+    with tempfile.TemporaryDirectory() as folder:  # the library reads files only; nobody else may read this folder
+        certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
+        certificate.write_text(trust.serving.certificate)
+        key.write_text(trust.serving.key)
+        context.load_cert_chain(certificate, key)
+
+
+def server_context() -> ssl.SSLContext:
+    """A context for the agents' server, which shows nothing yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context

@@ -1,0 +1,1 @@
+"""What an object of the cluster means: a job, its pods, its nodes, its events. Pure."""

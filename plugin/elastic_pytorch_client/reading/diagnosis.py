@@ -1,0 +1,252 @@
+"""Why a job does not run at the wanted size, and what to do about it. Pure: judges what was read."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.durations import seconds_since, spell
+from elastic_pytorch_client.reading.ending_advice import advise_on_end
+from elastic_pytorch_client.reading.first_line import gist
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.reading.nodes import NodeView, shortage_of_room
+from elastic_pytorch_client.reading.pods import PodTrouble, pod_troubles, silent_pods
+from elastic_pytorch_client.reading.timeline import Turn
+
+UNSEEN_SECONDS = 10.0
+COOLING_DOWN = "CoolingDown"  # the reason of condition Resizing while minSecondsBetweenResizes lasts
+REFUSAL = re.compile(r"the API server (refuses|fails): .*", re.DOTALL)  # as the operator's conditions have it
+
+UNLIKE = re.compile(r"left out for the number of processes: ([^;]*)")  # the same
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason.
+
+    Attributes:
+        what: what is the matter, a sentence or two.
+        do: what to do about it, commands among it on lines of their own; empty: nothing, it passes.
+    """
+
+    what: str
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is the matter with a job.
+
+    Attributes:
+        headline: how it stands, one sentence.
+        well: whether that is as wanted.
+        findings: why not, the most important first.
+    """
+
+    headline: str
+    well: bool
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was read.
+
+    Attributes:
+        pods: of the job, as the API has them.
+        nodes: all; None: the user may not look at nodes.
+        turns: the job's story.
+        pod_warnings: the newest warning event of each pod, by its name.
+        now: when it was read.
+    """
+
+    pods: Sequence[Mapping[str, Any]]
+    nodes: Sequence[NodeView] | None
+    turns: Sequence[Turn]
+    pod_warnings: Mapping[str, str]
+    now: datetime
+
+
+def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
+    """Judges a job by what was read of it and around it."""
+    name = job.name
+    if job.ended:
+        return _ended(job)
+    if job.managed_by and job.managed_by != names.MANAGER:
+        what = f"spec.managedBy is {job.managed_by}: the operator does not reconcile the job, and that controller decides when it runs."
+        return Diagnosis(f"{name} is managed by {job.managed_by}.", False, (Finding(what),))
+    if not job.seen and seconds_since(job.created, evidence.now) >= UNSEEN_SECONDS:
+        return Diagnosis(f"The operator has not seen the newest spec of {name}.", False, (_operator_away(),))
+    if job.suspended:
+        do = f"To continue from its checkpoint:\n  kubectl epj resume {name}"
+        suspended = job.condition("Suspended")
+        refused = tuple(_refused(job))
+        said = suspended.message if suspended and suspended.message and not refused else "spec.suspend is true"
+        headline = f"{name} is being suspended: its workers save and stop." if job.stopping else f"{name} is suspended."
+        return Diagnosis(headline, not refused, (*refused, Finding(f"{said}.", do)))
+    trains = len(job.members) if job.world else 0
+    if job.at_wanted_size:
+        notes = (*_refused(job), *_notes(job, evidence))
+        return Diagnosis(f"{name} runs at the wanted size: all {trains} workers train.", not notes, notes)
+    findings = [
+        *_backing_off(job),
+        *_from_pods(job, evidence),
+        *_silent(job, evidence),
+        *_refused(job),
+        *_unlike(job),
+        *_notes(job, evidence),
+    ]
+    if not findings:
+        findings = _passing(job, evidence.now)
+    if job.world:
+        return Diagnosis(f"{name} trains with {trains} of {job.wanted} workers.", False, tuple(findings))
+    start = f"training starts with {job.minimum}" if job.elastic else "its size is fixed, so training starts when all are ready"
+    headline = f"{name} does not train: {job.ready} of {job.wanted} workers are ready, and {start}."
+    return Diagnosis(headline, False, tuple(findings))
+
+
+def _ended(job: JobView) -> Diagnosis:
+    if job.complete:
+        return Diagnosis(f"{job.name} is complete: all its workers have succeeded.", True)
+    failed = job.condition("Failed")
+    reason, message = (failed.reason, failed.message) if failed else ("", "")
+    said = gist(message).rstrip(".") + "."
+    return Diagnosis(f"{job.name} has failed: {reason}.", False, (Finding(said, advise_on_end(job, reason)),))
+
+
+def _operator_away() -> Finding:
+    return Finding(
+        "Its status is older than its spec. The operator is not running, or cannot reach the API server. A group that trains continues.",
+        "Check whether the operator runs:\n  kubectl get deployments -A -l app.kubernetes.io/name=elastic-pytorch-operator",
+    )
+
+
+def _backing_off(job: JobView) -> Iterable[Finding]:
+    running = job.condition("Running")
+    if running is None or running.reason != "BackingOff":
+        return
+    yield Finding(
+        f"Its script fails soon after each start: {gist(running.message)}. The operator waits longer before each restart.",
+        f"Read the end of the log:\n  kubectl epj logs {job.name} --tail 50",
+    )
+
+
+def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
+    """One finding for each kind of trouble that pods have."""
+    groups: dict[tuple[str, str], list[PodTrouble]] = defaultdict(list)
+    for trouble in pod_troubles(evidence.pods, evidence.pod_warnings, evidence.now):
+        groups[trouble.kind, trouble.said].append(trouble)
+    for (kind, said), troubles in sorted(groups.items(), key=lambda group: -len(group[1])):
+        who = troubles[0].pod if len(troubles) == 1 else f"{len(troubles)} pods ({troubles[0].pod} is one)"
+        if kind == "unscheduled":
+            room = shortage_of_room(troubles[0].requests, evidence.nodes) if evidence.nodes is not None else None
+            what = f"{who} {'has' if len(troubles) == 1 else 'have'} no node: {said.rstrip('.')}."
+            yield Finding(what + (f" {room.what}" if room else ""), _make_room(job, room.do if room else ""))
+        else:
+            joint = " " if said.startswith("does") else ": "
+            yield Finding(f"{who}{joint}{said.rstrip('.')}.", troubles[0].do)
+
+
+def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
+    spoken = [w.name for w in job.workers if w.state in ("Ready", "Running", "Succeeded", "Leaving", "Lost")]
+    silent = silent_pods(evidence.pods, spoken, evidence.now) if job.backend == names.BACKEND_OPERATOR else []
+    if silent:
+        who = silent[0] if len(silent) == 1 else f"{len(silent)} pods ({silent[0]} is one)"
+        yield Finding(
+            f"{who} has run for more than a minute, and its agent has not contacted the operator.",
+            "Check that the command starts the agent or torchrun, and that no NetworkPolicy keeps the pod from the operator's "
+            f"Service. Its log:\n  kubectl logs -n {job.namespace} {silent[0]} --tail=30",
+        )
+
+
+def _make_room(job: JobView, do: str) -> str:
+    then = "grows" if job.world else "starts"
+    lines = [do] if do else [f"Free resources, or add a node: the job then {then} without further action."]
+    if job.elastic and job.world and len(job.members) >= job.minimum:
+        lines.append(f"Or keep the size that trains now:\n  kubectl epj resize {job.name} {len(job.members)}")
+    return "\n".join(lines)
+
+
+def _refused(job: JobView) -> Iterable[Finding]:
+    said = next((found for message in _messages(job) if (found := REFUSAL.search(message))), None)
+    if said is None:
+        return
+    do = (
+        "A policy, a quota or a webhook of the cluster refuses it, as the message says. Change spec.template, or ask for a change of the "
+        "policy. The operator retries."
+    )
+    if "exceeded quota" in said.group():
+        do = f"Free some of the quota, or ask for a larger one. The operator retries:\n  kubectl describe quota -n {job.namespace}"
+    yield Finding(f"T{said.group()[1:].rstrip('.')}.", do)
+
+
+def _unlike(job: JobView) -> Iterable[Finding]:
+    """Workers that may be in no group, as their nodes make another number of processes of spec.nprocPerNode."""
+    said = next((found for message in _messages(job) if (found := UNLIKE.search(message))), None)
+    if said is not None:
+        do = (
+            "All workers of a group run the same number of processes. Suspend the job, then set spec.nprocPerNode to a number, or add "
+            "a nodeSelector for nodes of one type:\n  kubectl get nodes -L node.kubernetes.io/instance-type"
+        )
+        yield Finding(f"Workers are left out because of their number of processes: {said[1]}.", do)
+
+
+def _messages(job: JobView) -> list[str]:
+    """What the conditions say that are true, and those that say why they are false."""
+    why = ("Running", "Suspended") if job.stopping else ("Running",)
+    return [condition.message for condition in job.conditions if condition.true or condition.type in why]
+
+
+def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
+    if job.allowed and job.wanted not in job.allowed:
+        smaller = max((size for size in job.allowed if size < job.wanted), default=job.allowed[0])
+        sizes = ", ".join(map(str, job.allowed))
+        yield Finding(
+            f"replicas is {job.wanted}, which is not among resizePolicy.allowedReplicas ({sizes}): the next smaller size is used.",
+            f"Set one of them:\n  kubectl epj resize {job.name} {smaller}",
+        )
+    unready = {node.name for node in evidence.nodes or () if not node.ready}
+    hit = sorted({worker.node for worker in job.workers} & unready)
+    if hit and not job.at_wanted_size:
+        yield Finding(
+            f"{' and '.join(hit)} {'is' if len(hit) == 1 else 'are'} not ready: workers there are replaced on other nodes with room.",
+            f"See why:\n  kubectl describe node {hit[0]}",
+        )
+    if job.failures and not job.ended:
+        yield Finding(
+            f"{job.failures} of {job.max_failures} allowed failures since the last progress"
+            + (f", the last in {job.root_cause.where}: {_last_line(job.root_cause.message)}." if job.root_cause else "."),
+            f"Read what happened:\n  kubectl epj status {job.name}",
+        )
+    if job.backoff_limit is not None and job.total_failures and not job.ended:
+        yield Finding(
+            f"{job.total_failures} of {job.backoff_limit} failures that failurePolicy.backoffLimit allows in the job's life have "
+            "occurred. Progress does not reset this count."
+        )
+
+
+def _passing(job: JobView, now: datetime) -> list[Finding]:
+    """Nothing is wrong with any pod: the operator's own words are the best there are."""
+    resizing = job.condition("Resizing")
+    cooling = resizing is not None and resizing.reason == COOLING_DOWN
+    for type_ in ("Resizing",) if cooling else ("Degraded", "Resizing", "Running"):
+        condition = job.condition(type_)
+        if condition is not None and (condition.true or type_ == "Running") and condition.message:
+            since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
+            message = gist(condition.message)
+            what = f"{message[:1].upper()}{message[1:]}{since}."
+            if cooling:
+                return [
+                    Finding(
+                        what, "resizePolicy.minSecondsBetweenResizes delays growth, and only growth. The workers join then."
+                    )
+                ]
+            return [Finding(what, f"This should pass within seconds. Watch it:\n  kubectl epj top {job.name}")]
+    return [Finding("The job is new to the operator.", f"Ask again in a few seconds:\n  kubectl epj why {job.name}")]
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1].rstrip(".")

@@ -1,0 +1,132 @@
+"""What keeps a pod from training, as the pod itself tells."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from elastic_pytorch_client.durations import seconds_since
+from elastic_pytorch_client.reading.first_line import gist
+from elastic_pytorch_client.reading.job_view import parse_time
+from elastic_pytorch_client.reading.nodes import requests_of
+
+SLOW_START_SECONDS = 60.0
+KUEUE = "kueue.x-k8s.io/"
+
+# What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
+_CLAIM = re.compile(
+    r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"|binding volumes",
+    re.ASCII,
+)
+
+_WAITING = {
+    "ErrImagePull": "Check the image's name, and that the node may pull it (imagePullSecrets).",
+    "ImagePullBackOff": "Check the image's name, and that the node may pull it (imagePullSecrets).",
+    "ErrImageNeverPull": "imagePullPolicy is Never, and the node does not have the image: load it onto the node, or change the policy.",
+    "InvalidImageName": "Correct the image's name in spec.template, then create the job again.",
+    "CreateContainerConfigError": "Create the object that the container refers to, such as a ConfigMap or Secret.",
+    "CreateContainerError": "The node cannot create the container from spec.template, as the message says.",
+    "CrashLoopBackOff": "The container ends soon after each start. Its log:",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PodTrouble:
+    """What keeps a pod from training.
+
+    Attributes:
+        kind: `gated`, `unscheduled`, `claim`, `waiting`, `starting` or `leaving`.
+        said: what is the matter, without the pod's name.
+        do: what to do about it.
+        requests: what it asks of a node.
+    """
+
+    pod: str
+    kind: str
+    said: str
+    do: str = ""
+    requests: Mapping[str, float] = field(default_factory=dict)
+
+
+def pod_troubles(pods: Iterable[Mapping[str, Any]], warnings: Mapping[str, str], now: datetime) -> list[PodTrouble]:
+    """The trouble of each pod that has one.
+
+    Args:
+        pods: of a job.
+        warnings: the newest warning event of each pod, by its name.
+        now: the time of day.
+    """
+    return [trouble for pod in pods if (trouble := _trouble(pod, warnings.get(str(pod["metadata"]["name"]), ""), now))]
+
+
+def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble | None:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    name, namespace = str(metadata["name"]), str(metadata.get("namespace", "default"))
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return None
+    if metadata.get("deletionTimestamp"):
+        return PodTrouble(name, "leaving", "it is being deleted, and its node has not confirmed that it has stopped")
+    describe = f"See its events:\n  kubectl describe pod -n {namespace} {name}"
+    if gates := [str(gate.get("name")) for gate in pod["spec"].get("schedulingGates") or ()]:
+        return _gated(name, namespace, gates)
+    if not pod["spec"].get("nodeName"):
+        scheduled: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
+        said = str(scheduled.get("message") or "it waits for the scheduler")
+        if _CLAIM.search(said):
+            do = f"See which claim is not bound, and why:\n  kubectl describe persistentvolumeclaim -n {namespace} {_claims_of(pod)}"
+            return PodTrouble(name, "claim", f"waiting for a volume claim: {gist(said)}", do)
+        return PodTrouble(name, "unscheduled", gist(said), describe, requests_of(pod))
+    for state in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        waiting = (state.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason", ""))
+        if reason and reason not in ("ContainerCreating", "PodInitializing"):
+            message = str(waiting.get("message") or "").strip()
+            said = f"container {state.get('name')} cannot start, {reason}" + (f": {message}" if message else "")
+            if reason == "CrashLoopBackOff":
+                logs = f"\n  kubectl logs -n {namespace} {name} -c {state.get('name')} --previous --tail=30"
+                return PodTrouble(name, "waiting", said, _WAITING[reason] + logs)
+            return PodTrouble(name, "waiting", said, _WAITING.get(reason, describe))
+    if warning and not _started(status):
+        return PodTrouble(name, "starting", f"does not start: {warning}", describe)
+    age = seconds_since(parse_time(metadata.get("creationTimestamp")), now)
+    if not _started(status) and age > SLOW_START_SECONDS:
+        return PodTrouble(name, "starting", "its image and volumes have taken more than a minute so far", describe)
+    return None
+
+
+def _gated(name: str, namespace: str, gates: Sequence[str]) -> PodTrouble:
+    """A pod that the scheduler does not look at until its gates are removed: room for it is not the question."""
+    said = f"held back by the scheduling gate {' and '.join(gates)}"
+    do = "The controller that set the gate removes it. Until then the scheduler does not place the pod."
+    if any(gate.startswith(KUEUE) for gate in gates):
+        do = f"Kueue removes the gate when the queue has quota for the pod:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}"
+    return PodTrouble(name, "gated", said, do)
+
+
+def _claims_of(pod: Mapping[str, Any]) -> str:
+    claims = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in pod["spec"].get("volumes") or ()]
+    return " ".join(str(claim) for claim in claims if claim)
+
+
+def silent_pods(pods: Iterable[Mapping[str, Any]], spoken: Iterable[str], now: datetime) -> list[str]:
+    """Pods that have run for a while, and whose agent the operator has not heard.
+
+    Args:
+        pods: of a job.
+        spoken: names of those that are ready or train.
+        now: the time of day.
+    """
+    known = set(spoken)
+    silent = []
+    for pod in pods:
+        status = pod.get("status") or {}
+        since = [(s.get("state") or {}).get("running", {}).get("startedAt") for s in status.get("containerStatuses") or ()]
+        started = next((time for text in since if (time := parse_time(text))), None)
+        if started and seconds_since(started, now) > SLOW_START_SECONDS and pod["metadata"]["name"] not in known:
+            silent.append(str(pod["metadata"]["name"]))
+    return silent
+
+
+def _started(status: Mapping[str, Any]) -> bool:
+    return any((s.get("state") or {}).get("running") for s in status.get("containerStatuses") or ())

@@ -1,0 +1,1 @@
+"""The elastic agent: process 1 of a worker pod."""

@@ -1,0 +1,98 @@
+"""`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
+
+Exit codes: 0, the job is complete; 1, it has failed; 2, this cannot be run at all; 137, a worker has outlived SIGKILL; 143, SIGTERM has
+ended it.
+"""
+
+import signal
+
+from elastic_pytorch.agent.signals import end_at_once
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, end_at_once)  # process 1 would ignore it, for the seconds that importing torch takes
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from elastic_pytorch.agent.settings import SettingsError, read_settings
+from elastic_pytorch.agent.torch_names import check_torch
+from elastic_pytorch.failures.failure import write_termination_message
+from elastic_pytorch.log import logger, start_logging
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.progress.receiver import ProgressReceiver
+from elastic_pytorch.progress.report import REPORT_SOCKET
+
+CANNOT_RUN = 2
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the agent.
+
+    Args:
+        argv: torchrun's options, the script, and its arguments.
+
+    Returns:
+        The exit code.
+    """
+    began = time.monotonic()
+    start_logging()
+    termination_log = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
+    _forget_working_directory()
+    _find_temporary_directory()
+    _limit_threads(argv)
+    progress = ProgressReceiver()
+    if progress.path:
+        os.environ[REPORT_SOCKET] = progress.path
+    local_server = LocalServer()
+    if path := local_server.prepare():
+        os.environ[LOCAL_SOCKET] = path
+    try:
+        settings = read_settings()
+        check_torch()
+        from elastic_pytorch.agent.launch import launch  # noqa: PLC0415 - imports torch, which takes seconds
+
+        return launch(argv, settings, progress, local_server, began)
+    except SettingsError as error:  # the options' errors, and torch's, are of this class too
+        logger.error("%s", error)
+        write_termination_message(termination_log, str(error))
+        return CANNOT_RUN
+    except Exception as error:
+        logger.exception("the agent has failed")
+        write_termination_message(termination_log, f"{type(error).__name__}: {error}")
+        return 1
+    finally:
+        local_server.close()
+        progress.close()
+
+
+def _forget_working_directory() -> None:
+    """Undoes that `python -m` finds modules in the working directory, where a script's queue.py would pass for Python's own."""
+    here = str(Path.cwd())
+    # Python 3.10 has no -P, which says that it never was there.
+    if not getattr(sys.flags, "safe_path", False) and sys.path[:1] == [here] and not __file__.startswith(here + os.sep):
+        del sys.path[0]
+
+
+def _find_temporary_directory() -> None:
+    """With a read-only root there may be no /tmp, but torch and multiprocessing need something of the kind."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        if Path("/dev/shm").is_dir():
+            os.environ["TMPDIR"] = tempfile.tempdir = "/dev/shm"
+
+
+def _limit_threads(argv: Sequence[str]) -> None:
+    """As torchrun does for several workers, but before numpy and torch are imported, which read it then."""
+    workers = os.environ.get("PET_NPROC_PER_NODE", "")
+    if workers.isdecimal() and int(workers) > 1 and not any(argument.startswith("--nproc") for argument in argv):
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

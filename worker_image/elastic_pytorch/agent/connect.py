@@ -1,0 +1,50 @@
+"""Starting the talk with the operator, for our agent and for torchrun's alike."""
+
+from collections.abc import Callable
+from functools import partial
+
+from elastic_pytorch.agent.settings import Settings
+from elastic_pytorch.operator_link.checkpoint_watch import watch_for_checkpoints
+from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.http_connection import OperatorConnection
+from elastic_pytorch.operator_link.store_port import StorePort
+from elastic_pytorch.progress.receiver import ProgressReceiver
+
+
+def prepare_client(
+    settings: Settings,
+    progress: ProgressReceiver,
+    store_port: StorePort,
+    *,
+    local_world_size: int,
+    on_news: Callable[[], None],
+    on_dump: Callable[[], None],
+) -> OperatorClient:
+    """Makes a client that tells the operator of the workers' progress and checkpoints; it is not started yet.
+
+    Args:
+        settings: the operator's.
+        progress: what the workers report.
+        store_port: the port that is kept for the next store.
+        local_world_size: processes per pod.
+        on_news: see `OperatorClient`.
+        on_dump: see `OperatorClient`.
+    """
+    client = OperatorClient(
+        partial(
+            OperatorConnection,
+            settings.operator_host,
+            settings.operator_port,
+            settings.token_file,
+            authorities=settings.operator_authorities,
+        ),
+        local_world_size=local_world_size,
+        port=lambda: store_port.number,
+        progress=lambda: progress.current().to_json(),
+        on_news=on_news,
+        on_dump=on_dump,
+    )
+    progress.on_first_step = client.speak
+    if settings.checkpoint_path is not None:
+        watch_for_checkpoints(settings.checkpoint_path, client, progress)
+    return client

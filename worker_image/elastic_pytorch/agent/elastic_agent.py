@@ -1,0 +1,336 @@
+"""Torch's own elastic agent, with the group decided by the operator.
+
+Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. What it asks its subclass is answered here: how the workers are, how they
+are stopped, and which ranks they get. Protected methods of torch are overridden with open signatures, as they differ between releases.
+"""
+
+import signal
+import socket
+import time
+from typing import Any
+
+from torch.distributed.elastic.agent.server import api
+from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import LogsSpecs, SignalException
+
+from elastic_pytorch.agent.handover import Handover, Way
+from elastic_pytorch.agent.rendezvous import OperatorRendezvous
+from elastic_pytorch.agent.signals import Signals
+from elastic_pytorch.failures.failure import Failure, describe
+from elastic_pytorch.failures.local_failures import LocalFailures
+from elastic_pytorch.failures.oom_kills import OutOfMemoryKills
+from elastic_pytorch.log import logger, milliseconds
+from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
+from elastic_pytorch.processes.orphans import reap_orphans
+from elastic_pytorch.processes.stderr_tail import StderrTails
+from elastic_pytorch.processes.wakeup import Wakeup
+from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
+from elastic_pytorch.stopping.stacks import dump_stacks
+
+# In one call of C, for a worker that is being stopped in an orderly change of which another member has stopped its workers.
+PEER_STOPPED_SECONDS = 5.0
+
+# An event of torch's carries the host's fully qualified name, looked up anew each time, workers waiting: with a slow DNS for seconds.
+api._get_fq_hostname = socket.gethostname
+
+
+class ElasticAgent(LocalElasticAgent):
+    """Starts and stops the pod's workers as rounds, signals and failures demand.
+
+    Args:
+        spec: what to run; its rendezvous handler is `rendezvous`.
+        logs_specs: where output goes.
+        rendezvous: where the rounds come from.
+        client: the talk with the operator.
+        signals: what asks this agent to leave.
+        wakeup: rung on news and on signals.
+        tails: what the workers say on stderr.
+        handover: the talk with the workers at the end of a round.
+        monitor_interval: seconds between looks at the workers if nothing rings.
+        stop_seconds: seconds that workers have from SIGTERM to SIGKILL.
+        more: what else torch's agent takes.
+
+    Attributes:
+        failure: the last failure of a worker here.
+    """
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        logs_specs: LogsSpecs,
+        *,
+        rendezvous: OperatorRendezvous,
+        client: OperatorClient,
+        signals: Signals,
+        wakeup: Wakeup,
+        tails: StderrTails,
+        handover: Handover,
+        monitor_interval: float,
+        stop_seconds: float,
+        **more: Any,
+    ) -> None:
+        super().__init__(spec, logs_specs, **more)
+        self.failure: Failure | None = None
+        self._rendezvous_handler = rendezvous
+        self._client = client
+        self._signals = signals
+        self._wakeup = wakeup
+        self._tails = tails
+        self._handover = handover
+        self._stacks_wanted = False
+        self._monitor_seconds = monitor_interval
+        self._stop_seconds = stop_seconds
+        self._processes: WorkerProcesses | None = None
+        self._start_error: OSError | None = None
+        self._failures = 0
+        self._local_failures = LocalFailures()
+        self._out_of_memory_kills = OutOfMemoryKills()
+
+    def ask_for_stacks(self) -> None:
+        """Has the workers write their stacks to stderr. May be called from any thread."""
+        self._stacks_wanted = True
+        self._wakeup.ring()
+
+    def _assign_worker_ranks(
+        self, _store: Any, group_rank: int, group_world_size: int, spec: WorkerSpec, *_: Any
+    ) -> list[Worker]:
+        # All pods run equally many workers, so nothing needs to be exchanged.
+        size = spec.local_world_size
+        return [
+            Worker(
+                local_rank=local_rank,
+                global_rank=group_rank * size + local_rank,
+                role_rank=group_rank * size + local_rank,
+                world_size=group_world_size * size,
+                role_world_size=group_world_size * size,
+            )
+            for local_rank in range(size)
+        ]
+
+    def _start_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> dict[int, Any]:
+        since = time.monotonic()
+        self._tails.start_round()
+        self._handover.start_round()
+        self._local_failures = LocalFailures()
+        self._out_of_memory_kills.happened()  # what was killed before is no worker of this round
+        # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
+        self._remaining_restarts = worker_group.spec.max_restarts - self._failures
+        self._start_error = None
+        try:
+            pids: dict[int, Any] = super()._start_workers(worker_group, *args, **kwargs)
+        except OSError as error:  # most likely a program that does not exist
+            self._start_error = error
+            return {}
+        finally:
+            self._signals.install()  # torch has just put its own in their place
+        assert self._pcontext is not None
+        self._processes = WorkerProcesses(self._pcontext)
+        logger.info("workers started in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
+        return pids
+
+    def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
+        """How the workers are, after a wait for something to happen.
+
+        A failed or superseded group is reported as HEALTHY: the rendezvous handler has torch's loop form it again, as for any change of
+        the membership. Torch's own way for failures has a budget, which here is the operator's.
+        """
+        self._wait_for_news()
+        if self._stacks_wanted:
+            self._stacks_wanted = False
+            self._dump_stacks(worker_group)
+        if self._client.verdict is not None:
+            return self._result_of_verdict(worker_group)
+        handler = self._rendezvous_handler
+        # A newer round goes before a failure, which then is its consequence.
+        if not handler.newer_round_known() and not handler.broken:
+            self._look_at_exits(worker_group)
+        way = self._way_to_next_round()
+        if self._signals.received is not None and self._may_leave(way):
+            raise SignalException(f"got {self._signals.received.name}", self._signals.received)
+        handler.held = way is Way.WAIT
+        if way is Way.TAKE_ALONG:
+            self._take_workers_along(worker_group)
+        return RunResult(WorkerState.HEALTHY)
+
+    def _way_to_next_round(self) -> Way | None:
+        """How the workers leave their round; None: it is not over."""
+        handler = self._rendezvous_handler
+        newer = handler.newer_round_known()
+        if not newer and not handler.broken:
+            return None
+        if self._processes is None or self._processes.exit_codes():
+            return Way.RESTART
+        return self._handover.way(
+            self._processes.pids.values(),
+            newer_round=self._client.newest.number if newer else None,
+            orderly=handler.newer_round_is_orderly(),
+            urgent=self._signals.received is not None or not handler.newer_round_keeps_all(),
+        )
+
+    def _take_workers_along(self, worker_group: WorkerGroup) -> None:
+        """Brings living workers into the next round: torch's way of starting them again, but for the stop and the start."""
+        since = time.monotonic()
+        assert self._processes is not None
+        pids = self._processes.pids
+        self._rendezvous(worker_group)
+        self._local_failures = LocalFailures()
+        if self._processes.exit_codes():  # while they waited for the round, which may have been for hours
+            logger.info("a worker that waited is gone: all are started again")
+            self._shutdown()
+            pids = self._start_workers(worker_group)
+            for worker in worker_group.workers:
+                worker.id = pids.get(worker.local_rank)
+            return
+        for worker in worker_group.workers:
+            worker.id = pids[worker.local_rank]
+        taken = self._rendezvous_handler.taken
+        store = {"MASTER_ADDR": taken.store_address, "MASTER_PORT": str(taken.store_port)}
+        self._handover.take_along(
+            {
+                worker.id: {
+                    **store,
+                    "RANK": str(worker.global_rank),
+                    "ROLE_RANK": str(worker.role_rank),
+                    "GROUP_RANK": str(worker_group.group_rank),
+                    "WORLD_SIZE": str(worker.world_size),
+                    "ROLE_WORLD_SIZE": str(worker.role_world_size),
+                    "GROUP_WORLD_SIZE": str(worker_group.group_world_size),
+                }
+                for worker in worker_group.workers
+            }
+        )
+        logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
+
+    def _dump_stacks(self, worker_group: WorkerGroup) -> None:
+        if self._processes is not None:
+            exited = self._processes.exit_codes()
+            running = {pid: local_rank for local_rank, pid in self._processes.pids.items() if local_rank not in exited}
+            ranks = {worker.local_rank: worker.global_rank for worker in worker_group.workers}
+            dump_stacks({pid: f"rank {ranks[local_rank]} (local rank {local_rank})" for pid, local_rank in running.items()})
+
+    def _look_at_exits(self, worker_group: WorkerGroup) -> None:
+        if self._start_error is not None:
+            error = self._start_error
+            rank = worker_group.workers[0].global_rank
+            message = f"{type(error).__name__}: {error}"
+            self._report_failure(Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message))
+        elif self._processes is not None:
+            exit_codes = dict(self._processes.exit_codes())  # one look for both questions
+            running = self._find_failures(worker_group, exit_codes)
+            seconds_left = self._local_failures.seconds_left()
+            if seconds_left is not None:
+                if not running or not seconds_left:
+                    self._report_failure(*self._local_failures.in_order())
+            elif len(exit_codes) == len(self._processes.pids) and self._client.standing.state == "running":
+                self._client.tell(state="succeeded")
+                logger.info("all workers have exited with 0; waiting for the verdict")
+
+    def _find_failures(self, worker_group: WorkerGroup, exit_codes: dict[int, int]) -> set[int]:
+        """Takes note of the workers that have failed or lost a peer; returns the local ranks of those that run on."""
+        assert self._processes is not None
+        found = self._local_failures
+        failed = {local_rank for local_rank, code in exit_codes.items() if code != 0 and local_rank not in found}
+        killed = any(exit_codes[local_rank] == -signal.SIGKILL for local_rank in failed)
+        out_of_memory = killed and self._out_of_memory_kills.happened()
+        for local_rank in sorted(failed):
+            found.add(self._describe(worker_group, local_rank, exit_codes[local_rank], out_of_memory=out_of_memory))
+        lost = self._handover.lost_peers(self._processes.pids)
+        for local_rank, message in lost.items():
+            rank, pid = worker_group.workers[local_rank].global_rank, self._processes.pids[local_rank]
+            found.add(Failure(local_rank, rank, pid, 1, time.monotonic(), message.partition(":")[0], message))
+        return set(self._processes.pids) - set(exit_codes) - set(lost)
+
+    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, out_of_memory: bool) -> Failure:
+        context = self._pcontext
+        assert self._processes is not None
+        return describe(
+            local_rank=local_rank,
+            rank=worker_group.workers[local_rank].global_rank,
+            pid=self._processes.pids[local_rank],
+            exit_code=exit_code,
+            error_file=str(context.error_files.get(local_rank, "")) if context else "",
+            stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
+            stderr=self._tails.text(local_rank),
+            out_of_memory=out_of_memory,
+        )
+
+    def _report_failure(self, failure: Failure, *others: Failure) -> None:
+        self.failure = failure
+        self._failures += 1
+        self._rendezvous_handler.broken = True
+        if self._signals.received is None:
+            self._client.tell(state="failed", failure=failure)
+        logger.warning("failed: %s", failure.summary())
+        for other in others:
+            logger.warning("failed, too: %s", other.summary())
+
+    def _result_of_verdict(self, worker_group: WorkerGroup) -> RunResult:
+        logger.info("the operator's verdict: %s", self._client.verdict)
+        if self._client.verdict == "complete":
+            return RunResult(WorkerState.SUCCEEDED, return_values={worker.global_rank: None for worker in worker_group.workers})
+        self._remaining_restarts = 0  # has torch's loop stop the workers and end
+        return RunResult(WorkerState.FAILED)
+
+    def _may_leave(self, way: Way | None) -> bool:
+        handler = self._rendezvous_handler
+        if handler.newer_round_known():
+            return way is not Way.WAIT
+        return handler.broken or time.monotonic() >= self._leave_at()
+
+    def _wait_for_news(self) -> None:
+        reap_orphans(set(self._processes.pids.values()) if self._processes else set())
+        left = self._local_failures.seconds_left()
+        seconds = self._monitor_seconds if left is None else min(self._monitor_seconds, left)
+        if self._signals.received is not None:
+            seconds = min(seconds, max(0.0, self._leave_at() - time.monotonic()))
+        if self._processes is not None:
+            self._processes.wait(self._wakeup, seconds)
+        else:
+            self._wakeup.wait(seconds)
+
+    def _leave_at(self) -> float:
+        """When the workers are stopped after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
+        return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._stop_seconds / 2))
+
+    def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
+        if self._client.standing.state == "running":
+            self._client.tell(state="stopping")
+        super()._stop_workers(worker_group, *args, **kwargs)
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **kwargs: Any) -> None:
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            since = time.monotonic()
+            running = not processes.all_exited()
+            if running:
+                logger.info("stopping the workers with %s", death_sig.name)
+            asked = self._signals.at if self._signals.received else since
+            failed = any(processes.exit_codes().values())
+            try:
+                processes.stop(
+                    death_sig, asked + self._stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
+                )
+            except UnkillableError:
+                self._pcontext = None  # torch would wait for it once more, in older releases for ever
+                raise
+            finally:
+                processes.close()
+            if running:
+                logger.info("workers stopped in %s", milliseconds(since))
+        # What is left to torch are the tails of the log files; the processes are gone.
+        super()._shutdown(death_sig, *args, **kwargs)
+
+    def _patience_seconds(self, *, failed: bool) -> float | None:
+        """How long workers that are being stopped may stay in one call of C; None: as long as they like, no peer of theirs is gone.
+
+        After a loss, no time at all beyond what shows that they are stuck. In an orderly change, some: they may be at a long computation
+        of their own, after which their handler runs.
+        """
+        handler = self._rendezvous_handler
+        if failed or handler.broken or not handler.newer_round_is_orderly():
+            return 0.0
+        return PEER_STOPPED_SECONDS if self._client.peer_stopped(handler.taken.number) else None
+
+    def _exit_barrier(self) -> None:
+        """The operator's verdict is the barrier, and it has been passed."""

@@ -1,0 +1,223 @@
+"""How a pod's workers get from one round to the next: stopped at a step boundary, and taken along in their processes or started again.
+
+The agent's end of what `agent_link` says for a worker.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOST_PEER, PARKED
+
+UNHURRIED_SECONDS = 300.0  # for a step boundary that nobody is in a hurry for: two steps, and a checkpoint that takes minutes
+
+
+class Way(Enum):
+    """What is to be done with workers whose round is over."""
+
+    WAIT = auto()
+    TAKE_ALONG = auto()
+    RESTART = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a worker has said in this round.
+
+    Attributes:
+        cooperates: it stops at a step boundary when it hears that the group changes.
+        in_process: it can join another group without a restart.
+        parked: it has stopped at a boundary.
+        left: it has left its group after that.
+        lost_peer: it has stopped as a collective has failed: with what error.
+    """
+
+    cooperates: bool = False
+    in_process: bool = False
+    parked: bool = False
+    left: bool = False
+    lost_peer: str = ""
+
+    @property
+    def rests(self) -> bool:
+        """Whether it does nothing more in this round, except to leave its group."""
+        return self.parked or self.left or bool(self.lost_peer)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it can join another group in its process."""
+        return self.left or bool(self.lost_peer)
+
+
+def choose_way(
+    workers: Sequence[Said],
+    *,
+    newer: bool,
+    orderly: bool,
+    waited_seconds: float,
+    rested_seconds: float,
+    boundary_seconds: float,
+    rest_seconds: float,
+) -> Way:
+    """Decides how the workers leave their round.
+
+    Args:
+        workers: all of the pod's.
+        newer: a newer round is known. If not, a worker has failed.
+        orderly: all members of the round live, so its workers do reach a step boundary together.
+        waited_seconds: for how long it has been known that the round is over, and whether that is orderly.
+        rested_seconds: for how long all workers have rested.
+        boundary_seconds: how long to wait for a step boundary.
+        rest_seconds: how long workers that can go on without a restart may take to notice the loss of a peer, or to leave their
+            group at a boundary.
+    """
+    if all(worker.rests for worker in workers):
+        if not all(worker.in_process for worker in workers):
+            return Way.RESTART
+        if not all(worker.is_free for worker in workers):
+            return Way.WAIT if rested_seconds < rest_seconds else Way.RESTART
+        return Way.TAKE_ALONG if newer else Way.WAIT
+    if newer and orderly and all(worker.cooperates for worker in workers):
+        return Way.WAIT if waited_seconds < boundary_seconds else Way.RESTART
+    if all(worker.in_process for worker in workers):
+        return Way.WAIT if waited_seconds < rest_seconds else Way.RESTART
+    return Way.RESTART
+
+
+class Server(Protocol):
+    """What is needed of the pod's local server."""
+
+    on_message: Callable[[int, dict[str, Any]], None]
+
+    def wish(self, message: dict[str, Any] | None) -> None:
+        """Tells all workers, also those that connect later; None: no more."""
+
+    def send(self, pid: int, message: dict[str, Any]) -> None:
+        """Tells one worker."""
+
+
+class Handover:
+    """Talks with the workers of the pod about the end of their round.
+
+    Args:
+        server: where they are connected.
+        on_news: called from the server's thread when a worker has said something.
+        boundary_seconds: see `choose_way`; of a change that is urgent.
+        rest_seconds: see `choose_way`.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        on_news: Callable[[], None],
+        boundary_seconds: float,
+        rest_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._server = server
+        self._on_news = on_news
+        self._boundary_seconds = boundary_seconds
+        self._rest_seconds = rest_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[int, Said] = {}
+        self._announced: tuple[int, bool] | None = None  # the newer round, if any, and whether the change is orderly
+        self._since = 0.0
+        self._rested_since: float | None = None
+        self._urgent_since: float | None = None
+        server.on_message = self._hear
+
+    def start_round(self) -> None:
+        """Begins again with workers that have just been started."""
+        with self._lock:
+            self._said = {}
+        self._forget_change()
+
+    def way(self, pids: Iterable[int], *, newer_round: int | None, orderly: bool, urgent: bool = True) -> Way:
+        """What is to be done with the workers now that their round is over; tells them of it.
+
+        Args:
+            pids: the workers' processes, all of them alive.
+            newer_round: the round that ends theirs; None: a failure does.
+            orderly: see `choose_way`.
+            urgent: a member has to leave, and has only its pod's grace period for that.
+        """
+        now = self._clock()
+        workers = self._of(pids)
+        change = (newer_round or 0, orderly and newer_round is not None)
+        if change != self._announced:
+            if self._announced is None or (self._announced[1] and not change[1]):
+                self._since = now
+            self._announced = change
+            self._server.wish({"kind": CHANGE, "round": change[0], "orderly": change[1]})
+        if urgent and self._urgent_since is None:
+            self._urgent_since = now
+        if not all(worker.rests for worker in workers):
+            self._rested_since = None
+        elif self._rested_since is None:
+            self._rested_since = now
+        return choose_way(
+            workers,
+            newer=newer_round is not None,
+            orderly=orderly,
+            waited_seconds=now - self._since,
+            rested_seconds=0.0 if self._rested_since is None else now - self._rested_since,
+            boundary_seconds=self._boundary_limit(),
+            rest_seconds=self._rest_seconds,
+        )
+
+    def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:
+        """The words of the workers that have lost a peer, by their local ranks.
+
+        Args:
+            pids: the workers' processes by their local ranks.
+        """
+        said = zip(pids, self._of(pids.values()), strict=True)
+        return {local_rank: words.lost_peer for local_rank, words in said if words.lost_peer}
+
+    def take_along(self, environments: Mapping[int, Mapping[str, str]]) -> None:
+        """Lets the workers go on in the next round, where they stop at boundaries once they say so again: then their group is formed.
+
+        Args:
+            environments: what tells each process, by its id, of the round.
+        """
+        with self._lock:
+            self._said = {pid: Said(in_process=said.in_process) for pid, said in self._said.items()}
+        self._forget_change()
+        for pid, environment in environments.items():
+            self._server.send(pid, {"kind": GO, "environment": dict(environment)})
+
+    def _boundary_limit(self) -> float:
+        """How long a boundary is waited for in all. Who comes to be in a hurry has the whole time for that, however long it has been."""
+        if self._urgent_since is None:
+            return max(UNHURRIED_SECONDS, self._boundary_seconds)
+        return self._urgent_since - self._since + self._boundary_seconds
+
+    def _forget_change(self) -> None:
+        self._announced, self._rested_since, self._urgent_since = None, None, None
+        self._server.wish(None)
+
+    def _of(self, pids: Iterable[int]) -> list[Said]:
+        with self._lock:
+            return [self._said.get(pid, Said()) for pid in pids]
+
+    def _hear(self, pid: int, message: dict[str, Any]) -> None:
+        with self._lock:
+            said = self._said.get(pid, Said())
+            match message.get("kind"):
+                case kind if kind == COOPERATES:
+                    said = replace(said, cooperates=True, in_process=message.get("inProcess") is True)
+                case kind if kind == PARKED:
+                    said = replace(said, parked=True)
+                case kind if kind == LEFT:
+                    said = replace(said, left=True)
+                case kind if kind == LOST_PEER:
+                    said = replace(said, lost_peer=str(message.get("message") or "a peer is lost"))
+                case _:
+                    return
+            self._said[pid] = said
+        self._on_news()

@@ -1,0 +1,189 @@
+"""Puts an agent together, runs it, and turns its end into an exit code. Importing this module imports torch."""
+
+import dataclasses
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import WorkerSpec
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
+from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
+from torch.distributed.run import config_from_args
+
+from elastic_pytorch.agent.connect import prepare_client
+from elastic_pytorch.agent.elastic_agent import ElasticAgent
+from elastic_pytorch.agent.final_flush import wait_for_disk
+from elastic_pytorch.agent.handover import Handover
+from elastic_pytorch.agent.options import OptionsError, parse_options, worker_arguments
+from elastic_pytorch.agent.rendezvous import OperatorRendezvous
+from elastic_pytorch.agent.settings import Settings
+from elastic_pytorch.agent.signals import HANDLED, Signals
+from elastic_pytorch.failures.failure import write_termination_message
+from elastic_pytorch.log import logger
+from elastic_pytorch.operator_link.store_port import StorePort
+from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.processes import warm_start
+from elastic_pytorch.processes.orphans import reap_orphans
+from elastic_pytorch.processes.run_script import run_script
+from elastic_pytorch.processes.stderr_tail import StderrTails
+from elastic_pytorch.processes.wakeup import Wakeup
+from elastic_pytorch.processes.worker_logs import WorkerLogs
+from elastic_pytorch.processes.worker_processes import UnkillableError
+from elastic_pytorch.progress.receiver import ProgressReceiver
+from elastic_pytorch.torch_fixes import destroy_deadlock, store_connect
+
+BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
+FLUSH_SECONDS = 0.5  # for the last heartbeat
+UNKILLABLE = 128 + signal.SIGKILL  # the exit code beside a worker that outlives SIGKILL: one that is never the job's failure
+
+
+def launch(
+    argv: Sequence[str],
+    settings: Settings,
+    progress: ProgressReceiver,
+    local_server: LocalServer,
+    began: float,
+) -> int:
+    """Runs the agent to its end.
+
+    Args:
+        argv: torchrun's options, the script, and its arguments.
+        settings: the operator's.
+        progress: what the workers will report to.
+        local_server: what keeps their state; it is started here.
+        began: when this process began, by `time.monotonic()`.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        OptionsError: the command line cannot be run.
+    """
+    options, config, command, command_arguments = _prepare(argv, settings)
+    local_server.start()  # after the fork of the forkserver, which shall have none of it
+    logger.info("warm after %.2f s", time.monotonic() - began)
+
+    wakeup = Wakeup()
+    tails = StderrTails()
+    store_port = StorePort(settings.store_port)
+
+    def ask_for_stacks() -> None:
+        agent.ask_for_stacks()
+
+    client = prepare_client(
+        settings,
+        progress,
+        store_port,
+        local_world_size=config.nproc_per_node,
+        on_news=wakeup.ring,
+        on_dump=ask_for_stacks,
+    )
+
+    def leave() -> None:
+        client.leave()
+        wakeup.ring()
+
+    signals = Signals(options.signals_to_handle or HANDLED, leave)
+    # Torch installs its own handler each time that it starts workers, and starts them then: what it installs is ours.
+    vars(multiprocessing_api)["_terminate_process_handler"] = signals.note
+
+    def wait_for_round(seconds: float) -> None:
+        if client.verdict is not None:
+            raise RendezvousGracefulExitError(f"the job is {client.verdict}")
+        if signals.received is not None:
+            raise SignalException(f"got {signals.received.name}", signals.received)
+        reap_orphans(set())
+        wakeup.wait(seconds)
+
+    rendezvous = OperatorRendezvous(
+        client,
+        worker=settings.worker,
+        run_id=settings.run_id,
+        store_port=store_port,
+        progress=progress,
+        wait=wait_for_round,
+    )
+    spec = WorkerSpec(
+        role=config.role,
+        local_world_size=config.nproc_per_node,
+        rdzv_handler=rendezvous,
+        entrypoint=run_script if options.warm else command,
+        args=worker_arguments(options) if options.warm else tuple(command_arguments),
+        max_restarts=config.max_restarts,
+        monitor_interval=0.001,  # torch's sleep; the agent's own wait, which a signal or a round ends, is in _monitor_workers
+        **_newer_settings(config, WorkerSpec),
+    )
+    agent = ElasticAgent(
+        spec,
+        WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
+        tails=tails,
+        handover=Handover(local_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options), settings.rest_seconds),
+        rendezvous=rendezvous,
+        client=client,
+        signals=signals,
+        wakeup=wakeup,
+        monitor_interval=config.monitor_interval,
+        stop_seconds=_stop_seconds(settings, options),
+        start_method="forkserver",
+        log_line_prefix_template=config.log_line_prefix_template,
+    )
+    signals.install()
+    client.start()
+    try:
+        agent.run()
+    except SignalException as error:
+        client.flush(FLUSH_SECONDS)
+        logger.info("end: left because of %s", error.sigval.name)
+        return 128 + error.sigval
+    except UnkillableError as error:
+        # At once, as if the node had died: the operator replaces a silent pod, and elsewhere. An end in order would wait for the process.
+        reason = f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use"
+        logger.error("end: %s", reason)
+        write_termination_message(settings.termination_log, reason)
+        os._exit(UNKILLABLE)
+    finally:
+        wait_for_disk(local_server, signals, settings.grace_seconds)
+        client.stop()
+        store_port.close()
+        tails.close()
+    logger.info("end: the job is %s", client.verdict)
+    if client.verdict == "complete":
+        return 0
+    if agent.failure is not None:
+        write_termination_message(settings.termination_log, agent.failure.message, agent.failure.traceback)
+    return 1
+
+
+def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
+    """Reads the options and gets ready to start workers; returns the options and what torchrun makes of them."""
+    options = parse_options(argv)
+    if options.warm:
+        warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
+        store_connect.install()
+        destroy_deadlock.install()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        warm_start.start_forkserver()
+    try:
+        # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
+        return options, *config_from_args(options)
+    except (ValueError, OSError) as error:
+        raise OptionsError(str(error)) from error
+
+
+def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
+    """Options that both this torch's LaunchConfig and its WorkerSpec have, beside those that all releases have."""
+    names = {field.name for field in dataclasses.fields(spec)} & {field.name for field in dataclasses.fields(config)}
+    return {name: getattr(config, name) for name in names - {"role", "max_restarts", "monitor_interval"}}
+
+
+def _stop_seconds(settings: Settings, options: Any) -> float:
+    """How long workers have to stop: what the pod's grace period allows, or less if torchrun's option says so."""
+    wanted = getattr(options, "shutdown_timeout", None)
+    if wanted is None:
+        wanted = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
+    return settings.stop_seconds if wanted is None else min(settings.stop_seconds, float(wanted))

@@ -1,0 +1,140 @@
+"""The command line: torchrun's own, without what the operator decides."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch.distributed.run import get_args_parser
+
+from elastic_pytorch.agent.rendezvous import BACKEND
+from elastic_pytorch.agent.settings import SettingsError
+from elastic_pytorch.log import logger
+
+MONITOR_SECONDS = 0.05
+
+# Options that make no sense for a pod of a job, and what decides instead.
+DECIDED = {
+    "nnodes": "spec.replicas, spec.minReplicas and spec.maxReplicas of the job",
+    "node_rank": "the operator, for each round",
+    "standalone": "spec.replicas: 1 of the job",
+    "rdzv_backend": "spec.rendezvous.backend of the job",
+    "rdzv_endpoint": "spec.rendezvous of the job",
+    "rdzv_id": "the job's UID",
+    "rdzv_conf": "spec.rendezvous of the job",
+    "master_addr": "the operator: rank 0's address of each round",
+    "master_port": "spec.rendezvous.port of the job",
+    "local_addr": "the operator: each pod's own address",
+}
+
+
+# Options of newer releases of torch that the agent carries out by itself, whatever the image's torch knows.
+CARRIED_OUT = {"shutdown_timeout": int, "signals_to_handle": str}
+# Options that some release has. One that the image's torch does not know would otherwise be passed over in silence.
+NEWER = (
+    "event_log_handler",
+    "log_line_prefix_template",
+    "duplicate_stdout_filters",
+    "duplicate_stderr_filters",
+    "virtual_local_rank",
+)
+
+
+class OptionsError(SettingsError):
+    """A command line that cannot be run; the message says why."""
+
+
+def parse_options(argv: Sequence[str]) -> argparse.Namespace:
+    """Parses torchrun's options; PET_ variables are their defaults.
+
+    Returns:
+        What torchrun's parser returns, plus `warm`: whether workers are forked from a process that has imported torch.
+
+    Raises:
+        OptionsError: the options are wrong, or not this agent's to decide.
+    """
+    try:
+        parser = get_args_parser()
+    except ValueError as error:  # a flag's variable that is no number
+        raise OptionsError(f"a PET_ variable for a flag of torchrun must be 0 or 1: {error}") from error
+    parser.prog = "python -m elastic_pytorch.agent"
+
+    def refuse(message: str) -> NoReturn:
+        raise OptionsError(message)
+
+    parser.error = refuse  # type: ignore[method-assign] # the message belongs to the pod's termination message too
+    known = {action.dest for action in parser._actions}
+    for name, kind in CARRIED_OUT.items():
+        if name not in known:
+            spellings = [f"--{name.replace('_', '-')}", f"--{name}"]
+            parser.add_argument(*spellings, type=kind, default=os.environ.get(f"PET_{name.upper()}"))
+    for problem in unknown_variables(known):
+        raise OptionsError(problem)
+    untouched = object()
+    parser.set_defaults(**dict.fromkeys(DECIDED, untouched))
+    if "PET_START_METHOD" not in os.environ:
+        parser.set_defaults(start_method="forkserver")
+    if "PET_MONITOR_INTERVAL" not in os.environ:
+        parser.set_defaults(monitor_interval=MONITOR_SECONDS)
+    options = parser.parse_args(list(argv))
+    for name, decider in DECIDED.items():
+        if getattr(options, name, untouched) is not untouched:
+            raise OptionsError(f"--{name.replace('_', '-')} is not for the command line: it is decided by {decider}")
+    if options.no_python and options.module:
+        raise OptionsError("--no-python and --module exclude each other")
+    if options.max_restarts < 0:
+        raise OptionsError("--max-restarts must be at least 0")
+    if options.max_restarts != int(parser.get_default("max_restarts")):
+        logger.warning(
+            "--max-restarts=%d only sets TORCHELASTIC_MAX_RESTARTS: how many failures the job survives is decided by "
+            "spec.failurePolicy.maxFailures",
+            options.max_restarts,
+        )
+    if options.monitor_interval <= 0:
+        raise OptionsError("--monitor-interval must be more than 0")
+    # What torchrun's own reading of the options expects; none of it is used.
+    vars(options).update(
+        nnodes="1:1",
+        node_rank=0,
+        standalone=False,
+        rdzv_backend=BACKEND,
+        rdzv_endpoint="operator",
+        rdzv_id="",
+        rdzv_conf="",
+        master_addr="",
+        master_port=0,
+        local_addr=None,
+    )
+    if options.run_path:  # a script in this interpreter, which goes before --no-python; started by its path it is the same
+        options.run_path = options.no_python = False
+        other_interpreter = False
+    else:
+        other_interpreter = os.environ.get("PYTHON_EXEC", sys.executable) != sys.executable
+    options.warm = options.start_method != "spawn" and not options.no_python and not other_interpreter
+    return options
+
+
+def unknown_variables(known: Collection[str]) -> list[str]:
+    """Says of each option that the environment sets that this torch does not have it.
+
+    Args:
+        known: the names of the options of this torch.
+    """
+    problems = []
+    for name in NEWER:
+        if name not in known and f"PET_{name.upper()}" in os.environ:
+            field = re.sub("_(.)", lambda match: match[1].upper(), name)
+            problems.append(
+                f"PET_{name.upper()} is set, but torch {torch.__version__} has no option --{name.replace('_', '-')}: "
+                f"remove spec.torchrun.{field} from the job, or use an image with a newer torch"
+            )
+    return problems
+
+
+def worker_arguments(options: Any) -> tuple[str, ...]:
+    """The arguments of `run_script` for these options."""
+    mode = "module" if options.module else "script"
+    return (mode, options.training_script, *options.training_script_args)

@@ -1,0 +1,148 @@
+"""Torch's rendezvous, carried out by waiting for a round that lists this pod."""
+
+import time
+from collections.abc import Callable
+
+from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.rounds import Round
+from elastic_pytorch.operator_link.store_port import StorePort
+from elastic_pytorch.progress.receiver import ProgressReceiver
+
+BACKEND = "elastic-pytorch"
+LOOK_SECONDS = 0.5  # how long a wait lasts at most if nothing rings
+
+
+class OperatorRendezvous(RendezvousHandler):
+    """Takes rank and size of the group from the operator's rounds: no other agent is asked, so it takes no time.
+
+    Args:
+        client: the talk with the operator.
+        worker: this pod's name, for as long as the operator has not said who it takes us for.
+        run_id: the job's UID.
+        store_port: the reservation to lend when this pod leads the round.
+        progress: what the workers report; belongs to one round each.
+        wait: waits for news, but not longer than the given seconds; raises what ends the wait permanently.
+
+    Attributes:
+        taken: the last round this agent took up; its number is 0 before the first.
+        broken: set when a worker of the round has failed: the group must form again.
+        held: set while the workers are on their way to a step boundary: torch's loop shall not stop them.
+    """
+
+    def __init__(
+        self,
+        client: OperatorClient,
+        *,
+        worker: str,
+        run_id: str,
+        store_port: StorePort,
+        progress: ProgressReceiver,
+        wait: Callable[[float], None],
+    ) -> None:
+        self.taken = Round(0)
+        self.broken = False
+        self.held = False
+        self._client = client
+        self._worker = worker
+        self._run_id = run_id
+        self._store_port = store_port
+        self._progress = progress
+        self._wait = wait
+
+    def newer_round_known(self) -> bool:
+        """Whether the operator has declared a round after the one this agent has taken up."""
+        return self._client.newest.number > self.taken.number
+
+    def newer_round_is_orderly(self) -> bool:
+        """Whether all members of the round this agent has taken up still live, as far as the newest one tells."""
+        return self._client.newest.orderly_since <= self.taken.number
+
+    def newer_round_keeps_all(self) -> bool:
+        """Whether no member of the round this agent has taken up has to leave."""
+        return {member.worker for member in self.taken.members} <= {member.worker for member in self._client.newest.members}
+
+    def rank_in(self, declared: Round) -> int | None:
+        """Tells this pod's rank in a round; None: it is not listed."""
+        return declared.rank_of(self._client.worker or self._worker)
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Waits for a round, newer than the last, that lists this pod."""
+        since = time.monotonic()
+        while (rank := self._rank_in_newer_round()) is None:
+            self._say_waiting()
+            self._wait(LOOK_SECONDS)
+        declared = self._client.newest
+        if (rank := self.rank_in(declared)) is None:  # a still newer one came just now
+            return self.next_rendezvous()
+        restarted = self.taken.number > 0
+        self.taken, self.broken = declared, False
+        if rank == 0:
+            self._store_port.lend(declared.store_port)
+        self._progress.start_round()  # before it is told: the steps of the last round are none of this one's
+        self._client.tell(
+            state="running",
+            round=declared.number,
+            rank=rank,
+            world_size=declared.size,
+            restarts=self._client.standing.restarts + restarted,
+            failure=None,
+        )
+        logger.info(
+            "round %d: rank %d of %d, store %s:%d, waited %.3f s; %s",
+            declared.number,
+            rank,
+            declared.size,
+            declared.store_address,
+            declared.store_port,
+            time.monotonic() - since,
+            declared.cause,
+        )
+        store = RendezvousStoreInfo(declared.store_address, declared.store_port)
+        return RendezvousInfo(self.make_store(rank, declared.size), rank, declared.size, store)
+
+    def make_store(self, rank: int, size: int) -> HashStore:
+        """The agent's own store, which torch asks for: nothing is exchanged through it."""
+        del rank, size
+        return HashStore()
+
+    def num_nodes_waiting(self) -> int:
+        """More than 0 makes torch's loop stop the workers and ask for the next rendezvous."""
+        return int((self.broken or self.newer_round_known()) and not self.held)
+
+    def get_backend(self) -> str:
+        """The name that this handler is registered under."""
+        return BACKEND
+
+    @property
+    def use_agent_store(self) -> bool:
+        """The round's store is served by rank 0's worker, not by its agent."""
+        return False
+
+    def is_closed(self) -> bool:
+        """Only the operator ends a job."""
+        return False
+
+    def set_closed(self) -> None:
+        """Does nothing: only the operator ends a job."""
+
+    def get_run_id(self) -> str:
+        """The job's UID."""
+        return self._run_id
+
+    def shutdown(self) -> bool:
+        """Does nothing: one agent's end is not the job's."""
+        return True
+
+    def _rank_in_newer_round(self) -> int | None:
+        return self.rank_in(self._client.newest) if self.newer_round_known() else None
+
+    def _say_waiting(self) -> None:
+        state = self._client.standing.state
+        # A failure stands until a newer round has passed us by: the operator may not have heard of it yet.
+        if state != "ready" and (self.newer_round_known() or state != "failed"):
+            self._client.tell(state="ready", failure=None)
+            logger.info("ready, waiting for a round that lists this pod; the newest is %d", self._client.newest.number)

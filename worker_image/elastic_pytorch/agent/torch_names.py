@@ -1,0 +1,93 @@
+"""What the agent and the training library rely on of torch beyond its documentation, and whether this torch has it.
+
+A hook that torch has renamed would never be called, and nothing would say so.
+"""
+
+import dis
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+
+from elastic_pytorch.agent.settings import SettingsError
+from elastic_pytorch.log import logger
+
+TESTED = "2.4 to 2.15"  # docs/compatibility.md
+
+# By module. An attribute stands behind the class that has it, or whose methods set it.
+AGENT: Mapping[str, Sequence[str]] = {
+    "torch.distributed.elastic.agent.server.local_elastic_agent": (
+        "LocalElasticAgent._assign_worker_ranks",
+        "LocalElasticAgent._exit_barrier",
+        "LocalElasticAgent._monitor_workers",
+        "LocalElasticAgent._pcontext",
+        "LocalElasticAgent._remaining_restarts",
+        "LocalElasticAgent._rendezvous",
+        "LocalElasticAgent._shutdown",
+        "LocalElasticAgent._start_workers",
+        "LocalElasticAgent._stop_workers",
+    ),
+    "torch.distributed.elastic.multiprocessing.api": (
+        "MultiprocessContext._pc",
+        "PContext.error_files",
+        "PContext.stderrs",
+        "SubprocessContext.subprocess_handlers",
+        "_terminate_process_handler",
+    ),
+    "torch.distributed.run": ("config_from_args", "determine_local_world_size", "get_args_parser"),
+}
+LIBRARY: Mapping[str, Sequence[str]] = {
+    "torch": ("Tensor._version", "_foreach_copy_"),
+    "torch.distributed": ("ProcessGroup._device_types", "ProcessGroup._get_backend"),
+    "torch.distributed.distributed_c10d": ("_world.pg_names",),
+}
+
+
+class UnsuitableTorch(SettingsError):
+    """Torch lacks something that the agent relies on."""
+
+
+def check_torch() -> None:
+    """Imports torch, and what the agent relies on of it.
+
+    Raises:
+        UnsuitableTorch: it lacks something; the message has its version and the names.
+        ImportError: there is no torch.
+    """
+    import torch  # noqa: PLC0415 - takes seconds
+
+    if lacking := missing(AGENT):
+        names = ", ".join(lacking)
+        raise UnsuitableTorch(f"the agent runs with torch {TESTED}: torch {torch.__version__} lacks {names}")
+    if lacking := missing(LIBRARY):
+        logger.warning("torch %s lacks what the training library relies on: %s", torch.__version__, ", ".join(lacking))
+
+
+def missing(names: Mapping[str, Sequence[str]]) -> list[str]:
+    """Those of the names that are not there, with their modules; of a module that is not there its name alone."""
+    return list(_missing(names))
+
+
+def _missing(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for module_name, attributes in names.items():
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:
+            yield module_name
+            continue
+        for attribute in attributes:
+            if not _has(module, attribute):
+                yield f"{module_name}.{attribute}"
+
+
+def _has(holder: object, path: str) -> bool:
+    name, _, rest = path.partition(".")
+    if hasattr(holder, name):
+        return not rest or _has(getattr(holder, name), rest)
+    return isinstance(holder, type) and not rest and _objects_have(holder, name)
+
+
+def _objects_have(kind: type, name: str) -> bool:
+    """Whether a method of the class, or of one that it is derived from, sets this attribute."""
+    functions = [inspect.unwrap(value) for each in kind.__mro__ for value in vars(each).values() if inspect.isfunction(value)]
+    instructions = (each for function in functions if inspect.isfunction(function) for each in dis.get_instructions(function))
+    return any(each.opname == "STORE_ATTR" and each.argval == name for each in instructions)

@@ -1,0 +1,165 @@
+"""Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the same rounds, without an agent of ours.
+
+Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous handler sees less than an agent: not how a
+worker failed, and not SIGTERM. Workers start cold, and torchrun's own `--max-restarts` counts.
+"""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
+from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
+
+from elastic_pytorch.agent.connect import prepare_client
+from elastic_pytorch.agent.rendezvous import LOOK_SECONDS, OperatorRendezvous
+from elastic_pytorch.agent.settings import read_settings
+from elastic_pytorch.log import logger, start_logging
+from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.store_port import StorePort
+from elastic_pytorch.processes.wakeup import Wakeup
+from elastic_pytorch.progress.receiver import ProgressReceiver
+from elastic_pytorch.progress.report import REPORT_SOCKET
+from elastic_pytorch.stopping.stacks import COLD_START, children, dump_stacks
+
+BARRIER_KEY = "torchelastic/agent/terminal_state"  # where stock agents meet when their workers have succeeded
+
+
+def handler_creator() -> RendezvousHandlerCreator:
+    """What the entry point names."""
+    return create_handler
+
+
+def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
+    """Makes torchrun's handler from the operator's environment; torchrun's own rendezvous options are not used.
+
+    Raises:
+        SettingsError: this is no pod of an ElasticPyTorchJob.
+    """
+    del parameters
+    start_logging()
+    settings = read_settings()
+    # All pods run equally many workers: without this, torchrun exchanges their numbers through a store that we do not have.
+    os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
+    _warn_of_unknown_options()
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
+    wakeup = Wakeup()
+    progress = ProgressReceiver()
+    if progress.path:
+        os.environ[REPORT_SOCKET] = progress.path
+    store_port = StorePort(settings.store_port)
+    client = prepare_client(
+        settings, progress, store_port, local_world_size=_local_world_size(), on_news=wakeup.ring, on_dump=_dump_stacks
+    )
+    handler = TorchrunRendezvous(
+        client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
+    )
+    client.start()
+    return handler
+
+
+def _warn_of_unknown_options() -> None:
+    # Torch imports this module while it imports its own: what these need is not there before.
+    from torch.distributed.run import get_args_parser  # noqa: PLC0415
+
+    from elastic_pytorch.agent.options import unknown_variables  # noqa: PLC0415
+
+    for problem in unknown_variables([action.dest for action in get_args_parser()._actions]):
+        logger.warning("%s", problem)
+
+
+class TorchrunRendezvous(OperatorRendezvous):
+    """Tells the operator what torchrun's calls give away of the workers' state.
+
+    Args:
+        client: the talk with the operator.
+        wakeup: rung on news.
+        progress: what the workers report.
+        worker: this pod's name.
+        run_id: the job's UID.
+        store_port: the reservation to lend when this pod leads a round.
+    """
+
+    def __init__(
+        self,
+        client: OperatorClient,
+        wakeup: Wakeup,
+        progress: ProgressReceiver,
+        *,
+        worker: str,
+        run_id: str,
+        store_port: StorePort,
+    ) -> None:
+        super().__init__(client, worker=worker, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
+        self._wakeup = wakeup
+
+    def next_rendezvous(self) -> Any:
+        """Waits for a round; asked again while the last round stands, the workers must have failed."""
+        if self.taken.number and not self.newer_round_known():
+            self._client.tell(state="failed")
+        return super().next_rendezvous()
+
+    def make_store(self, rank: int, size: int) -> HashStore:
+        """A store in which an agent that reaches torchrun's exit barrier has succeeded."""
+        del rank
+        return _BarrierStore(self, size)
+
+    def succeeded(self) -> None:
+        """The workers are done: waits for the verdict, or for a round that torchrun can no longer take part in."""
+        self._client.tell(state="succeeded")
+        logger.info("all workers have exited with 0; waiting for the verdict")
+        while not self.newer_round_known():
+            self._wait_or_end(LOOK_SECONDS)
+
+    def _wait_or_end(self, seconds: float) -> None:
+        if self._client.verdict is not None:
+            logger.info("end: the job is %s", self._client.verdict)
+            raise SystemExit(0 if self._client.verdict == "complete" else 1)
+        self._wakeup.wait(seconds)
+
+
+class _BarrierStore(HashStore):
+    """Tells who comes to the exit barrier, and makes no agent wait there for others that it does not connect."""
+
+    def __init__(self, rendezvous: TorchrunRendezvous, size: int) -> None:
+        super().__init__()
+        self._rendezvous = rendezvous
+        self._size = size
+
+    def add(self, key: str, amount: int) -> int:
+        if BARRIER_KEY in key:
+            self._rendezvous.succeeded()
+            amount = self._size
+        return int(super().add(key, amount))
+
+
+def _dump_stacks() -> None:
+    """All children of torchrun are workers, as far as it is known here."""
+    dump_stacks({pid: f"rank {_rank(pid)}" for pid in children(os.getpid())})
+
+
+def _rank(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        for variable in Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0"):
+            name, _, value = variable.partition("=")
+            if name == "RANK":
+                return value
+    return "unknown"
+
+
+def _local_world_size() -> int:
+    """What torchrun makes of its options, which are this process's; of another launcher's, the operator's variable."""
+    # Torch imports this module while it imports its own: what this needs is not there before.
+    from torch.distributed.run import determine_local_world_size, get_args_parser  # noqa: PLC0415
+
+    workers = os.environ.get("PET_NPROC_PER_NODE", "1")
+    with contextlib.suppress(SystemExit, ValueError):
+        parser = get_args_parser()
+        parser.error = sys.exit  # type: ignore[assignment] # without a word: they are not torchrun's
+        workers = parser.parse_args(sys.argv[1:]).nproc_per_node
+    with contextlib.suppress(ValueError):
+        return int(determine_local_world_size(workers))
+    return 1

@@ -1,0 +1,179 @@
+"""What is known of a worker that failed: for the operator, the agent's log and the pod's termination message."""
+
+import contextlib
+import json
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch.failures import last_words
+
+MAX_TRACEBACK_BYTES = 2048
+MAX_MESSAGE_BYTES = 1024
+MAX_TERMINATION_BYTES = 4096  # Kubernetes cuts what is longer
+MAX_ERROR_FILE_BYTES = 1 << 20
+OUT_OF_MEMORY = "OutOfMemory"  # told as the exception of a worker that the kernel has killed for it
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A worker's failure.
+
+    Attributes:
+        local_rank: which of the pod's workers it was.
+        rank: its RANK in the round.
+        pid: its process id, in the pod.
+        exit_code: the process's; negative: killed by that signal.
+        observed: when its error file was written, or else when the agent noticed, by `time.monotonic()`.
+        exception: the exception's class, if there was one.
+        message: what happened, in a line or a few.
+        traceback: the last 2 KiB of it.
+    """
+
+    local_rank: int
+    rank: int
+    pid: int
+    exit_code: int
+    observed: float
+    exception: str = ""
+    message: str = ""
+    traceback: str = ""
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that killed the worker; empty if none did."""
+        return signal_name(-self.exit_code) if self.exit_code < 0 else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the protocol's heartbeat has it, with the age as of now."""
+        return {
+            "localRank": self.local_rank,
+            "rank": self.rank,
+            "pid": self.pid,
+            "exitCode": self.exit_code,
+            "signal": self.signal,
+            "ageSeconds": round(max(0.0, time.monotonic() - self.observed), 3),
+            "exception": self.exception,
+            "message": self.message,
+            "traceback": self.traceback,
+        }
+
+    def summary(self) -> str:
+        """One line for the log."""
+        first = self.message.splitlines()[0] if self.message else ""
+        return f"rank {self.rank} (local rank {self.local_rank}, pid {self.pid}, exit code {self.exit_code}): {first}"
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9, and so on."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def describe(
+    *,
+    local_rank: int,
+    rank: int,
+    pid: int,
+    exit_code: int,
+    error_file: str = "",
+    stderr_file: str = "",
+    stderr: str = "",
+    out_of_memory: bool = False,
+) -> Failure:
+    """Gathers what can be known of a worker that has just failed.
+
+    Args:
+        local_rank: which of the pod's workers it was.
+        rank: its RANK.
+        pid: its process id.
+        exit_code: the process's exit code, not 0.
+        error_file: what `@record` writes, if it was written.
+        stderr_file: where its stderr went, if it went to a file.
+        stderr: the end of its stderr, if that is known.
+        out_of_memory: the kernel has just killed a process of this container for lack of memory.
+    """
+    if exit_code == -signal.SIGKILL and out_of_memory:
+        text = "the kernel killed it: the container is out of memory; raise its memory limit or make it use less"
+        return Failure(local_rank, rank, pid, exit_code, time.monotonic(), OUT_OF_MEMORY, text)
+    observed = time.monotonic()
+    message, traceback = _read_error_file(error_file)
+    if message:
+        observed -= _age_of_file(error_file)
+    else:
+        words = last_words.without_noise(stderr or last_words.read_end(stderr_file))
+        message = _describe_exit(exit_code, words)
+        traceback = _head(last_words.crash(words), MAX_TRACEBACK_BYTES) or words
+    exception = last_words.EXCEPTION.match(message) if traceback else None
+    return Failure(
+        local_rank=local_rank,
+        rank=rank,
+        pid=pid,
+        exit_code=exit_code,
+        observed=observed,
+        exception=exception.group(1) if exception and message.startswith(exception.group(1)) and exit_code > 0 else "",
+        message=_head(message, MAX_MESSAGE_BYTES),
+        traceback=_tail(traceback, MAX_TRACEBACK_BYTES),
+    )
+
+
+def write_termination_message(path: str, message: str, traceback: str = "") -> None:
+    """Leaves the message, then the end of the traceback, where Kubernetes looks for it. Does nothing if there is no such file."""
+    head = _head(message.strip(), MAX_TERMINATION_BYTES // 2)
+    room = MAX_TERMINATION_BYTES - len(head.encode()) - 1
+    text = f"{head}\n{_tail(traceback.strip(), room)}".strip()
+    # It is a mount of a single file: it can be written, not replaced. Outside a pod there is none, and none is made.
+    with contextlib.suppress(OSError), Path(path).open("r+", encoding="utf-8") as file:
+        file.truncate()
+        file.write(text)
+
+
+def _describe_exit(exit_code: int, words: str) -> str:
+    """What an exit code means, with what stderr says of it."""
+    if exit_code < 0:
+        killed = f"killed by {signal_name(-exit_code)}{last_words.place_of_crash(words)}"
+        why = last_words.reason(words) if exit_code == -signal.SIGABRT else ""
+        return f"{killed}\n{why}".strip()
+    if exit_code == 1 and (raised := last_words.exception(words)):
+        return raised
+    lines = words.strip().splitlines()
+    return f"exited with code {exit_code}" + (f"; its last line on stderr: {lines[-1].rstrip()}" if lines else "")
+
+
+def _read_error_file(path: str) -> tuple[str, str]:
+    """The message and the traceback of an error file; empty if there is none, or none that can be read.
+
+    A script may write its own error file, so it can hold anything.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            fields = json.loads(file.read(MAX_ERROR_FILE_BYTES))
+        message = fields["message"]
+        if isinstance(message, dict):
+            extra = message.get("extraInfo")
+            return str(message["message"]), str(extra.get("py_callstack", "")) if isinstance(extra, dict) else ""
+        return str(message), ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", ""
+
+
+def _age_of_file(path: str) -> float:
+    """Seconds since a file was written; 0 if that cannot be told."""
+    try:
+        return max(0.0, time.time() - Path(path).stat().st_mtime)
+    except OSError:
+        return 0.0
+
+
+def _head(text: str, size: int) -> str:
+    """The first `size` bytes, without half a character at the end."""
+    return text.encode(errors="replace")[:size].decode(errors="ignore")
+
+
+def _tail(text: str, size: int) -> str:
+    """The last `size` bytes, without half a character at the start."""
+    return text.encode(errors="replace")[-size:].decode(errors="ignore") if size > 0 else ""

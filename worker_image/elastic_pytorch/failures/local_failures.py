@@ -1,0 +1,51 @@
+"""Which of a pod's workers has failed first, and of itself: the one that is reported to the operator."""
+
+import time
+from collections.abc import Callable
+
+from elastic_pytorch.failures.failure import Failure
+from elastic_pytorch.failures.peer_errors import is_echo
+
+LOOK_SECONDS = 0.05  # an echo may be seen before the exit that it is the echo of
+
+
+class LocalFailures:
+    """The failures of a round's workers here, until one of them is told as the cause.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._found: dict[int, Failure] = {}
+        self._until: float | None = None
+
+    def __contains__(self, local_rank: int) -> bool:
+        return local_rank in self._found
+
+    def add(self, failure: Failure) -> None:
+        """Takes note of a failure; of those of a worker the first counts."""
+        if self._until is None:
+            self._until = self._clock() + LOOK_SECONDS
+        self._found.setdefault(failure.local_rank, failure)
+        if not _is_echo(failure):
+            self._until = self._clock()
+
+    def seconds_left(self) -> float | None:
+        """How long to wait for the exits of others; None: no worker has failed."""
+        return None if self._until is None else max(0.0, self._until - self._clock())
+
+    def in_order(self) -> list[Failure]:
+        """The cause first: the earliest that is not the echo of what has happened to a peer, or the earliest if all are."""
+        return sorted(self._found.values(), key=lambda failure: (_is_echo(failure), failure.observed, failure.local_rank))
+
+
+def _is_echo(failure: Failure) -> bool:
+    return is_echo(
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        exception=failure.exception,
+        message=failure.message,
+        traceback=failure.traceback,
+    )

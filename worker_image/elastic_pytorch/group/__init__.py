@@ -1,0 +1,1 @@
+"""The group of processes: joined, left and changed within the living process."""

@@ -1,0 +1,109 @@
+"""A worker's talk with its agent about changes of the group."""
+
+import os
+from typing import Protocol
+
+from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOCAL_SOCKET, LOST_PEER, PARKED, Message
+
+LOOK_SECONDS = 60.0  # between two looks whether the agent is still there
+MOST_MESSAGE_CHARACTERS = 4000
+
+
+class Link(Protocol):
+    """What is needed of a link to the agent."""
+
+    def messages(self) -> list[Message]:
+        """What has come since the last call."""
+
+    def wait_message(self, timeout_seconds: float) -> Message | None:
+        """The next message; None: the time is over."""
+
+    def connected(self) -> bool:
+        """Whether the agent is there, as far as is known."""
+
+    def send(self, message: Message) -> None:
+        """Sends a message."""
+
+
+class GroupChange:
+    """What the agent says of a change of the group, and what it is told.
+
+    Args:
+        link: the connection to the agent.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._wanted = False
+
+    def wanted(self) -> bool:
+        """Whether the group is to stop at a step boundary, as far as this worker knows. Takes microseconds."""
+        for message in self._link.messages():
+            self._take(message)
+        return self._wanted
+
+    def cooperate(self, *, in_process: bool) -> None:
+        """Says that this worker stops at step boundaries, and whether it can join another group without a restart."""
+        self._link.send({"kind": COOPERATES, "inProcess": in_process})
+
+    def park(self, step: int) -> None:
+        """Says that this worker has committed a step, as all others have, and does nothing more in this group but to leave it."""
+        self._link.send({"kind": PARKED, "step": step})
+
+    def leave(self) -> None:
+        """Says that nothing of the group is left in this worker, which can join another one now."""
+        self._link.send({"kind": LEFT})
+
+    def lose_peer(self, message: str) -> None:
+        """Says that this worker is well, but can do nothing more in this group, as a peer is lost: with what error."""
+        self._link.send({"kind": LOST_PEER, "message": message[:MOST_MESSAGE_CHARACTERS]})
+
+    def wait_for_go(self) -> dict[str, str]:
+        """Waits for the next group, however long that takes, or for the end of this process.
+
+        Returns:
+            The variables of the environment that describe the group.
+
+        Raises:
+            ConnectionError: the agent is gone.
+        """
+        while True:
+            message = self._link.wait_message(LOOK_SECONDS)
+            if message is None:
+                if not self._link.connected():
+                    raise ConnectionError("the agent is gone, and has not said how to go on")
+                continue
+            self._take(message)
+            environment = message.get("environment")
+            if message.get("kind") == GO and isinstance(environment, dict):
+                return {str(name): str(value) for name, value in environment.items()}
+
+    def _take(self, message: Message) -> None:
+        if message.get("kind") == CHANGE:
+            self._wanted = bool(message.get("orderly"))
+        elif message.get("kind") == GO:
+            self._wanted = False
+
+
+# Of a process, by its id: one that is forked from it has its own.
+_connected: tuple[int, LocalLink] | None = None
+_agent: tuple[int, GroupChange] | None = None
+
+
+def link() -> LocalLink:
+    """The link of this process: to its agent, or without one to a side process of its own."""
+    global _connected  # noqa: PLW0603 - one for each process
+    if _connected is None or _connected[0] != os.getpid():
+        _connected = (os.getpid(), LocalLink.connect())
+    return _connected[1]
+
+
+def agent() -> GroupChange | None:
+    """The talk of this process with its agent; None: it has none that cares."""
+    global _agent  # noqa: PLW0603 - one for each process
+    if not os.environ.get(LOCAL_SOCKET):
+        return None
+    if _agent is None or _agent[0] != os.getpid():
+        _agent = (os.getpid(), GroupChange(link()))
+    return _agent[1]

@@ -1,0 +1,120 @@
+"""Sending a state from one rank to others of a group."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, unflatten
+
+CHUNK_BYTES = 16 << 20
+
+
+def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
+    """Sends a small tree to all ranks of a group; what the root gives is what all get. Collective.
+
+    Args:
+        tree: what the root sends; not looked at elsewhere.
+        root: the rank in the group that sends.
+        group: of a backend that sends CPU tensors.
+    """
+    source = _global_rank(root, group)
+    sending = dist.get_rank() == source
+    skeleton, tensors = flatten(tree) if sending else (b"", [])
+    length = torch.tensor([len(skeleton)])
+    dist.broadcast(length, source, group=group)
+    text = torch.frombuffer(bytearray(skeleton), dtype=torch.uint8) if sending else torch.empty(int(length), dtype=torch.uint8)
+    dist.broadcast(text, source, group=group)
+    if not sending:
+        skeleton = text.numpy().tobytes()
+        tensors = [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)]
+    _stream(tensors, lambda buffer: dist.broadcast(buffer, source, group=group), filled=not sending)
+    return unflatten(skeleton, [tensor.detach().cpu() for tensor in tensors] if sending else tensors)
+
+
+def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -> None:
+    """Sends tensors along a chain of ranks, each of which passes on what it gets while the next piece comes.
+
+    So it takes about as long for many ranks as for one, and no rank sends more than the tensors' bytes. Only these ranks call it.
+
+    Args:
+        tensors: what the first rank sends; those of the others have the same types and shapes, lie on the CPU and are filled.
+        ranks: in the group, each once.
+        group: of a backend that sends CPU tensors; None: the default group.
+    """
+    place = ranks.index(dist.get_rank(group))
+    before = _global_rank(ranks[place - 1], group) if place else None
+    behind = _global_rank(ranks[place + 1], group) if place + 1 < len(ranks) else None
+    sent: dict[int, Any] = {}  # by where the buffers lie
+
+    def transfer(buffer: torch.Tensor) -> None:
+        if before is not None:
+            dist.recv(buffer, before, group=group)
+        if behind is not None:
+            sent[buffer.data_ptr()] = dist.isend(buffer, behind, group=group)
+
+    def until_free(buffer: torch.Tensor) -> None:
+        if (work := sent.pop(buffer.data_ptr(), None)) is not None:
+            work.wait()
+
+    _stream(tensors, transfer, filled=before is not None, until_free=until_free)
+    for work in sent.values():
+        work.wait()
+
+
+def _stream(
+    tensors: Sequence[torch.Tensor],
+    transfer: Callable[[torch.Tensor], Any],
+    *,
+    filled: bool,
+    until_free: Callable[[torch.Tensor], None] = lambda _: None,
+) -> None:
+    """Moves the bytes of tensors through two buffers in turn: many small ones at once, large ones in pieces, with no second copy of all.
+
+    Args:
+        tensors: of the same types and shapes on all ranks.
+        transfer: sends a buffer, or fills it.
+        filled: whether the tensors are filled with what comes, or are what is sent.
+        until_free: waits until a buffer may be written to.
+    """
+    length = min(CHUNK_BYTES, sum(tensor.nbytes for tensor in tensors))
+    buffers = [torch.empty(length, dtype=torch.uint8) for _ in range(2)]
+    parts: list[tuple[torch.Tensor, torch.Tensor]] = []  # of tensors, and of the buffer
+    at = 0
+
+    def move() -> None:
+        nonlocal at
+        until_free(buffers[0])
+        if not filled:
+            for part, place in parts:
+                place.copy_(part)
+        transfer(buffers[0][:at])
+        if filled:
+            for part, place in parts:
+                part.copy_(place)
+        parts.clear()
+        buffers.reverse()
+        at = 0
+
+    for tensor in tensors:
+        if not tensor.nbytes:
+            continue
+        data = _bytes(tensor)
+        start = 0
+        while start < len(data):
+            count = min(len(data) - start, length - at)
+            parts.append((data[start : start + count], buffers[0][at : at + count]))
+            start, at = start + count, at + count
+            if at == length:
+                move()
+    if at:
+        move()
+
+
+def _global_rank(rank: int, group: Any) -> int:
+    return dist.get_global_rank(group, rank) if group is not None else rank
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)

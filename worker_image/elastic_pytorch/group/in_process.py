@@ -1,0 +1,212 @@
+"""Changing the group within the living process, instead of starting the script again.
+
+A function that is decorated so is called again when the group has changed: with a new process group, and with all that its `State` has
+committed. Whatever it made before the change, such as the DistributedDataParallel of the old group, is gone by then.
+"""
+
+import contextlib
+import gc
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, Protocol, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from elastic_pytorch.group import agent_link
+from elastic_pytorch.group.group_watch import GroupWatch
+from elastic_pytorch.group.peer_loss import is_peer_loss
+from elastic_pytorch.log import logger
+from elastic_pytorch.memory.state_names import names
+from elastic_pytorch.torch_fixes import gloo_sockets
+
+Result = TypeVar("Result")
+
+# For ProcessGroupNCCL, whose groups are aborted from outside here, as torch's `_abort_process_group` wants it: its watchdog shall not end
+# the process when a peer is lost, nor sleep for a minute before it ends itself, as the end of the group waits for that.
+_NCCL_VARIABLES = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0"}
+
+
+class GroupChanged(BaseException):
+    """Raised by `State.commit` at the boundary at which the group stops. Not an Exception: no script takes it for an error.
+
+    Args:
+        step: how many steps are done.
+        meet: waits until all ranks of the group have come there.
+    """
+
+    def __init__(self, step: int, meet: Callable[[], None]) -> None:
+        super().__init__(f"the group has stopped after step {step}")
+        self.step = step
+        self.meet = meet
+
+
+class GroupAborted(BaseException):
+    """Raised by `State.commit` if the group was aborted in the step, so that the tensors may hold anything."""
+
+
+class Holder(Protocol):
+    """What holds on to a process group from one call to the next."""
+
+    def leave_group(self) -> None:
+        """Lets go of it."""
+
+
+_depth = 0
+_watch: GroupWatch | None = None
+_holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
+
+
+def hold(holder: Holder) -> None:
+    """Has something told when the group is left: a group is only gone when nothing refers to it any more."""
+    _holders.add(holder)
+
+
+def active() -> bool:
+    """Whether this process is in a function that can be called again when the group changes."""
+    return _depth > 0
+
+
+def check() -> None:
+    """To be called when all that the tensors hold is there, and before it is kept.
+
+    Raises:
+        GroupAborted: a collective may have ended before it was done.
+    """
+    if _watch is not None and _watch.broken:
+        raise GroupAborted("the group was aborted, as a peer is lost")
+
+
+def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Has a function called again, in the same process, when the group changes.
+
+    The function does all that depends on the group: `init_process_group`, `State.restore`, DistributedDataParallel, and the training. It
+    may be called any number of times. It is called again
+
+    - when the group was told to change and all ranks have stopped at the same step boundary, in `State.commit`;
+    - when a peer is lost, which its collectives raise, or the agent says: then the group is aborted, and nothing of what the function
+      does after that counts. It loses the steps since the last commit, one at most if it commits each step.
+
+    Where no agent of elastic-pytorch runs the script (plain torchrun, a notebook) it is called once, and errors go their way.
+
+    Raises:
+        RuntimeError: when it is called: there is a process group already, which it could not make again as it was.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Result:
+        global _depth  # noqa: PLW0603 - of this process
+        agent = agent_link.agent()
+        if agent is None or active():
+            return function(*args, **kwargs)
+        if dist.is_initialized():
+            raise RuntimeError("call init_process_group inside of the function that in_process decorates: it makes each group")
+        os.environ.update(_NCCL_VARIABLES)
+        _depth += 1
+        mark = names.mark()
+        try:
+            while True:
+                names.go_back(mark)  # a State that the function makes is the same one each time
+                lost, step = "", 0
+                with _watching() as watch:
+                    try:
+                        return _checked(function(*args, **kwargs))
+                    except GroupChanged as changed:
+                        lost, step = _meet(changed), changed.step
+                    except GroupAborted as aborted:
+                        lost = f"DistBackendError: {aborted}"
+                    except Exception as error:
+                        if not watch.broken and not is_peer_loss(error):
+                            raise
+                        lost = f"{type(error).__name__}: {error}"
+                    # Here, where no error holds on to the group any more.
+                    if not lost:
+                        agent.park(step)  # said before: if this process hangs in leaving, its agent starts another one
+                    _leave_group(broken=bool(lost))
+                if lost:
+                    logger.info("a peer is lost: %s", lost.partition("\n")[0])
+                    agent.lose_peer(lost)
+                else:
+                    agent.leave()
+                with _ended_by_sigterm():
+                    os.environ.update(agent.wait_for_go())
+        finally:
+            _depth -= 1
+
+    return call
+
+
+@contextlib.contextmanager
+def _watching() -> Iterator[GroupWatch]:
+    global _watch  # noqa: PLW0603 - of this process
+    _watch = GroupWatch(_abort)
+    try:
+        yield _watch
+    finally:
+        _watch.stop()
+        _watch = None
+
+
+def _checked(result: Result) -> Result:
+    check()
+    return result
+
+
+def _meet(changed: GroupChanged) -> str:
+    """Waits for all ranks, so that none takes away what another one still waits for; returns with what error that has failed."""
+    try:
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.synchronize()
+        changed.meet()
+    except RuntimeError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """All is kept: a handler of the script's has nothing to save, and one that only notes the signal would have it waited for."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+
+
+def _leave_group(*, broken: bool) -> None:
+    """Takes the old group down, with whatever still refers to it."""
+    if broken:
+        _abort()
+    for holder in list(_holders):
+        holder.leave_group()
+    gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _abort() -> None:
+    """Ends whatever this process waits for in a collective. May be called from any thread, and more than once."""
+    gloo_sockets.cut()
+    groups = dict(distributed_c10d._world.pg_names)  # a copy: another thread may make one more
+    for group in sorted(groups, key=lambda each: groups[each], reverse=True):  # as torch's _abort_process_group
+        for each in _with_abort(group):
+            try:
+                each.abort()
+            except Exception as error:  # it has been already, or gloo's cannot be in this release of torch
+                logger.debug("a group is not aborted: %s", error)
+
+
+def _with_abort(group: Any) -> list[Any]:
+    """What of a group can be aborted: itself in newer releases of torch, its backends since 2.6, and nothing before."""
+    if hasattr(group, "abort"):
+        return [group]
+    backends = [group._get_backend(device) for device in group._device_types]
+    return [backend for backend in backends if hasattr(backend, "abort")]

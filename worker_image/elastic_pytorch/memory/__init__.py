@@ -1,0 +1,1 @@
+"""Committed states in memory that outlives the process."""

@@ -1,0 +1,63 @@
+"""A state as it lies in a snapshot's memory, for all processes of a pod at once: nothing is copied before a process writes to it."""
+
+import ctypes
+import mmap
+import weakref
+from typing import Any
+
+import torch
+
+from elastic_pytorch.memory.slot_memory import MADV_POPULATE_WRITE
+from elastic_pytorch.memory.slots import read_header, valid_slots
+from elastic_pytorch.state_format.payload import view_payload
+
+
+class MappedState:
+    """The newest state in a memory file.
+
+    Its tensors are views of the memory, copied page by page as they are written to. They hold for as long as their slot is not written to:
+    `release` is to be called before.
+
+    Args:
+        fd: the memory file; not needed any more when this returns.
+
+    Attributes:
+        stamp: of the state.
+        tree: the state.
+
+    Raises:
+        LookupError: the file holds no state.
+        ValueError: it is of a release that writes another format.
+    """
+
+    def __init__(self, fd: int) -> None:
+        slots = valid_slots(read_header(fd))
+        if not slots:
+            raise LookupError("an empty snapshot")
+        self.stamp = slots[0].stamp
+        self._length = slots[0].length
+        self._map: mmap.mmap | None = mmap.mmap(fd, self._length, flags=mmap.MAP_PRIVATE, offset=slots[0].offset)
+        self._address = torch.frombuffer(self._map, dtype=torch.uint8).data_ptr()
+        self.tree: Any = view_payload(self._map, self._length)
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies in this memory."""
+        at = tensor.data_ptr() if tensor.device.type == "cpu" and tensor.layout is torch.strided else 0
+        return self._address <= at < self._address + self._length
+
+    def release(self) -> None:
+        """Lets go of the tree. If a tensor of it is still used, this process gets a copy of the memory: nothing changes it then."""
+        if self._map is None:
+            return
+        kept = weakref.ref(self._map)
+        self.tree = self._map = None
+        if (memory := kept()) is not None:
+            _take_copy(memory, self._address)
+
+
+def _take_copy(memory: mmap.mmap, address: int) -> None:
+    """Has each page of a private mapping copied."""
+    if ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), MADV_POPULATE_WRITE) == 0:
+        return
+    for at in range(0, len(memory), mmap.PAGESIZE):  # an older kernel
+        memory[at] = memory[at]

@@ -1,0 +1,113 @@
+"""A State's place in its pod's memory, which one process of the pod writes, all of them read, and the agent keeps."""
+
+import os
+from typing import Any, Protocol
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state_format.state_version import Stamp
+
+
+class Link(Protocol):
+    """What is needed of a link to the local server."""
+
+    def hold(self, name: str, fd: int) -> None:
+        """Has a memory file kept."""
+
+    def fetch(self, name: str) -> int | None:
+        """What is kept under a name; None: nothing.
+
+        Raises:
+            OSError: that cannot be said.
+        """
+
+    def trouble(self, name: str) -> str:
+        """Why the server has refused the last request, or cannot write what is held under this name."""
+
+
+class PodMemory:
+    """The memory, as one process sees it.
+
+    Args:
+        name: of the memory, in the pod.
+        link: to the server that keeps it.
+
+    Attributes:
+        pod: a number of the pod's own in the group; None: the processes of this machine share no memory, as there is no agent.
+        keeps: whether this process writes the memory.
+        snapshot: the memory; only of the process that keeps it.
+    """
+
+    def __init__(self, name: str, link: Link) -> None:
+        self._name = name
+        self._link = link
+        self.pod: int | None = None
+        self.keeps = False
+        self.snapshot: Snapshot | None = None
+
+    def open(self) -> None:
+        """Takes the memory over from a process before this one, or makes it, if this process keeps it.
+
+        Raises:
+            OSError: the agent does not say whether it has one, or does not keep the new one.
+        """
+        if not self.keeps or self.snapshot is not None:
+            return
+        # Without an agent the server is this process's own, and has nothing.
+        descriptor = None if self.pod is None else self._link.fetch(self._name)
+        if descriptor is not None:
+            try:
+                self.snapshot = Snapshot(descriptor)
+                return
+            except ValueError as error:
+                os.close(descriptor)
+                logger.warning("the pod's memory of the state is of no use: %s", error)
+        snapshot = Snapshot.create(self._name)
+        self._link.hold(self._name, snapshot.fd)
+        if self.pod is not None:
+            held = self._link.fetch(self._name)  # so all processes of the pod find it from now on
+            same = held is not None and os.path.sameopenfile(held, snapshot.fd)
+            if held is not None:
+                os.close(held)
+            if not same:
+                snapshot.close()
+                trouble = self._link.trouble(self._name) or "another process of the pod has replaced it by its own"
+                raise OSError(f"the agent does not keep this training's state: {trouble}")
+        self.snapshot = snapshot
+
+    def newest(self) -> MappedState | None:
+        """The newest state in the memory that this process keeps; None: there is none."""
+        if self.snapshot is None or self.snapshot.newest() is None:
+            return None
+        return MappedState(self.snapshot.fd)
+
+    def write(self, stamp: Stamp, tree: Any) -> None:
+        """Puts a state into the memory that this process keeps, for the pod's other processes."""
+        assert self.snapshot is not None
+        self.snapshot.write(stamp, tree)
+
+    def of_keeper(self) -> MappedState:
+        """The newest state in the memory that another process of the pod keeps.
+
+        Raises:
+            OSError: there is none.
+        """
+        descriptor = self._link.fetch(self._name)
+        if descriptor is None:
+            raise OSError("the pod's agent holds no state of this training, though a process of the pod has put one there")
+        try:
+            return MappedState(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def writes_for_its_pod() -> bool:
+    """Whether this process keeps the state for its pod. Not by LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all."""
+    variables = os.environ
+    return int(variables.get("RANK", "0")) % int(variables.get("LOCAL_WORLD_SIZE", "1")) == 0
+
+
+def pod_number() -> int:
+    """Which of the group's pods this process is in: all have the same number of workers."""
+    return int(os.environ.get("RANK", "0")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

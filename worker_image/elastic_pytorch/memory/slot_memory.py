@@ -1,0 +1,87 @@
+"""The memory of a snapshot's slots: mapped, locked for a GPU that copies into it, and given back."""
+
+import ctypes
+import mmap
+import os
+import weakref
+from collections.abc import Sequence
+
+import torch
+
+from elastic_pytorch.memory import slots
+from elastic_pytorch.memory.gpu_copies import lock_pages, unlock_pages
+from elastic_pytorch.memory.slots import SLOT_BYTES
+from elastic_pytorch.state_format.payload import PREFIX, TensorKind, tensor_offsets
+
+MADV_POPULATE_WRITE = 23  # Linux 5.14
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
+SKELETON_ROOM = 1 << 16  # by which a mapping is longer than it must be, for a skeleton that grows
+
+
+class SlotMemory:
+    """A slot's memory, and the tensors that lie in it.
+
+    Args:
+        fd: of the snapshot.
+        number: of the slot.
+        kinds: types and shapes of the tensors.
+        skeleton_length: of the skeleton behind them, in bytes.
+
+    Attributes:
+        tensors: on the CPU, in the memory.
+
+    Raises:
+        ValueError: it is larger than a tebibyte.
+    """
+
+    def __init__(self, fd: int, number: int, kinds: Sequence[TensorKind], skeleton_length: int) -> None:
+        offsets, self._data_end = tensor_offsets(kinds)
+        length = self._data_end + skeleton_length + SKELETON_ROOM
+        length = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
+        if length > SLOT_BYTES:
+            raise ValueError(f"a state of {length} bytes is too large for a snapshot, which holds {SLOT_BYTES}")
+        self._map = mmap.mmap(fd, length, offset=slots.slot_offset(number))
+        self._kinds = kinds
+        self._bytes = memoryview(self._map)
+        self._whole = torch.frombuffer(self._map, dtype=torch.uint8)
+        self._locked = False
+        # All at once is faster than page by page, and leaves other threads alone. Older kernels refuse, and do it page by page.
+        address = self._whole.data_ptr()
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), MADV_POPULATE_WRITE)
+        self.tensors = [
+            self._whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
+            if shape.numel()
+            else torch.empty(shape, dtype=dtype)
+            for (dtype, shape), offset in zip(kinds, offsets, strict=True)
+        ]
+
+    def fits(self, kinds: Sequence[TensorKind], skeleton_length: int) -> bool:
+        """Whether a state with these tensors and a skeleton of that length can be put here."""
+        return kinds == self._kinds and self._data_end + skeleton_length <= len(self._bytes)
+
+    def lock(self) -> None:
+        """Has the pages stay where they are, so that a GPU copies into them by itself; until this object is gone."""
+        if not self._locked:
+            self._locked = True
+            address = self._whole.data_ptr()
+            if lock_pages(address, len(self._bytes)):
+                weakref.finalize(self, unlock_pages, address).atexit = False
+
+    def put_skeleton(self, skeleton: bytes) -> int:
+        """Writes what is no tensor, and returns the state's length."""
+        end = self._data_end + len(skeleton)
+        self._bytes[self._data_end : end] = skeleton
+        self._bytes[: PREFIX.size] = PREFIX.pack(self._data_end - PREFIX.size, len(skeleton))
+        return end
+
+
+def give_back(fd: int, number: int) -> None:
+    """Gives a slot's memory back to the system; nothing may be mapped there that is still in use."""
+    offset = slots.slot_offset(number)
+    try:
+        taken = os.lseek(fd, offset, os.SEEK_DATA) < offset + SLOT_BYTES
+    except OSError:  # nothing is taken from there to the end
+        taken = False
+    if taken:
+        mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+        ctypes.CDLL(None).fallocate(fd, mode, ctypes.c_int64(offset), ctypes.c_int64(SLOT_BYTES))

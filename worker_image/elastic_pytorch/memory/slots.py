@@ -1,0 +1,117 @@
+"""How a snapshot lies in its memory: a header and three slots, each with room to grow. Standard library only: the flusher needs no torch.
+
+Each slot holds one state, in the same bytes as a checkpoint file does. The header says of each slot what it holds; a slot without a valid
+entry there holds nothing. The writer takes a slot that is neither the newest nor pinned, so it never waits for the one who flushes.
+"""
+
+import os
+import struct
+import zlib
+from typing import NamedTuple
+
+from elastic_pytorch.state_format.state_version import Stamp
+
+MAGIC = b"EPTSNAP\x01"
+SLOTS = 3  # the newest, the one that is being flushed, and one to write to
+HEADER_BYTES = 4096
+SLOT_BYTES = 1 << 40  # how far the slots are apart; memory is taken only for what has been written
+PIN_OFFSET = 8
+ENTRIES_OFFSET = 64
+ENTRY_STRIDE = 64
+_ENTRY = struct.Struct("<QQQQ")  # sequence number, generation, step, bytes
+_CHECK = struct.Struct("<I")
+_PIN = struct.Struct("<I")
+
+
+class Slot(NamedTuple):
+    """A slot with a state in it.
+
+    Attributes:
+        number: which one, from 0.
+        sequence: grows with each state that is written; the largest is the newest.
+        stamp: of the state.
+        length: of the state, in bytes.
+    """
+
+    number: int
+    sequence: int
+    stamp: Stamp
+    length: int
+
+    @property
+    def offset(self) -> int:
+        """Where it begins in the file."""
+        return slot_offset(self.number)
+
+
+def slot_offset(index: int) -> int:
+    """Where a slot begins in the file."""
+    return HEADER_BYTES + index * SLOT_BYTES
+
+
+def entry_offset(index: int) -> int:
+    """Where the header has what a slot holds; the first 8 bytes are its sequence number, 0 if it holds nothing."""
+    return ENTRIES_OFFSET + index * ENTRY_STRIDE
+
+
+def pack_entry(slot: Slot) -> bytes:
+    """A slot's entry in the header."""
+    fields = _ENTRY.pack(slot.sequence, slot.stamp.generation, slot.stamp.step, slot.length)
+    return fields + _CHECK.pack(zlib.crc32(fields))
+
+
+def valid_slots(header: bytes | memoryview) -> list[Slot]:
+    """The slots that hold a state, the newest first.
+
+    Raises:
+        ValueError: this is no snapshot's header.
+    """
+    if len(header) < HEADER_BYTES or bytes(header[: len(MAGIC)]) != MAGIC:
+        raise ValueError("not a snapshot")
+    found = []
+    for index in range(SLOTS):
+        at = entry_offset(index)
+        fields = bytes(header[at : at + _ENTRY.size])
+        sequence, generation, step, length = _ENTRY.unpack(fields)
+        (check,) = _CHECK.unpack_from(header, at + _ENTRY.size)
+        if sequence and check == zlib.crc32(fields) and length <= SLOT_BYTES:
+            found.append(Slot(index, sequence, Stamp(generation, step), length))
+    return sorted(found, key=lambda slot: -slot.sequence)
+
+
+def pinned_slot(header: bytes | memoryview) -> int | None:
+    """The index of the slot that must not be overwritten now."""
+    (pin,) = _PIN.unpack_from(header, PIN_OFFSET)
+    return pin - 1 if 0 < pin <= SLOTS else None
+
+
+def read_header(fd: int) -> bytes:
+    """The header, as it is now."""
+    return os.pread(fd, HEADER_BYTES, 0)
+
+
+def pin_newest(fd: int) -> Slot | None:
+    """Keeps the newest state from being overwritten until `unpin`; None: there is no state.
+
+    The other side decides where to write at the same time. Each first says what it means to do, then looks what the other has said: this
+    one pins a slot and looks whether it still holds what it held, the writer empties a slot and looks whether it has been pinned.
+
+    Raises:
+        ValueError: this is no snapshot.
+        OSError: it cannot be read.
+    """
+    while slots := valid_slots(read_header(fd)):
+        os.pwrite(fd, _PIN.pack(slots[0].number + 1), PIN_OFFSET)
+        if still_holds(fd, slots[0]):
+            return slots[0]
+    return None
+
+
+def still_holds(fd: int, slot: Slot) -> bool:
+    """Whether a slot has not been written to since."""
+    return slot in valid_slots(read_header(fd))
+
+
+def unpin(fd: int) -> None:
+    """Lets the pinned slot be overwritten again."""
+    os.pwrite(fd, _PIN.pack(0), PIN_OFFSET)

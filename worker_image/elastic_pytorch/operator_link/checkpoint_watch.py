@@ -1,0 +1,158 @@
+"""Sees from outside that a script has written a checkpoint: by looking at the folder that it writes to.
+
+A file is finished when a look finds it as the one before did, and so is a checkpoint of many files: nothing in the folder has changed
+since the last look, but something had before. It costs a `stat` a file, which on network storage is a question to a server: so
+only while workers run, a bounded number of files, and never more than a tenth of the time.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.progress.receiver import ProgressReceiver
+
+LOOK_SECONDS = 0.2
+IDLE_SHARE = 9  # seconds of rest for each second of looking
+MOST_ENTRIES = 10_000
+MOST_LEVELS = 2  # of folders below the one that is watched
+BEING_WRITTEN = (".tmp", ".temp", ".new", ".part", ".partial", ".incomplete", ".lock", "~")
+NO_CHECKPOINT = (".log", ".jsonl", ".csv")  # written beside checkpoints all the time
+
+Signature = tuple[int, int, int]  # of a file's content, as far as `stat` tells: inode, bytes, time of change in nanoseconds
+
+
+class CheckpointCount:
+    """Counts finished checkpoints by what one scan after another finds.
+
+    Attributes:
+        count: how many have been finished since the first look.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._known: dict[str, Signature] = {}
+        self._changing = False
+
+    def begin(self, files: dict[str, Signature]) -> None:
+        """Takes all that is there for known; what was being written when the workers stopped is no checkpoint of theirs."""
+        self._known = files
+        self._changing = False
+
+    def look(self, files: dict[str, Signature]) -> bool:
+        """Takes note of what a look finds; whether a checkpoint has been finished since the last."""
+        changed = any(self._known.get(path) != signature for path, signature in files.items())
+        # Files beyond the bound may be found at one look and not at the next: they are not forgotten.
+        self._known = {**self._known, **files} if len(self._known) <= MOST_ENTRIES else files
+        finished = self._changing and not changed
+        self._changing = changed
+        self.count += finished
+        return finished
+
+
+def find_files(folder: str, most: int = MOST_ENTRIES) -> dict[str, Signature]:
+    """The files in a folder and in those below it that may belong to a finished checkpoint; none if it does not exist yet.
+
+    Where there are more entries than `most`, those in the folders that have changed last.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    found: dict[str, Signature] = {}
+    left = most
+    level = [folder]
+    for depth in range(1 + MOST_LEVELS):
+        below: list[tuple[int, str]] = []
+        for place in level:
+            try:
+                left = _list(place, left, found, below)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                if depth == 0:
+                    raise
+        level = [path for _, path in sorted(below, reverse=True)]
+    return found
+
+
+def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple[int, str]]) -> int:
+    """Adds a folder's files to `found` and its folders to `below`; returns how many more entries may be looked at."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if left <= 0:
+                break
+            left -= 1
+            name = entry.name
+            if name.startswith((".", "events.out.")) or name.endswith((*BEING_WRITTEN, *NO_CHECKPOINT)) or entry.is_symlink():
+                continue
+            try:
+                stat = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    below.append((stat.st_mtime_ns, entry.path))
+                elif entry.is_file(follow_symlinks=False) and stat.st_size:  # an empty one is about to be written
+                    found[entry.path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            except OSError:  # it has just gone
+                continue
+    return left
+
+
+def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: ProgressReceiver) -> None:
+    """Has the operator told at once of each checkpoint that appears in a folder."""
+
+    def tell(count: int | None) -> None:
+        progress.note_checkpoints(count)
+        client.speak()
+
+    CheckpointWatch(folder, lambda: client.running_round, tell).start()
+
+
+class CheckpointWatch:
+    """A thread that watches a folder while workers run.
+
+    Args:
+        folder: where the script writes its checkpoints; need not exist yet.
+        running: the number of the round whose workers run here now; 0: none do.
+        tell: called from the thread with the number of checkpoints seen so far when it changes; None: the folder cannot be read.
+    """
+
+    def __init__(self, folder: Path, running: Callable[[], int], tell: Callable[[int | None], None]) -> None:
+        self._folder = str(folder)
+        self._running = running
+        self._tell = tell
+        self._checkpoints = CheckpointCount()
+        self._round = 0
+        self._readable = True
+
+    def start(self) -> None:
+        """Starts to watch."""
+        self._tell(0)
+        threading.Thread(target=self._watch, name="checkpoints", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            began = time.monotonic()
+            number = self._running()
+            if number:
+                self._look(number)
+            self._round = number
+            time.sleep(max(LOOK_SECONDS, IDLE_SHARE * (time.monotonic() - began)))
+
+    def _look(self, number: int) -> None:
+        try:
+            files = find_files(self._folder)
+        except (OSError, ValueError) as error:  # ValueError: no path at all
+            if self._readable:
+                logger.warning("cannot watch for checkpoints: %s", error)
+                self._tell(None)
+            self._readable = False
+            return
+        if number != self._round or not self._readable:
+            self._checkpoints.begin(files)
+            if not self._readable:
+                self._tell(self._checkpoints.count)
+            self._readable = True
+        elif self._checkpoints.look(files):
+            self._tell(self._checkpoints.count)

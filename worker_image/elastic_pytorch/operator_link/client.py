@@ -1,0 +1,292 @@
+"""The agent's end of the talk with the operator (docs/protocol.md).
+
+Two daemon threads: one sends heartbeats, one keeps a long poll for the newest round open. Whatever the network does or says, they
+go on; the main thread only ever looks at what is known, and never waits for the operator.
+"""
+
+import contextlib
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from elastic_pytorch.failures.failure import Failure
+from elastic_pytorch.log import logger
+from elastic_pytorch.operator_link.http_connection import OperatorConnection, RefusedError
+from elastic_pytorch.operator_link.rounds import Round, RoundError, Verdict, integer, parse_round
+
+POLL_SECONDS = 20.0  # the operator holds a poll for as long
+HEARTBEAT_TIMEOUT_SECONDS = 5.0
+FIRST_RETRY_SECONDS = 0.2
+FIRST_RETRIES_SECONDS = 10.0  # longer than another operator takes to lead when the node of the one before has died
+LATER_RETRY_SECONDS = 2.0
+MAX_HEARTBEAT_SECONDS = 60.0
+LEAVE_SECONDS = 2.0  # unless the operator says how long
+MAX_LEAVE_SECONDS = 86400.0
+POLL_HEAD_START_SECONDS = 0.02
+
+State = Literal["ready", "running", "stopping", "failed", "succeeded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the agent says of itself in a heartbeat. `leaving` is kept apart: it comes from a signal handler."""
+
+    state: State = "ready"
+    round: int = 0
+    rank: int = 0
+    world_size: int = 0
+    restarts: int = 0
+    failure: Failure | None = None
+
+
+class OperatorClient:
+    """What the operator has said last, and what it is told.
+
+    Args:
+        connection: makes a connection to the operator.
+        local_world_size: processes per pod.
+        port: the port that is kept for the next store.
+        progress: how far the training is, as JSON.
+        on_news: called from a thread of the client when there is a newer round or a verdict.
+        on_dump: called from a thread of the client when the operator wants the workers' stacks.
+
+    Attributes:
+        newest: the newest round that is known; its number is 0 before the first.
+        verdict: how the job has ended, None while it goes on.
+        leave_seconds: how long workers train on after SIGTERM, for the operator to declare a round without them.
+        leaving: set from the signal handler: from then on heartbeats say `leaving`.
+    """
+
+    def __init__(
+        self,
+        connection: Callable[[float], OperatorConnection],
+        *,
+        local_world_size: int,
+        port: Callable[[], int],
+        progress: Callable[[], Any],
+        on_news: Callable[[], None],
+        on_dump: Callable[[], None],
+    ) -> None:
+        self.newest = Round(0)
+        self.verdict: Verdict | None = None
+        self.leave_seconds = LEAVE_SECONDS
+        self.leaving = False
+        self._peer_stopped_in = 0
+        self._stopped = False
+        self._worker = ""
+        self._nudge = 0
+        self._heartbeat_seconds = 1.0
+        self._standing = Standing()
+        self._told = 0  # grows with each thing to tell
+        self._attempted = 0  # the last of them that a heartbeat was sent for, whether or not it arrived
+        self._incarnation = secrets.token_hex(8)
+        self._local_world_size = local_world_size
+        self._port = port
+        self._progress = progress
+        self._on_news = on_news
+        self._on_dump = on_dump
+        self._dump: int | None = None
+        self._lock = threading.Lock()
+        self._heartbeats: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() is safe in a signal handler
+        self._heartbeat_connection = connection(HEARTBEAT_TIMEOUT_SECONDS)
+        self._poll_connection = connection(POLL_SECONDS + 10)
+
+    @property
+    def standing(self) -> Standing:
+        """What the heartbeats say."""
+        return self._standing
+
+    @property
+    def running_round(self) -> int:
+        """The round whose workers run here, 0 while none do."""
+        return self._standing.round if self._standing.state == "running" else 0
+
+    def peer_stopped(self, round_number: int) -> bool:
+        """Whether the operator has said that another member of a round has stopped its workers."""
+        return round_number > 0 and self._peer_stopped_in == round_number
+
+    @property
+    def worker(self) -> str:
+        """Who the operator takes this agent for; empty until it has said so."""
+        return self._worker
+
+    def start(self) -> None:
+        """Starts to talk."""
+        for target in (self._send_heartbeats, self._poll_rounds):
+            threading.Thread(target=target, name=target.__name__.strip("_"), daemon=True).start()
+
+    def tell(self, **changes: Any) -> None:
+        """Changes what the heartbeats say and sends one at once. From the main thread only."""
+        self._standing = replace(self._standing, **changes)
+        self._told += 1
+        self._heartbeats.put(None)
+
+    def stop(self) -> None:
+        """Says no more of troubles with the operator: this process ends."""
+        self._stopped = True
+
+    def speak(self) -> None:
+        """Sends a heartbeat at once. From any thread."""
+        self._heartbeats.put(None)
+
+    def leave(self) -> None:
+        """Says `leaving` from now on. May be called from a signal handler."""
+        self.leaving = True
+        self._told += 1
+        self._heartbeats.put(None)
+
+    def flush(self, seconds: float) -> None:
+        """Waits until the operator has been told all, or could not be, but not longer than the given seconds."""
+        deadline = time.monotonic() + seconds
+        while self._attempted < self._told and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _send_heartbeats(self) -> None:
+        retry = _Retry("a heartbeat", lambda: self._stopped)
+        while True:
+            told = self._told
+            pause = retry.run(self._heartbeat, self._heartbeat_connection)
+            self._attempted = told
+            if retry.asked:
+                time.sleep(pause)
+                continue
+            # A change is told at once, also while the operator is away: it may be back.
+            with contextlib.suppress(queue.Empty):
+                self._heartbeats.get(timeout=pause if retry.failing else self._heartbeat_seconds)
+                while True:
+                    self._heartbeats.get_nowait()
+
+    def _poll_rounds(self) -> None:
+        retry = _Retry("the poll for a round", lambda: self._stopped)
+        while self.verdict is None:
+            before = time.monotonic()
+            number, nudge = self.newest.number, self._nudge
+            pause = retry.run(self._poll, self._poll_connection)
+            if retry.failing:
+                time.sleep(pause)
+            elif (number, nudge) == (self.newest.number, self._nudge) and time.monotonic() - before < FIRST_RETRY_SECONDS:
+                time.sleep(FIRST_RETRY_SECONDS)  # an answer that came too early and brought nothing
+
+    def _heartbeat(self, connection: OperatorConnection) -> None:
+        body = self._body()
+        answer = connection.request("POST", "/v1/heartbeat", body)
+        if not isinstance(answer, dict):
+            raise RoundError("the answer is not an object")
+        if answer.get("peerStopped") is True:
+            self._peer_stopped_in = body["round"]
+        seconds = answer.get("heartbeatSeconds")
+        if isinstance(seconds, (int, float)) and 0.05 <= seconds <= MAX_HEARTBEAT_SECONDS:
+            self._heartbeat_seconds = float(seconds)
+        leave_seconds = answer.get("leaveSeconds")
+        if isinstance(leave_seconds, (int, float)) and 0 <= leave_seconds <= MAX_LEAVE_SECONDS:
+            self.leave_seconds = float(leave_seconds)
+        newest = integer(answer.get("round"), "round", 0)
+        nudge = integer(answer.get("nudge", 0), "nudge", 0)
+        if not self._has(newest, nudge):
+            time.sleep(POLL_HEAD_START_SECONDS)  # mostly the poll's answer is on its way
+        if not self._has(newest, nudge):
+            # The poll's connection may be dead without having been closed.
+            self._fetch(connection)
+            self._poll_connection.interrupt()
+
+    def _has(self, newest: int, nudge: int) -> bool:
+        return newest <= self.newest.number and nudge == self._nudge
+
+    def _poll(self, connection: OperatorConnection) -> None:
+        self._fetch(connection, POLL_SECONDS)
+
+    def _fetch(self, connection: OperatorConnection, hold_seconds: float = 0) -> None:
+        query = f"after={self.newest.number}&nudge={self._nudge}&hold={hold_seconds:g}"
+        self._take(parse_round(connection.request("GET", f"/v1/round?{query}")))
+
+    def _take(self, answer: Round) -> None:
+        with self._lock:
+            nudged = answer.nudge != self._nudge
+            newer = answer.number > self.newest.number
+            ended = answer.verdict is not None and self.verdict is None
+            # What was asked before this agent was there, or of an operator before this one, is not asked of it.
+            dump = self._dump is not None and answer.dump > self._dump
+            self._dump = answer.dump
+            self._nudge = answer.nudge
+            self._worker = answer.worker or self._worker
+            if newer:
+                self.newest = answer
+            if ended:
+                self.verdict = answer.verdict
+        if nudged:
+            self._heartbeats.put(None)
+        if newer or ended:
+            self._on_news()
+        if dump:
+            self._on_dump()
+
+    def _body(self) -> dict[str, Any]:
+        standing = self._standing
+        # Work that is done is worth more to the operator than the wish to leave.
+        state = "leaving" if self.leaving and standing.state != "succeeded" else standing.state
+        return {
+            "incarnation": self._incarnation,
+            "state": state,
+            "round": standing.round,
+            "rank": standing.rank,
+            "newest": self.newest.number,
+            "worldSize": standing.world_size,
+            "localWorldSize": self._local_world_size,
+            "port": self._port(),
+            "restarts": standing.restarts,
+            "progress": self._progress(),
+            "failure": standing.failure.to_json() if standing.failure and state == "failed" else None,
+        }
+
+
+class _Retry:
+    """Tries something with the operator, and says how long to wait before it is tried again.
+
+    Args:
+        what: what is tried, for the log.
+        quiet: whether to say nothing.
+
+    Attributes:
+        failing: the last try failed.
+        asked: the operator itself asked for the pause.
+    """
+
+    def __init__(self, what: str, quiet: Callable[[], bool]) -> None:
+        self.failing = False
+        self.asked = False
+        self._what = what
+        self._quiet = quiet
+        self._failing_since = 0.0
+        self._logged = ""
+
+    def run(self, request: Callable[[OperatorConnection], None], connection: OperatorConnection) -> float:
+        """Tries once. Returns the seconds to wait, if it failed."""
+        self.asked = False
+        try:
+            request(connection)
+        except Exception as error:  # nothing that comes from the network may end the agent
+            if not self.failing:
+                self._failing_since = time.monotonic()
+            self.failing = True
+            problem = f"{self._what} failed: {type(error).__name__}: {error}"
+            if problem != self._logged and not self._quiet():
+                self._logged = problem
+                logger.warning("%s; training goes on, trying again", problem)
+            if isinstance(error, RefusedError) and error.retry_after is not None:
+                self.asked = True
+                return error.retry_after
+            if isinstance(error, TimeoutError):
+                return FIRST_RETRY_SECONDS  # it has waited enough: whoever did not answer may have died
+            if not isinstance(error, OSError):
+                return LATER_RETRY_SECONDS  # it answers, but not sensibly
+            first = time.monotonic() - self._failing_since < FIRST_RETRIES_SECONDS
+            return FIRST_RETRY_SECONDS if first else LATER_RETRY_SECONDS
+        if self.failing:
+            logger.info("%s succeeded again", self._what)
+        self.failing = False
+        self._logged = ""
+        return 0.0

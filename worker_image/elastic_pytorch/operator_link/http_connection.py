@@ -1,0 +1,179 @@
+"""One HTTP connection to the operator, kept alive between requests."""
+
+import contextlib
+import http.client
+import json
+import math
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch.operator_link.first_connection import connect_first
+
+MAX_ANSWER_BYTES = 32 << 20
+MAX_RETRY_AFTER_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, however busy the operator is
+HANDSHAKE_TIMEOUT_SECONDS = 2.0
+RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another one
+# The kernel gives a connection up whose other end takes nothing in for 2 s, also one that idles, as a poll's does for long: a live
+# operator's kernel does so however busy the operator is. Not every system has each of these options.
+DEAD_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 2000), ("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
+
+
+class RefusedError(OSError):
+    """The operator answered with another status than 200.
+
+    Attributes:
+        status: the HTTP status.
+        retry_after: the seconds that the operator wants to be left alone, None if it did not say.
+    """
+
+    def __init__(self, status: int, reason: str, retry_after: float | None) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.retry_after = retry_after
+
+
+class OperatorConnection:
+    """Sends requests one after the other, from one thread.
+
+    The name is resolved once: the cluster's DNS may have lost a server together with the operator.
+
+    Args:
+        host: the operator's.
+        port: the operator's.
+        token_file: read again for each request, as the kubelet renews the token; empty: no token is sent.
+        timeout: the seconds to wait for an answer.
+        authorities: which must have signed the operator's certificate, PEM; empty: plain HTTP is spoken.
+        open_socket: connects to a host, given by name or address, and a port within the given seconds.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        token_file: str,
+        timeout: float,
+        authorities: str = "",
+        open_socket: Callable[[tuple[str, int], float], socket.socket] = connect_first,
+    ) -> None:
+        self._tls = ssl.create_default_context(cadata=authorities) if authorities else None
+        self._host = host
+        self._port = port
+        self._token_file = token_file
+        self._timeout = timeout
+        self._open_socket = open_socket
+        self._connection: http.client.HTTPConnection | None = None
+        self._address = ""  # where the operator was found last
+        self._failing_since: float | None = None
+
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        """Sends a request.
+
+        Returns:
+            The answer's JSON.
+
+        Raises:
+            RefusedError: the operator refused it.
+            OSError: there was no answer.
+            http.client.HTTPException: there was one that is not HTTP.
+            ValueError: there was one that is not JSON.
+        """
+        fresh = self._connection is None
+        try:
+            try:
+                return self._exchange(method, path, body)
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+                if fresh:
+                    raise
+                self.close()  # the server had closed a connection that idled: no reason to wait
+                return self._exchange(method, path, body)
+        except RefusedError:
+            raise
+        except Exception:
+            self.close()
+            raise
+
+    def interrupt(self) -> None:
+        """Makes a request that waits for its answer fail at once. From another thread."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):
+                # Below TLS, whose own goodbye is not for another thread.
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(self, method: str, path: str, body: object) -> Any:
+        connection = self._connection or self._connect()
+        headers = {"Accept": "application/json"}
+        if self._token_file:
+            headers["Authorization"] = f"Bearer {Path(self._token_file).read_text(encoding='ascii').strip()}"
+        content = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            content = json.dumps(body).encode()
+        connection.request(method, path, content, headers)
+        response = connection.getresponse()
+        answer = response.read(MAX_ANSWER_BYTES)
+        if response.will_close:
+            self.close()  # the next connection is a new one of this class, and perhaps finds another operator
+        if not response.isclosed():
+            raise ValueError(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
+        if response.status != http.client.OK:
+            raise RefusedError(response.status, _reason(answer, response.reason), _retry_after(response))
+        return json.loads(answer)
+
+    def _connect(self) -> http.client.HTTPConnection:
+        try:
+            found = self._open()
+        except OSError:
+            now = time.monotonic()
+            self._failing_since = self._failing_since or now
+            if now - self._failing_since > RESOLVE_AGAIN_SECONDS:
+                self._address = ""
+            raise
+        self._failing_since = None
+        self._connection = http.client.HTTPConnection(self._host, self._port)
+        self._connection.sock = found
+        self._connection.auto_open = 0  # it would open a connection without TLS
+        return self._connection
+
+    def _open(self) -> socket.socket:
+        found = self._open_socket((self._address or self._host, self._port), min(CONNECT_TIMEOUT_SECONDS, self._timeout))
+        try:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in DEAD_PEER_OPTIONS:
+                if hasattr(socket, option):
+                    found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            self._address = found.getpeername()[0]
+            if self._tls:
+                found.settimeout(min(HANDSHAKE_TIMEOUT_SECONDS, self._timeout))
+                found = self._tls.wrap_socket(found, server_hostname=self._host)
+            found.settimeout(self._timeout)
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+
+def _reason(answer: bytes, reason: str) -> str:
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return ascii(str(json.loads(answer)["error"])[:500])
+    return ascii(reason[:100])
+
+
+def _retry_after(response: http.client.HTTPResponse) -> float | None:
+    try:
+        seconds = float(response.headers.get("Retry-After", ""))
+    except ValueError:
+        return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS) if math.isfinite(seconds) else None

@@ -1,0 +1,340 @@
+"""A worker's connection to the pod-local server (see `server`)."""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elastic_pytorch.pod.messages import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS
+from elastic_pytorch.state_format.state_version import Stamp
+
+ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
+REVIVE_SECONDS = 10.0  # a server that does not stay is not started more often
+
+
+Known = TypeVar("Known")
+
+
+class LocalLink:
+    """The connection. All calls but those that wait return in microseconds; none but `fetch` raises because the server is gone.
+
+    A process that is forked from the worker has no part in it: there, it is as if the server were gone.
+
+    Args:
+        link: the socket.
+    """
+
+    def __init__(self, link: socket.socket) -> None:
+        self._socket: socket.socket | None = link
+        self._revived_at = time.monotonic()
+        self._held: dict[str, int] = {}
+        self._waiting: deque[tuple[bytes, int | None]] = deque()
+        self._messages: deque[dict[str, Any]] = deque()
+        self._answers: deque[tuple[dict[str, Any], list[int]]] = deque()
+        self._asked: dict[str, int] = {}
+        self._answered: dict[str, int] = {}
+        self._flushed: dict[str, Stamp] = {}
+        self._fetches = 0
+        self._trouble = ""
+        self._troubles: dict[str, str] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+        alive = weakref.ref(self)
+
+        def forget() -> None:
+            if (link := alive()) is not None:
+                link._leave_to_parent()
+
+        os.register_at_fork(after_in_child=forget)
+
+    @classmethod
+    def connect(cls) -> "LocalLink":
+        """Connects to the agent's server, or starts a server beside this process if there is no agent of ours.
+
+        Raises:
+            OSError: the agent does not answer; a server beside this process would not take its place, as it ends with the process.
+        """
+        return cls(_open_link())
+
+    def hold(self, name: str, fd: int) -> None:
+        """Has the server keep a memory file. It takes the place of an earlier one of that name, unless that has a newer state.
+
+        Raises:
+            ValueError: the name is empty or too long.
+        """
+        if not 0 < len(name) <= MAX_NAME_CHARACTERS:
+            raise ValueError(f"a name of {len(name)} characters")
+        with self._lock:
+            _close_all([self._held.pop(name)] if name in self._held else [])
+            self._held[name] = os.dup(fd)  # for another server, should this one go
+        self._send({"storage": "hold", "name": name}, os.dup(fd))
+
+    def drop(self, name: str) -> None:
+        """Has the server give a memory file back; a flush of it that was asked for is still carried out."""
+        with self._lock:
+            _close_all([self._held.pop(name)] if name in self._held else [])
+        self._send({"storage": "drop", "name": name})
+
+    def fetch(self, name: str) -> int | None:
+        """The memory file that is held under a name, as a new descriptor; None: there is none.
+
+        Raises:
+            TimeoutError: the server has not answered, so there may be one.
+            ConnectionError: the server is gone.
+        """
+        with self._lock:
+            self._fetches += 1
+            number = self._fetches
+            self._send({"storage": "fetch", "name": name, "number": number})
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while self._wait(deadline, lambda: bool(self._answers)):
+                answer, descriptors = self._answers.popleft()
+                if answer.get("number") == number:
+                    return descriptors[0] if descriptors else None
+                _close_all(descriptors)
+            if self._socket is None:
+                raise ConnectionError("the local server is gone, and with it what it may hold of this training's state")
+        raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
+
+    def flush(self, name: str, stamp: Stamp, folder: str, keep: int, *, now: bool = True) -> None:
+        """Has the newest state of a held snapshot written to a checkpoint folder, and returns at once.
+
+        A request that comes while another is being carried out replaces those that wait: what is written then is the newest state.
+
+        Args:
+            name: of what is held.
+            stamp: of the newest state.
+            folder: the checkpoint folder.
+            keep: how many checkpoints to keep there.
+            now: at once; otherwise, the server first rests from what it has written last, see `checkpoint_writer`.
+        """
+        with self._lock:
+            self._revive()
+            number = self._asked[name] = self._asked.get(name, 0) + 1
+            request = {"storage": "flush", "name": name, "number": number, "stamp": stamp}
+            self._send({**request, "folder": os.path.abspath(folder), "keep": keep, "now": now})  # noqa: PTH100 - the server has another cwd
+
+    def flushed(self, name: str) -> Stamp | None:
+        """The newest stamp of what is held under a name that is known to be on the disk through this link."""
+        self._receive()
+        return self._flushed.get(name)
+
+    def trouble(self, name: str | None = None) -> str:
+        """Why the last flush of what is held under a name has failed; empty: it has not. None: of anything."""
+        self._receive()
+        return self._trouble or next((trouble for trouble in self._of(name, self._troubles).values() if trouble), "")
+
+    def drain(self, timeout_seconds: float, name: str | None = None) -> bool:
+        """Waits until all that was asked for is on the disk; False: the time was not enough, or it cannot be written.
+
+        Args:
+            timeout_seconds: how long to wait.
+            name: of what is held, if the rest does not matter.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        done = self._wait(deadline, lambda: self._of(name, self._asked).items() <= self._answered.items())
+        return done and not any(self._of(name, self._troubles).values())
+
+    def deliver(self, timeout_seconds: float) -> bool:
+        """Waits until the server has been sent all that it was asked for; False: the time was not enough, or it is gone."""
+        return self._wait(time.monotonic() + timeout_seconds, lambda: not self._waiting) and self._socket is not None
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What the agent has said since the last call."""
+        self._receive()
+        with self._lock:
+            messages = list(self._messages)
+            self._messages.clear()
+            return messages
+
+    def wait_message(self, timeout_seconds: float) -> dict[str, Any] | None:
+        """The next thing that the agent says; None: nothing in that time."""
+        deadline = time.monotonic() + timeout_seconds
+        if not self._wait(deadline, lambda: bool(self._messages)):
+            time.sleep(max(0.0, deadline - time.monotonic()))  # the server is gone, and who asks in a loop shall not spin
+            return None
+        with self._lock:
+            return self._messages.popleft() if self._messages else None
+
+    def connected(self) -> bool:
+        """Whether the server is there, as far as is known."""
+        return self._socket is not None
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Says something to the agent."""
+        self._send(message)
+
+    def close(self) -> None:
+        """Ends the connection; what has been asked for is still done."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+            while self._held:
+                os.close(self._held.popitem()[1])
+
+    @staticmethod
+    def _of(name: str | None, known: dict[str, Known]) -> dict[str, Known]:
+        return known if name is None else {name: known[name]} if name in known else {}
+
+    def _revive(self) -> None:
+        """Finds another server if this one is gone: beside a worker, it may have been chosen when the memory was short."""
+        if self._socket is not None or self._closed or time.monotonic() - self._revived_at < REVIVE_SECONDS:
+            return
+        self._revived_at = time.monotonic()
+        with contextlib.suppress(OSError):
+            self._socket = _open_link()
+            self._trouble = ""
+            for name, fd in self._held.items():
+                self._send({"storage": "hold", "name": name}, os.dup(fd))
+
+    def _wait(self, deadline: float, condition: Callable[[], bool]) -> bool:
+        while True:
+            self._receive()
+            if condition():
+                return True
+            seconds = deadline - time.monotonic()
+            link = self._socket
+            if seconds <= 0 or link is None:
+                return False
+            poll = select.poll()
+            poll.register(link, select.POLLIN | (select.POLLOUT if self._waiting else 0))
+            poll.poll(seconds * 1000)
+
+    def _send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
+        with self._lock:
+            self._waiting.append((json.dumps(message).encode(), descriptor))
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        with self._lock:
+            try:
+                while self._waiting and self._socket is not None:
+                    data, descriptor = self._waiting[0]
+                    socket.send_fds(self._socket, [data], [] if descriptor is None else [descriptor], socket.MSG_NOSIGNAL)
+                    self._waiting.popleft()
+                    _close_all([] if descriptor is None else [descriptor])
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._lose()
+
+    def _receive(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._send_waiting()
+            try:
+                while self._socket is not None:
+                    data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_MESSAGE_BYTES, 1, CLOEXEC)
+                    if not data:
+                        self._lose()
+                        return
+                    self._take(json.loads(data), descriptors)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._lose()
+
+    def _take(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        what = message.get("storage")
+        if what is None:
+            self._messages.append(message)
+        elif what == "fetched":
+            self._answers.append((message, descriptors))
+        elif what == "flushed":
+            self._answered[message["name"]] = message["number"]
+            self._troubles[message["name"]] = message["trouble"]
+            if message["stamp"] is not None:
+                self._trouble = ""
+                stamp = Stamp(*message["stamp"])
+                self._flushed[message["name"]] = max(stamp, self._flushed.get(message["name"], stamp))
+        elif what == "refused":
+            self._trouble = f"the local server refuses: {message['reason']}"
+            if type(message.get("number")) is int and message.get("name") in self._asked:
+                self._answered[message["name"]] = message["number"]
+                self._troubles[message["name"]] = self._trouble
+
+    def _lose(self) -> None:
+        if self._socket is not None:
+            self._disconnect()
+            self._trouble = "the local server is gone: no checkpoints are written"
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        while self._waiting:
+            _, descriptor = self._waiting.popleft()
+            _close_all([] if descriptor is None else [descriptor])
+
+    def _leave_to_parent(self) -> None:
+        """In a forked process: the connection ends with the worker, not with its children."""
+        self._lock = threading.RLock()
+        self.close()
+
+
+def _open_link() -> socket.socket:
+    path = os.environ.get(LOCAL_SOCKET)
+    if not path:
+        return _start_side_process()
+    try:
+        return connect_to_agent(path)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"this pod's agent does not answer at {path}: {error or type(error).__name__}") from error
+
+
+def connect_to_agent(path: str) -> socket.socket:
+    """A connection to the agent's server, which does not block.
+
+    Raises:
+        OSError: nothing listens there, or something else does.
+        ValueError: likewise.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        link.settimeout(ANSWER_SECONDS)
+        link.connect(path)
+        if json.loads(link.recv(MAX_MESSAGE_BYTES)) != {"storage": "hello"}:
+            raise OSError("not our server")
+        link.setblocking(False)
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _start_side_process() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    packages = str(Path(__file__).absolute().parents[2])
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-S", "-m", "elastic_pytorch.pod.server", "--fd", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": packages},
+                cwd=packages,  # -m looks for modules there; Python 3.10 has no -P to tell it not to
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # it outlives the worker, until the flush in hand is done
+            )
+    except BaseException:
+        ours.close()
+        raise
+    process.returncode = 0  # nobody waits for it
+    ours.setblocking(False)
+    return ours
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)

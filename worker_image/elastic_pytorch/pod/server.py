@@ -1,0 +1,375 @@
+"""The pod-local server: keeps the memory files of workers, so that they outlive them, has them flushed to disk, and passes messages on.
+
+It speaks JSON over a unix socket of packets; descriptors travel beside it. Messages with a key `storage` are its own, all others are
+between the agent and the workers. In a pod of ours it is a thread of the agent; under plain torchrun it is a process beside the worker:
+`python -m elastic_pytorch.pod.server --fd N`. Standard library only, so that this takes no time to start.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch.log import logger, start_logging
+from elastic_pytorch.memory.slots import read_header, valid_slots
+from elastic_pytorch.pod.messages import CLOEXEC, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS, Message
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage.checkpoint_writer import Flush, Flusher
+
+MAX_HELD = 256
+MAX_CONNECTIONS = 256
+MAX_WAITING = 1000  # messages to a worker that does not read them
+
+
+class _Connection:
+    def __init__(self, link: socket.socket) -> None:
+        self.socket = link
+        pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        self.pid = _worker_of(pid)
+        self.waiting: deque[tuple[bytes, int | None]] = deque()
+        self.warned = False
+
+
+def _worker_of(pid: int) -> int:
+    """The worker that a process speaks for: the leader of its session, as which workers are started, or itself.
+
+    A worker may be a shell that has the script in a process of its own.
+    """
+    try:
+        session = os.getsid(pid)
+    except ProcessLookupError:
+        return pid
+    return pid if session == os.getsid(0) else session
+
+
+class LocalServer:
+    """The server, for the agent: a socket in a directory of its own, and a thread.
+
+    Attributes:
+        path: the socket's path, for the workers' environment; empty if there is none.
+        on_message: called in the server's thread with a worker's process id and what it says, if that is not for the server itself.
+    """
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.on_message: Callable[[int, Message], None] = lambda _pid, _message: None
+        self._directory = ""
+        self._held: dict[str, int] = {}
+        self._connections: dict[int, _Connection] = {}
+        self._wish: Message | None = None
+        self._flusher = Flusher()
+        self._lock = threading.RLock()
+        self._selector: selectors.BaseSelector | None = None
+        self._bell: tuple[socket.socket, socket.socket] | None = None
+        self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._settled = threading.Event()  # set when nothing is left to be read from any worker
+        self._settled.set()
+        self._ended = False
+
+    def prepare(self) -> str:
+        """Chooses the socket's path and returns it; empty: there can be none. Nothing listens there before `start`."""
+        try:
+            self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
+            Path(self._directory).chmod(0o711)  # a script may have given up its privileges
+            self.path = str(Path(self._directory, "local"))
+        except OSError as error:
+            logger.warning("no local server, so State keeps nothing in this pod's memory: %s", error)
+        return self.path
+
+    def start(self) -> None:
+        """Begins to listen. To be called when all has been forked that must not inherit what is opened here."""
+        if not self.path:
+            return
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener.bind(self.path)
+            Path(self.path).chmod(0o666)
+            listener.listen(MAX_CONNECTIONS)
+        except OSError as error:
+            listener.close()
+            logger.warning("no local server, so State.restore will fail: %s", error)
+            return
+        listener.setblocking(False)
+        self._listener = listener
+        self._open()
+        self._thread = threading.Thread(target=self._serve, name="local server", daemon=True)
+        self._thread.start()
+
+    def serve_one(self, link: socket.socket) -> None:
+        """Serves one worker to its end, in the calling thread, and then what it has asked for."""
+        self._open()
+        self._add(link)
+        while self._connections:
+            self._serve_once()
+        while not self._flusher.drain(60):
+            pass
+
+    def wish(self, message: Message | None) -> None:
+        """Says something to all workers, also to those that connect later, until it is called again; None: nothing any more."""
+        with self._lock:
+            self._wish = message
+            if message is not None:
+                for connection in self._connections.values():
+                    self._post(connection, message)
+        self._ring()
+
+    def send(self, pid: int, message: Message) -> None:
+        """Says something to one worker; if it is gone, this does nothing."""
+        with self._lock:
+            for connection in self._connections.values():
+                if connection.pid == pid:
+                    self._post(connection, message)
+        self._ring()
+
+    def drain(self, seconds: float) -> bool:
+        """Waits until all is on the disk that workers have asked for; False: the time was not enough."""
+        deadline = time.monotonic() + seconds
+        if self._thread is not None:  # what workers have said last may not have been read yet
+            self._settled.clear()
+            self._ring()
+            self._settled.wait(seconds)
+        return self._flusher.drain(max(0.0, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        """Ends it, and removes the socket."""
+        self._ended = True
+        self._ring()
+        if self._thread is not None:
+            self._thread.join(1.0)
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _open(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._bell = socket.socketpair()
+        for end in self._bell:
+            end.setblocking(False)
+        self._selector.register(self._bell[0], selectors.EVENT_READ)
+        if self._listener is not None:
+            self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def _ring(self) -> None:
+        if self._bell is not None:
+            with contextlib.suppress(OSError):
+                self._bell[1].send(b"\0")
+
+    def _serve(self) -> None:
+        while not self._ended:
+            try:
+                self._serve_once()
+            except Exception:  # whatever a worker does, the agent and the others go on
+                logger.exception("the local server goes on after an error")
+                time.sleep(0.1)
+        for link in (self._listener, *(connection.socket for connection in self._connections.values())):
+            if link is not None:
+                link.close()
+
+    def _serve_once(self) -> None:
+        assert self._selector is not None
+        assert self._bell is not None
+        ready = self._selector.select()
+        for key, events in ready:
+            if key.fileobj is self._bell[0]:
+                with contextlib.suppress(BlockingIOError):
+                    while self._bell[0].recv(4096):
+                        pass
+            elif key.fileobj is self._listener:
+                self._accept()
+            elif events & selectors.EVENT_READ:
+                self._read(key.data)
+        with self._lock:
+            connections = list(self._connections.values())
+        for connection in connections:
+            self._write(connection)
+        if [key.fileobj for key, _ in ready] == [self._bell[0]]:
+            self._settled.set()
+        elif not self._settled.is_set():
+            self._ring()
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            link, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:  # too many open files, most likely
+            logger.warning("cannot accept a worker: %s", error)
+            time.sleep(0.1)
+            return
+        if len(self._connections) >= MAX_CONNECTIONS:
+            link.close()
+        else:
+            self._add(link)
+
+    def _add(self, link: socket.socket) -> None:
+        assert self._selector is not None
+        link.setblocking(False)
+        connection = _Connection(link)
+        with self._lock:
+            self._connections[link.fileno()] = connection
+            self._post(connection, {"storage": "hello"})
+            if self._wish is not None:
+                self._post(connection, self._wish)
+        self._selector.register(link, selectors.EVENT_READ, connection)
+
+    def _remove(self, connection: _Connection) -> None:
+        assert self._selector is not None
+        with self._lock:
+            if self._connections.pop(connection.socket.fileno(), None) is None:
+                return
+            self._selector.unregister(connection.socket)
+            connection.socket.close()
+            while connection.waiting:
+                _close(connection.waiting.popleft()[1])
+
+    def _read(self, connection: _Connection) -> None:
+        descriptors: list[int] = []
+        message: Any = None
+        try:
+            data, descriptors, flags, _ = socket.recv_fds(connection.socket, MAX_MESSAGE_BYTES, 1, CLOEXEC)
+            if not data and not descriptors:
+                self._remove(connection)
+                return
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                raise ValueError("too long, or more than one descriptor")
+            message = json.loads(data)
+            if not isinstance(message, dict):
+                raise ValueError("not an object")
+            if "storage" in message:
+                self._handle(connection, message, descriptors)
+            else:
+                self.on_message(connection.pid, message)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._remove(connection)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            self._refuse(connection, message, f"{type(error).__name__}: {error}")
+        finally:
+            for descriptor in descriptors:
+                _close(descriptor)
+
+    def _handle(self, connection: _Connection, message: Message, descriptors: list[int]) -> None:
+        what, name = message["storage"], message.get("name")
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARACTERS:
+            raise ValueError("a name that is none, or too long")
+        if what == "hold":
+            self._hold(name, descriptors)
+        elif what == "fetch":
+            held = self._held.get(name)
+            copy = None if held is None else os.dup(held)
+            self._post(connection, {"storage": "fetched", "name": name, "number": message.get("number")}, copy)
+        elif what == "drop":
+            _close(self._held.pop(name, None))
+        elif what == "flush":
+            self._flush(connection, name, message)
+        else:
+            raise ValueError(f"{what!r} is not known")
+
+    def _hold(self, name: str, descriptors: list[int]) -> None:
+        if len(descriptors) != 1:
+            raise ValueError("one descriptor is wanted")
+        if name not in self._held and len(self._held) >= MAX_HELD:
+            raise ValueError("too many names")
+        try:
+            fcntl.fcntl(descriptors[0], fcntl.F_GET_SEALS)
+        except OSError:
+            raise ValueError("not a memory file") from None
+        if name in self._held and not _may_replace(self._held[name], descriptors[0]):
+            raise ValueError("what is held has a newer state")
+        _close(self._held.get(name))
+        self._held[name] = descriptors.pop()
+
+    def _flush(self, connection: _Connection, name: str, message: Message) -> None:
+        number, folder, keep, now = message["number"], message["folder"], message["keep"], message["now"]
+        if type(number) is not int or type(keep) is not int or keep < 1 or not isinstance(folder, str) or type(now) is not bool:
+            raise ValueError("not a request to flush")
+        if name not in self._held:
+            raise ValueError(f"nothing is held as {name!r}")
+        answer = partial(self._answer_flush, connection, name, number)
+        self._flusher.ask(Flush(name, os.dup(self._held[name]), folder, keep, answer, now))
+
+    def _answer_flush(self, connection: _Connection, name: str, number: int, stamp: Stamp | None, trouble: str) -> None:
+        with self._lock:
+            self._post(connection, {"storage": "flushed", "name": name, "number": number, "stamp": stamp, "trouble": trouble})
+        self._ring()
+
+    def _refuse(self, connection: _Connection, message: Any, reason: str) -> None:
+        if not connection.warned:
+            connection.warned = True
+            logger.warning("the local server refuses what process %d says: %s", connection.pid, reason)
+        refused = {key: message.get(key) for key in ("name", "number")} if isinstance(message, dict) else {}
+        with self._lock:
+            self._post(connection, {"storage": "refused", "reason": reason[:1000], **refused})
+
+    def _post(self, connection: _Connection, message: Message, descriptor: int | None = None) -> None:
+        """Puts a message where the server's thread sends it from; the descriptor is closed after that."""
+        if connection.socket.fileno() not in self._connections or len(connection.waiting) >= MAX_WAITING:
+            _close(descriptor)
+            return
+        connection.waiting.append((json.dumps(message).encode(), descriptor))
+
+    def _write(self, connection: _Connection) -> None:
+        assert self._selector is not None
+        try:
+            while connection.waiting:
+                data, descriptor = connection.waiting[0]
+                socket.send_fds(connection.socket, [data], [] if descriptor is None else [descriptor], socket.MSG_NOSIGNAL)
+                connection.waiting.popleft()
+                _close(descriptor)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._remove(connection)
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.waiting else 0)
+        self._selector.modify(connection.socket, wanted, connection)
+
+
+def _close(descriptor: int | None) -> None:
+    if descriptor is not None:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def _may_replace(held: int, other: int) -> bool:
+    """Whether a memory file may take the place of another: not if that loses a newer state."""
+    if os.path.sameopenfile(held, other):
+        return True
+    newest, offered = _newest(held), _newest(other)
+    return newest is None or (offered is not None and offered >= newest)
+
+
+def _newest(fd: int) -> Stamp | None:
+    try:
+        slots = valid_slots(read_header(fd))
+    except (ValueError, OSError):  # not a snapshot of this release
+        return None
+    return slots[0].stamp if slots else None
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serves the worker at the other end of a socket, whose descriptor is given as `--fd N`."""
+    start_logging()
+    option, number = arguments
+    if option != "--fd":
+        raise SystemExit("usage: python -m elastic_pytorch.pod.server --fd N")
+    LocalServer().serve_one(socket.socket(fileno=int(number)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,201 @@
+"""Runs the user's script in a warm worker, as `python script.py` would.
+
+A warm worker is a fork of a process that had a life before. What a script could see of that is put back here, and at the end all is done
+that Python does when it ends.
+"""
+
+import atexit
+import builtins
+import contextlib
+import ctypes
+import gc
+import importlib.machinery
+import io
+import json
+import logging
+import multiprocessing
+import multiprocessing.process
+import multiprocessing.util
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from elastic_pytorch.processes.parent_death import die_with_parent
+from elastic_pytorch.processes.stderr_tail import attach
+from elastic_pytorch.stopping.answers import answer_stops
+from elastic_pytorch.stopping.stacks import answer_dumps
+
+SCRIPT = "script"
+MODULE = "module"
+INTERRUPTED = 128 + signal.SIGINT
+OUTPUT_LOST = 120  # Python's own
+
+_BUFFERS = (io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair)
+_IMPORTED_WITH_THREADS = os.environ.get("OMP_NUM_THREADS")
+
+
+def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
+    """The entry point of a worker process; ends the process.
+
+    Args:
+        mode: `script` or `module`.
+        target: the script's path, or the module's name as for `python -m`.
+        arguments: the script's.
+    """
+    code = 1
+    try:
+        _reset_process()
+        sys.argv = [target, *arguments]
+        code = _outcome(lambda: _run(mode, target))
+        code = _finish(code)
+    finally:
+        # Not through torch's wrapper, which would wait for an agent that has stopped listening.
+        os._exit(code)
+
+
+def _run(mode: str, target: str) -> None:
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    if mode == MODULE:
+        _set_first_path(str(Path.cwd()))
+        runpy._run_module_as_main(target)  # type: ignore[attr-defined] # what `python -m` itself calls
+        return
+    path = os.path.abspath(target)  # noqa: PTH100 - as Python itself does, `..` resolved by name
+    if os.path.isdir(path) or path.endswith((".zip", ".pyz")):  # noqa: PTH112
+        _set_first_path(path)
+        runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
+        return
+    _set_first_path(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        message = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
+        _record(type(error).__name__, message, "")
+        print(f"{sys.executable}: {message}", file=sys.stderr)
+        raise SystemExit(2) from None
+    main.__file__ = path
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__dict__["__cached__"] = None
+    exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+
+
+def _reset_process() -> None:
+    """Takes back what being a child of the forkserver has brought."""
+    die_with_parent(os.getppid())
+    attach()
+    answer_dumps()
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+        answer_stops()
+    with contextlib.suppress(OSError):
+        os.setsid()  # as torchrun does: a group of its own, to be killed with all its children
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    multiprocessing.set_start_method(None, force=True)
+    multiprocessing.process.current_process().name = "MainProcess"
+    multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
+    for callback in (logging.shutdown, multiprocessing.util._exit_function):  # type: ignore[attr-defined]
+        atexit.unregister(callback)  # some Pythons have dropped it, some have not
+        atexit.register(callback)
+    with contextlib.suppress(OSError):
+        sys.stdin = os.fdopen(0, "r", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    random = sys.modules.get("numpy.random")
+    if random is not None:
+        random.seed()  # or all workers of a pod, and all after a restart, would draw the same numbers
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads != _IMPORTED_WITH_THREADS and threads.isdecimal() and int(threads) > 0:
+        import torch  # noqa: PLC0415 - it is there already
+
+        torch.set_num_threads(int(threads))  # torch has read the variable when it was imported
+
+
+def _set_first_path(path: str) -> None:
+    if not getattr(sys.flags, "safe_path", False):  # Python 3.10 has none
+        sys.path.insert(0, path)
+
+
+def _outcome(run: Callable[[], Any]) -> int:
+    """Runs something to its end. Prints an exception as Python does, records it as `@record` does, and returns the exit code."""
+    try:
+        run()
+    except SystemExit as error:
+        return _exit_code(error.code)
+    except BaseException as error:  # KeyboardInterrupt too: it is the end
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+            frames = frames.tb_next
+        error.__traceback__ = frames
+        sys.excepthook(type(error), error, frames)
+        if isinstance(error, KeyboardInterrupt):
+            return INTERRUPTED
+        _record(type(error).__name__, str(error), "".join(traceback.format_exception(error)))
+        return 1
+    return 0
+
+
+def _exit_code(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    _record("SystemExit", str(code), "")
+    return 1
+
+
+def _record(exception: str, message: str, callstack: str) -> None:
+    """Writes the error file, unless the script's own `@record` has."""
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    with contextlib.suppress(OSError):
+        if path and not (Path(path).exists() and Path(path).stat().st_size):
+            extra = {"py_callstack": callstack, "timestamp": str(int(time.time()))}
+            error = {"message": {"message": f"{exception}: {message}", "extraInfo": extra}}
+            Path(path).write_text(json.dumps(error), encoding="utf-8")
+
+
+def _finish(code: int) -> int:
+    """What Python does at its end, in its order: threads, exit handlers, open files, buffers."""
+    steps: Sequence[Callable[[], Any]] = (
+        threading._shutdown,  # type: ignore[attr-defined]
+        atexit._run_exitfuncs,
+        _close_files,
+    )
+    for step in steps:
+        ended = _outcome(step)
+        if ended == INTERRUPTED:
+            code = ended
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+        except Exception:  # whatever a script has put in its place
+            with contextlib.suppress(Exception):
+                traceback.print_exc()
+            code = OUTPUT_LOST
+    _outcome(lambda: ctypes.CDLL(None).fflush(None))
+    return code
+
+
+def _close_files() -> None:
+    """Closes files that the script has left open, as the end of an interpreter would: what they hold back is written then."""
+    standard = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    left = [
+        thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase) and not issubclass(type(thing), io.RawIOBase)
+    ]
+    # What writes into another comes before it: text, then compressors, then buffers.
+    left.sort(key=lambda file: 0 if isinstance(file, io.TextIOBase) else 2 if isinstance(file, _BUFFERS) else 1)
+    for file in left:
+        if file not in standard and file not in [stream.buffer for stream in standard if isinstance(stream, io.TextIOWrapper)]:
+            with contextlib.suppress(Exception):
+                file.close()

@@ -1,0 +1,111 @@
+"""The last words of each worker: its stderr passes through the agent, which writes it to its own and remembers the end.
+
+Of a worker that was killed by a signal, or that was started again and raised, stderr is all that tells why.
+"""
+
+import contextlib
+import os
+import selectors
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from elastic_pytorch.failures.last_words import MAX_STDERR_BYTES
+
+STDERR = "ELASTIC_PYTORCH_STDERR"  # tells a warm worker where its stderr goes
+CHUNK_BYTES = 64 * 1024  # what a pipe holds
+
+
+def attach() -> None:
+    """Moves this process's stderr to where the agent reads it, if the agent says so."""
+    path = os.environ.pop(STDERR, "")
+    if path:
+        with contextlib.suppress(OSError):
+            # Without a reader this fails rather than waits for one.
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(pipe, True)
+            os.dup2(pipe, 2)
+            os.close(pipe)
+
+
+class StderrTails:
+    """A named pipe for each local rank, and a thread that passes on what comes."""
+
+    def __init__(self) -> None:
+        self._directory = ""
+        self._pipes: dict[int, int] = {}
+        self._tails: dict[int, bytearray] = {}
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+
+    def path(self, local_rank: int) -> str:
+        """The pipe for a local rank's stderr; empty if none can be made."""
+        if local_rank not in self._pipes:
+            with contextlib.suppress(OSError):
+                self._open(local_rank)
+        return str(Path(self._directory, str(local_rank))) if local_rank in self._pipes else ""
+
+    def start_round(self) -> None:
+        """Forgets what former workers said."""
+        with self._lock:
+            for local_rank in self._tails:
+                self._read(local_rank)
+                self._tails[local_rank].clear()
+
+    def text(self, local_rank: int) -> str:
+        """The end of what the worker has written so far; empty if its stderr does not come here."""
+        with self._lock:
+            if local_rank not in self._pipes:
+                return ""
+            self._read(local_rank)
+            return self._tails[local_rank].decode(errors="replace")
+
+    def close(self) -> None:
+        """Passes on what is left."""
+        with self._lock:
+            for local_rank in self._pipes:
+                self._read(local_rank)
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _open(self, local_rank: int) -> None:
+        if not self._directory:
+            self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_stderr_")
+            Path(self._directory).chmod(0o711)
+        path = Path(self._directory, str(local_rank))
+        os.mkfifo(path)
+        path.chmod(0o622)  # a script that has given up its privileges may open /dev/stderr
+        # Open for writing, too: there is no end of file when a worker ends.
+        pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        with self._lock:
+            self._tails[local_rank] = bytearray()
+            self._pipes[local_rank] = pipe
+        self._selector.register(pipe, selectors.EVENT_READ, local_rank)
+        if len(self._pipes) == 1:
+            threading.Thread(target=self._pass_on, name="stderr", daemon=True).start()
+
+    def _pass_on(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                with self._lock:
+                    self._read(key.data)
+
+    def _read(self, local_rank: int) -> None:
+        """Reads what there is. Under the lock."""
+        tail = self._tails[local_rank]
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._pipes[local_rank], CHUNK_BYTES):
+                tail += data
+                del tail[:-MAX_STDERR_BYTES]
+                with contextlib.suppress(OSError):
+                    _write(data)
+                if len(data) < CHUNK_BYTES:
+                    return
+
+
+def _write(data: bytes) -> None:
+    sys.stderr.flush()
+    while data:
+        data = data[os.write(2, data) :]

@@ -1,0 +1,169 @@
+"""Workers that start in milliseconds: forked from a process that has imported torch.
+
+The agent needs torch itself, importing it takes seconds of CPU time, and a pod's cores are few. So multiprocessing's forkserver is no
+new interpreter that imports torch again, but forked from the agent, before the agent has a thread or has touched a GPU.
+"""
+
+import contextlib
+import gc
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from multiprocessing import forkserver, resource_tracker, util
+from typing import NoReturn
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.processes.parent_death import die_with_parent
+
+# What nearly every training script imports.
+MODULES = (
+    "torch",
+    "torch.distributed",
+    "torch.distributed.elastic.multiprocessing.api",
+    "torch.distributed.elastic.multiprocessing.errors",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch.utils.data",
+    "torch.utils.data.distributed",
+    "torch.utils.serialization",
+    "numpy",
+    "numpy.random",
+    "elastic_pytorch.processes.run_script",
+)
+# The first optimizer or DistributedDataParallel imports it: a second of CPU time, spent here once and not by each worker.
+FIRST_STEP_MODULES = ("torch._dynamo",)
+PROBE_SECONDS = 30.0
+CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
+CUDA_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Imports what workers will need. What cannot be imported is left out, with a line in the log if the user asked for it."""
+    given = os.environ.get(CUDA_CHECK)
+    os.environ[CUDA_CHECK] = (
+        "1"  # torch.cuda.is_available() then asks the driver's library, and not CUDA, which no fork survives
+    )
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # the script will import it itself, or never
+            if name not in MODULES + FIRST_STEP_MODULES:
+                logger.warning("cannot preload %s: %s: %s", name, type(error).__name__, error)
+    del os.environ[CUDA_CHECK]
+    if given is not None:
+        os.environ[CUDA_CHECK] = given
+
+
+def start_forkserver() -> None:
+    """Starts multiprocessing's forkserver from this process, and makes sure that it can start a process.
+
+    If that fails, multiprocessing's own way is taken: slower, as it imports torch again.
+    """
+    multiprocessing.set_forkserver_preload(list(MODULES))
+    resource_tracker.ensure_running()
+    gc.collect()
+    gc.freeze()  # what is there now stays shared between all workers, and no collection of theirs looks at it
+    try:
+        with _forking_instead_of_executing():
+            forkserver.ensure_running()
+        _probe()
+    except Exception as error:  # whatever is unexpected about this Python, the stock way is left
+        logger.warning("cannot fork the forkserver, starting a new interpreter: %s: %s", type(error).__name__, error)
+        _forget_forkserver()
+        forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def _forking_instead_of_executing() -> Iterator[None]:
+    """For the moment in which multiprocessing starts its forkserver, has it forked from here."""
+    stock = util.spawnv_passfds
+    before = _open_descriptors()
+
+    def fork(path: bytes, args: Sequence[bytes | str], passfds: Sequence[int]) -> int:
+        del path
+        option, command = (os.fsdecode(argument) for argument in args[-2:])
+        if option != "-c" or "multiprocessing.forkserver" not in command:
+            raise RuntimeError("multiprocessing starts its forkserver in an unknown way")
+        parent = os.getpid()
+        with warnings.catch_warnings():
+            # Python warns of threads: numpy's OpenBLAS has some, and handles a fork.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            util.spawnv_passfds = stock  # workers start processes too
+            _be_forkserver(command, parent, _open_descriptors() - before - set(passfds))
+        return pid
+
+    util.spawnv_passfds = fork  # type: ignore[assignment] # typeshed knows bytes only
+    try:
+        yield
+    finally:
+        util.spawnv_passfds = stock
+
+
+def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
+    """What a new interpreter would be by itself, made of a copy of the agent."""
+    try:
+        os.setsid()  # a Ctrl-C or a signal to the agent's group is the agent's
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        die_with_parent(parent)
+        for descriptor in not_ours:  # among them the pipe that tells the forkserver of the agent's end
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        forkserver._forkserver.__init__()  # type: ignore[misc] # its lock is held: the fork happened under it
+        _forget_resource_tracker()
+        exec(command, {"__name__": "__main__", "__builtins__": __builtins__})
+    finally:
+        os._exit(0)
+
+
+def _forget_resource_tracker() -> None:
+    """A forkserver has none of its own: it is handed down from the agent to each worker."""
+    tracker = resource_tracker._resource_tracker
+    if tracker._fd is not None:  # type: ignore[attr-defined]
+        os.close(tracker._fd)  # type: ignore[attr-defined]
+    tracker._fd = tracker._pid = None  # type: ignore[attr-defined]
+
+
+def _forget_forkserver() -> None:
+    server = forkserver._forkserver
+    pid = getattr(server, "_forkserver_pid", None)
+    if pid:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    server.__init__()  # type: ignore[misc]
+    server.set_forkserver_preload(list(MODULES))
+
+
+def _probe() -> None:
+    """Starts a process.
+
+    Raises:
+        RuntimeError: it does not end well, or could not use GPUs.
+    """
+    process = multiprocessing.get_context("forkserver").Process(target=_look_for_cuda, daemon=True)
+    process.start()
+    process.join(PROBE_SECONDS)
+    if process.exitcode == CUDA_LOST:
+        raise RuntimeError("a module that was imported has asked CUDA for devices, which no forked process can use then")
+    if process.exitcode != 0:
+        raise RuntimeError(f"a process that does nothing ended with {process.exitcode}")
+
+
+def _look_for_cuda() -> None:
+    import torch  # noqa: PLC0415 - it is there already
+
+    # Absent where torch is built without CUDA. What it says is what torch asks before it uses a GPU.
+    if getattr(torch._C, "_cuda_isInBadFork", bool)():
+        sys.exit(CUDA_LOST)
+
+
+def _open_descriptors() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - names are all that is wanted

@@ -1,0 +1,44 @@
+"""What each worker is given for its stderr and its stacks, at torch's own hook for a worker's output."""
+
+import os
+from typing import Any
+
+from torch.distributed.elastic.multiprocessing import LogsSpecs
+
+from elastic_pytorch.processes.stderr_tail import STDERR, StderrTails
+from elastic_pytorch.stopping.stacks import COLD_START
+
+
+class WorkerLogs(LogsSpecs):
+    """Sends a worker's stderr through the agent, unless torchrun's options send it elsewhere.
+
+    Args:
+        specs: what torchrun's options say of output.
+        tails: where stderr goes.
+        warm: whether workers are forked, or start as a new interpreter.
+    """
+
+    def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool) -> None:
+        self._specs = specs
+        self._tails = tails
+        self._warm = warm
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> Any:
+        """Torch's destinations, with the agent's pipe for each stderr that would have been the agent's own."""
+        destinations = self._specs.reify(envs)
+        for local_rank, environment in envs.items():
+            if not self._warm:
+                environment["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
+            if destinations.stderrs.get(local_rank):
+                continue
+            path = self._tails.path(local_rank)
+            if self._warm and path:
+                environment[STDERR] = path
+            elif path:
+                destinations.stderrs[local_rank] = path
+        return destinations
+
+    @property
+    def root_log_dir(self) -> str:
+        """The folder for all files."""
+        return str(self._specs.root_log_dir)

@@ -1,0 +1,135 @@
+"""The processes of the pod's workers, whichever way torch has started them."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+
+from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, PContext, SubprocessContext
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.processes.wakeup import Wakeup
+from elastic_pytorch.stopping.observation import LOOK_SECONDS, StopLooks
+
+KILLED_SECONDS = 20.0  # to end after SIGKILL: giving back a hundred GB of pinned memory takes some
+
+
+class UnkillableError(Exception):
+    """A worker has outlived SIGKILL: it hangs in the kernel, as in a driver whose device no longer answers. The message says which."""
+
+
+class WorkerProcesses:
+    """Watches and stops the processes of one start.
+
+    Torch's own contexts poll for exits, and on a failure wait up to 30 s for the others before they say so.
+
+    Args:
+        context: what torch started them with.
+        killed_seconds: how long they may take to end after SIGKILL.
+    """
+
+    def __init__(self, context: PContext, killed_seconds: float = KILLED_SECONDS) -> None:
+        self.pids: dict[int, int] = context.pids()
+        self._polls: dict[int, Callable[[], int | None]] = {}
+        self._exit_codes: dict[int, int] = {}
+        # A worker started through a subprocess gets signals with its whole group, as from torchrun. A warm one gets SIGTERM alone:
+        # its data loaders shall live until it has saved.
+        self._signal_groups = isinstance(context, SubprocessContext)
+        if isinstance(context, SubprocessContext):
+            for rank, handler in context.subprocess_handlers.items():
+                self._polls[rank] = handler.proc.poll
+        elif isinstance(context, MultiprocessContext) and context._pc is not None:
+            for rank, process in enumerate(context._pc.processes):
+                self._polls[rank] = partial(getattr, process, "exitcode")
+        self._pidfds: dict[int, int] = {}
+        for rank, pid in self.pids.items():
+            with contextlib.suppress(OSError):  # gone already, or a kernel without pidfds: then polling must do
+                self._pidfds[rank] = os.pidfd_open(pid)
+        self._exited_at = 0.0
+        self._killed_seconds = killed_seconds
+
+    def exit_codes(self) -> dict[int, int]:
+        """The exit codes of the workers that have exited, by local rank; negative: killed by that signal."""
+        for rank, poll in self._polls.items():
+            if rank not in self._exit_codes and (code := poll()) is not None:
+                self._exit_codes[rank] = code
+        return self._exit_codes
+
+    def all_exited(self) -> bool:
+        """Whether none runs any more."""
+        return len(self.exit_codes()) == len(self._polls)
+
+    def wait(self, wakeup: Wakeup, seconds: float) -> None:
+        """Waits until a worker exits, the bell is rung, or the time is over."""
+        if not self._pidfds or time.monotonic() - self._exited_at < 0.1:
+            # An exit shows on the pidfd a moment before its code is known here.
+            seconds = min(seconds, 0.005 if self._pidfds or self._exited_at else 0.02)
+        ready = wakeup.wait(seconds, self._pidfds.values())
+        for rank in [rank for rank, descriptor in self._pidfds.items() if descriptor in ready]:
+            os.close(self._pidfds.pop(rank))
+            self._exited_at = time.monotonic()
+
+    def stop(
+        self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup, patience_seconds: Callable[[], float | None]
+    ) -> None:
+        """Ends all that still run: with the signal, and at the deadline (a monotonic time) with SIGKILL.
+
+        Args:
+            death_signal: what asks them to end.
+            deadline: see above.
+            wakeup: ends a wait early.
+            patience_seconds: asked again and again. None: all peers of the workers are there, so that a collective may still complete.
+                Otherwise those that can no longer run their handler get SIGKILL once they have been in one call of C for so long.
+
+        Raises:
+            UnkillableError: one has outlived even that.
+        """
+        looks = StopLooks(self._running(), death_signal)
+        self._send(death_signal, groups=self._signal_groups)
+        looks.told()
+        killed: set[int] = set()
+        while not self._running() <= killed and (left := deadline - time.monotonic()) > 0:
+            self.wait(wakeup, min(left, LOOK_SECONDS))
+            if (patience := patience_seconds()) is not None:
+                for pid, stack in looks.stuck(patience):
+                    killed.add(pid)
+                    where = stack.partition("\n")[0]
+                    logger.warning("pid %d cannot run its handler after the loss of a peer, killing it: %s", pid, where)
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+        looks.close()
+        if not self.all_exited():
+            self._send(signal.SIGKILL, groups=True)
+            self._wait_for_all(time.monotonic() + self._killed_seconds, wakeup)
+        for pid in self.pids.values():  # what they leave behind would be in the way of the next ones
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+        if running := self._running():
+            pids = ", ".join(map(str, sorted(running)))
+            raise UnkillableError(f"worker process {pids} has not ended {self._killed_seconds:g} s after SIGKILL")
+
+    def close(self) -> None:
+        """Forgets the processes."""
+        while self._pidfds:
+            os.close(self._pidfds.popitem()[1])
+
+    def _running(self) -> set[int]:
+        exited = self.exit_codes()
+        return {pid for rank, pid in self.pids.items() if rank not in exited}
+
+    def _wait_for_all(self, deadline: float, wakeup: Wakeup) -> None:
+        while not self.all_exited() and (left := deadline - time.monotonic()) > 0:
+            self.wait(wakeup, min(left, 0.25))
+
+    def _send(self, number: signal.Signals, *, groups: bool) -> None:
+        exited = self.exit_codes()
+        for rank, pid in self.pids.items():
+            if rank in exited:
+                continue
+            try:
+                (os.killpg if groups else os.kill)(pid, number)
+            except OSError:
+                with contextlib.suppress(OSError):  # a worker so young that it has no group of its own yet
+                    os.kill(pid, number)

@@ -1,0 +1,1 @@
+"""How far training is: reported, shown, and received by the agent."""

@@ -1,0 +1,151 @@
+"""How far training is, as the agent hears it from its workers (see `report`)."""
+
+import contextlib
+import json
+import math
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far training is, as far as its ranks have said; None: none has."""
+
+    step: int | None = None
+    first_step: int | None = None  # the first one of the round
+    total: int | None = None
+    loss: float | None = None
+    checkpoint_step: int | None = None
+    commit_every_steps: int | None = None
+    checkpoints: int | None = None  # that have been seen in the folder that is watched; None: none is
+
+    def with_report(self, datagram: bytes) -> "Progress":
+        """The progress after a report: the largest step, and the newest of all else.
+
+        Raises:
+            ValueError: the datagram is not what `report` sends.
+        """
+        if len(datagram) > MAX_DATAGRAM_BYTES:
+            raise ValueError("too long")
+        fields = json.loads(datagram)
+        if not isinstance(fields, dict):
+            raise ValueError("not an object")
+        counts = ("step", "total", "checkpointStep", "commitEverySteps")
+        step, total, checkpoint, commit_every = (_count(fields.get(key)) for key in counts)
+        loss = _number(fields.get("loss"))
+        return Progress(
+            step=self.step if step is None else max(step, self.step or 0),
+            first_step=step if self.first_step is None else self.first_step,
+            total=self.total if total is None else total,
+            loss=self.loss if loss is None else loss,
+            checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
+            commit_every_steps=self.commit_every_steps if commit_every is None else commit_every,
+            checkpoints=self.checkpoints,
+        )
+
+    def to_json(self) -> dict[str, float | None] | None:
+        """As the protocol's heartbeat has it."""
+        if self == Progress():
+            return None
+        steps = {"step": self.step, "firstStep": self.first_step}
+        checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
+        commits = {"commitEverySteps": self.commit_every_steps}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits}
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("not a number")
+    # JSON has no nan; a loss that is not finite is told as none
+    return float(value) if math.isfinite(value) else None
+
+
+def _count(value: object) -> int | None:
+    number = _number(value)
+    if number is not None and not 0 <= number < 2**53:
+        raise ValueError("not a count")
+    return None if number is None else int(number)
+
+
+class ProgressReceiver:
+    """The agent's end: a socket in a directory of its own, and for each round a thread that reads it.
+
+    Attributes:
+        path: the socket's path, for the workers' environment; empty if no socket could be made.
+        on_first_step: called from a thread when the first step of a round is reported.
+    """
+
+    def __init__(self) -> None:
+        self._directory = ""
+        self.path = ""
+        with contextlib.suppress(OSError):
+            self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
+            Path(self._directory).chmod(0o711)  # a script may have given up its privileges
+            self.path = str(Path(self._directory, "report"))
+        self.on_first_step: Callable[[], None] = lambda: None
+        self._socket: socket.socket | None = None
+        self._progress = Progress()
+        self._lock = threading.Lock()
+
+    def start_round(self) -> None:
+        """Forgets the steps of the last round, also those still on their way, but not which checkpoints there are."""
+        with self._lock:
+            before = self._progress
+            self._progress = Progress(checkpoint_step=before.checkpoint_step, checkpoints=before.checkpoints)
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)  # ends the recv of the thread before
+            self._socket = self._bind()
+            if self._socket is not None:
+                threading.Thread(target=self._receive, args=(self._socket,), name="progress", daemon=True).start()
+
+    def current(self) -> Progress:
+        """What is known now."""
+        with self._lock:
+            return self._progress
+
+    def note_checkpoints(self, count: int | None) -> None:
+        """Takes note of how many checkpoints have been seen in the folder that is watched. From any thread."""
+        with self._lock:
+            self._progress = replace(self._progress, checkpoints=count)
+
+    def close(self) -> None:
+        """Removes the socket."""
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _bind(self) -> socket.socket | None:
+        if not self.path:
+            return None
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            Path(self.path).unlink(missing_ok=True)
+            receiver.bind(self.path)
+            Path(self.path).chmod(0o666)
+        except OSError:
+            receiver.close()
+            return None
+        return receiver
+
+    def _receive(self, receiver: socket.socket) -> None:
+        with receiver:
+            while True:
+                datagram = receiver.recv(MAX_DATAGRAM_BYTES + 1)
+                with self._lock:
+                    if receiver is not self._socket:
+                        return
+                    before = self._progress
+                    with contextlib.suppress(ValueError):
+                        self._progress = before.with_report(datagram)
+                    first = before.first_step is None and self._progress.first_step is not None
+                if first:
+                    self.on_first_step()

@@ -1,0 +1,66 @@
+"""How a training script says how far it is: datagrams on a unix socket, from `report` to the agent (see `receiver`)."""
+
+import contextlib
+import json
+import os
+import socket
+
+from elastic_pytorch.progress.progress_bar import ProgressBar, bar_of_this_process
+
+REPORT_SOCKET = "ELASTIC_PYTORCH_REPORT_SOCKET"
+MAX_DATAGRAM_BYTES = 1024
+
+_sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
+_bar: ProgressBar | None = None
+_bar_decided = False  # by the first report of a process: a worker is forked after this was imported, and its RANK comes later
+
+
+def report(
+    *,
+    step: float | None = None,
+    total: float | None = None,
+    loss: float | None = None,
+    checkpoint_step: float | None = None,
+    commit_every_steps: float | None = None,
+) -> None:
+    """Tells the operator how far training is, and shows it where rank 0 runs in a terminal.
+
+    Call it as often as you like, from any rank: it takes microseconds, never blocks and never raises. Without an agent of
+    elastic-pytorch and a terminal (in a notebook, say) it does nothing. Anything that float() takes is a number here, a tensor
+    with one element too; mind that this waits for the GPU if the tensor is there.
+
+    Args:
+        step: the step just finished. The largest of all ranks counts.
+        total: the step at which training will be done.
+        loss: the newest loss.
+        checkpoint_step: the step of the newest checkpoint that training could go on from.
+        commit_every_steps: the steps from one commit to the next, which `State` chooses and reports.
+    """
+    # A report is a courtesy: no trouble with it may end the training.
+    with contextlib.suppress(Exception):
+        path = os.environ.get(REPORT_SOCKET)
+        bar = _bar if _bar_decided else _decide_on_bar()
+        if not path and bar is None:
+            return
+        values = {"step": step, "total": total, "loss": loss}
+        values |= {"checkpointStep": checkpoint_step, "commitEverySteps": commit_every_steps}
+        given = {key: float(value) for key, value in values.items() if value is not None}
+        if bar is not None:
+            bar.show(given.get("step"), given.get("total"), given.get("loss"), given.get("commitEverySteps"))
+        if path:
+            _socket().sendto(json.dumps(given).encode(), path)
+
+
+def _decide_on_bar() -> ProgressBar | None:
+    global _bar, _bar_decided
+    _bar, _bar_decided = bar_of_this_process(), True
+    return _bar
+
+
+def _socket() -> socket.socket:
+    global _sender  # noqa: PLW0603 - one socket for each process
+    if _sender is None or _sender[0] != os.getpid():
+        sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sender.setblocking(False)
+        _sender = (os.getpid(), sender)
+    return _sender[1]

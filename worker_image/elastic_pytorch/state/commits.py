@@ -1,0 +1,77 @@
+"""The commits of a State: copied into the pod's memory, measured, and complete before the process ends."""
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from elastic_pytorch.group import in_process
+from elastic_pytorch.memory.commit_copies import Copier, Lane
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state import last_commits
+from elastic_pytorch.state.commit_interval import CommitInterval
+from elastic_pytorch.state_format.state_version import Stamp
+
+
+class Commits:
+    """Copies states into a memory, one after the other.
+
+    Args:
+        interval: that is told what they cost.
+        lane: for copies that go on while the training does.
+        registered: what the states are of.
+        overlap: whether what its optimizers own is copied beside the next step.
+
+    Attributes:
+        snapshot: the memory; None: this process has none.
+    """
+
+    def __init__(self, interval: CommitInterval, lane: Lane, registered: Iterable[Any], *, overlap: bool) -> None:
+        self.snapshot: Snapshot | None = None
+        self._interval = interval
+        self._copier = Copier(lane, registered, overlap=overlap)
+        weakref.finalize(self, self._copier.close).atexit = False
+        last_commits.under_way.add(self)
+
+    @property
+    def copying(self) -> bool:
+        """Whether the last state is still being copied."""
+        return self.snapshot is not None and self.snapshot.copying
+
+    def write(self, stamp: Stamp, tree: Callable[[], Any]) -> None:
+        """Starts to copy a state; if that is done at once, it is the newest one when this returns.
+
+        Raises:
+            UnsupportedValue: something in the state is no plain data.
+            GroupAborted: what the state holds may be wrong.
+        """
+        if self.snapshot is None:
+            return
+        self._copier.catch_up()
+        with self._interval.holding_up():
+            self.snapshot.start(stamp, tree(), self._copier.copy, in_process.check)
+        self.settle(wait=False)
+
+    def settle(self, *, wait: bool) -> None:
+        """Makes the last state the newest one in memory, if its copy is complete.
+
+        Args:
+            wait: until it is.
+
+        Raises:
+            RuntimeError: the GPU has failed.
+        """
+        if self.snapshot is None or not self.snapshot.copying:
+            return
+        with self._interval.holding_up():
+            settled = self.snapshot.settle(wait=wait)
+        if settled:
+            self._interval.end_commit(self._copier.held_up_seconds)
+
+    def end_step(self) -> None:
+        """Says that a step of the training is over, and what it has committed is being copied."""
+        self._copier.end_step()
+
+    def close(self) -> None:
+        """Lets go of the memory, and of the optimizers."""
+        self.snapshot = None
+        self._copier.close()

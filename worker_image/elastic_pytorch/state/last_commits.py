@@ -1,0 +1,90 @@
+"""The last commits of a process's States, to be on the disk when it ends: a script lets go of a State when its function returns."""
+
+import atexit
+import contextlib
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from elastic_pytorch.group import agent_link
+from elastic_pytorch.log import logger
+from elastic_pytorch.state_format.state_version import Stamp
+
+LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
+
+
+@dataclass(slots=True)
+class LastCommit:
+    """A State's last commit, and where it is to be.
+
+    Attributes:
+        stamp: of the commit.
+        folder: of the checkpoints.
+        keep: how many checkpoints to keep there.
+        steps_done: how many steps of the training are done; the last ones may not be committed.
+        asked: whether it was asked for.
+        pressed: whether it was asked for at once.
+    """
+
+    stamp: Stamp
+    folder: str
+    keep: int
+    steps_done: int
+    asked: bool = False
+    pressed: bool = False
+
+    def flush(self, name: str, *, now: bool) -> None:
+        """Has it written, if that was not asked for yet; `now`: without a rest after the write before."""
+        if not (self.pressed if now else self.asked):
+            self.asked, self.pressed = True, now
+            agent_link.link().flush(name, self.stamp, self.folder, self.keep, now=now)
+
+
+class Settles(Protocol):
+    """Commits whose copies may be under way."""
+
+    def settle(self, *, wait: bool) -> None:
+        """Completes the last one.
+
+        Raises:
+            RuntimeError: the GPU has failed.
+        """
+
+
+under_way: "weakref.WeakSet[Settles]" = weakref.WeakSet()
+last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
+
+
+def on_disk(names: Iterable[str]) -> list[str]:
+    """Those of some memories whose last commit is on the disk; of the others it is asked for."""
+    done = []
+    for name in names:
+        if (commit := last_commits.get(name)) is not None:
+            commit.flush(name, now=True)
+            flushed = agent_link.link().flushed(name)
+            if flushed is not None and flushed >= commit.stamp:
+                done.append(name)
+    return done
+
+
+@atexit.register
+def flush_last_commits() -> None:
+    """Has them brought to the disk. An agent does that, so that how this process has ended is known at once."""
+    for commits in list(under_way):
+        with contextlib.suppress(RuntimeError):
+            commits.settle(wait=True)
+    for name, commit in last_commits.items():
+        if commit.steps_done > commit.stamp.step:
+            logger.warning(
+                "steps %d to %d are not committed: give State total_steps, or call its flush() at the end",
+                commit.stamp.step + 1,
+                commit.steps_done,
+            )
+        commit.flush(name, now=True)
+    if not last_commits:
+        return
+    link = agent_link.link()
+    done = link.deliver(LAST_FLUSH_SECONDS) if agent_link.agent() is not None else link.drain(LAST_FLUSH_SECONDS)
+    if not done:
+        logger.warning("the last commit is not on disk: %s", link.trouble() or "it took too long")

@@ -1,0 +1,69 @@
+"""Plain values of a State, which are rank 0's: most scripts compute them there alone, and each pod must have them."""
+
+from typing import Any, Protocol
+
+from elastic_pytorch.state_format.state_encoding import flatten, unflatten
+
+
+class Group(Protocol):
+    """A group of ranks, as far as this needs it."""
+
+    rank: int
+
+    def first(self, number: int) -> int:
+        """Rank 0's number."""
+
+    def broadcast(self, tree: Any, root: int) -> Any:
+        """The root's tree."""
+
+
+class PlainValues:
+    """Says when rank 0's values are others than before, and brings them to all ranks.
+
+    Args:
+        group: all ranks; they have the same values now.
+        values: this rank's.
+    """
+
+    def __init__(self, group: Group, values: dict[str, Any]) -> None:
+        self._group = group
+        self._known = _Seen(values)
+
+    def take_over(self, values: dict[str, Any]) -> bool:
+        """Replaces values by rank 0's, if those have changed; returns whether they were replaced on this rank. Collective.
+
+        A tensor counts as changed when another one has taken its place, or when torch has written to it.
+        """
+        changed = False
+        if self._group.rank == 0:
+            seen = _Seen(values)
+            changed, self._known = seen != self._known, seen
+        if not self._group.first(int(changed)):
+            return False
+        taken = self._group.broadcast(values, 0)
+        if self._group.rank != 0:
+            values.update(_where_they_were(taken, values))
+        return self._group.rank != 0
+
+
+def _where_they_were(taken: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Values with their tensors on the devices of those whose places they take, if there are as many."""
+    skeleton, tensors = flatten(taken)
+    _, before = flatten(values)
+    if len(before) != len(tensors):
+        return taken
+    moved: dict[str, Any] = unflatten(skeleton, [new.to(old.device) for new, old in zip(tensors, before, strict=True)])
+    return moved
+
+
+class _Seen:
+    """What values were when they were looked at. It keeps their tensors, so that no other one takes the address of an old one."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._skeleton, self._tensors = flatten(values)
+        self._versions = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in self._tensors]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Seen) and (self._skeleton, self._versions) == (other._skeleton, other._versions)
+
+    __hash__ = None  # type: ignore[assignment]

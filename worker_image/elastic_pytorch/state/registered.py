@@ -1,0 +1,181 @@
+"""What is registered with a State: whether it can be kept at all, whether it is the same on all ranks, and how it is put back."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.state_format.state_encoding import flatten, unflatten
+
+
+class Group(Protocol):
+    """A group of ranks, as far as this needs it."""
+
+    def gather(self, numbers: list[int]) -> list[list[int]]:
+        """The numbers of all ranks, in their order."""
+
+    def broadcast(self, tree: Any, root: int) -> Any:
+        """The root's tree."""
+
+
+def is_stateful(each: object) -> bool:
+    """Whether it is kept by its `state_dict`; else it is a plain value."""
+    return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
+
+
+def unwrap(each: Any) -> Any:
+    """The model in a DistributedDataParallel, else what it is."""
+    return each.module if isinstance(each, DistributedDataParallel) else each
+
+
+def innermost(each: Any) -> Any:
+    """The model in whatever wraps it: DistributedDataParallel, torch.compile, or both."""
+    while (inner := getattr(unwrap(each), "_orig_mod", unwrap(each))) is not each:
+        each = inner
+    return each
+
+
+def refuse_sharded(objects: dict[str, Any]) -> None:
+    """Refuses a model or an optimizer of which no rank has all.
+
+    Raises:
+        RuntimeError: one is; the message says what to use instead of State.
+    """
+    refuse_foreign_sharding(objects)
+    for name, each in objects.items():
+        # By their names here, and below: importing what defines them takes long, and who has no sharded model needs none of it.
+        if any("DTensor" in _names(parameter) for parameter in _parameters(each)):
+            raise RuntimeError(f"{name} is sharded, so no rank has all of it: use ShardedState instead of State")
+
+
+def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
+    """Refuses what is sharded in a way that neither State nor ShardedState can keep.
+
+    Raises:
+        RuntimeError: something is; the message says what to use instead.
+    """
+    for name, each in objects.items():
+        parameters = list(_parameters(each))
+        modules = each.modules() if isinstance(each, torch.nn.Module) else ()
+        flat = any(getattr(parameter, "_is_flat_param", False) for parameter in parameters)
+        if flat or any("FullyShardedDataParallel" in _names(module) for module in modules):
+            raise RuntimeError(
+                f"{name} is a FullyShardedDataParallel, whose state_dict is collective: shard it with "
+                "torch.distributed.fsdp.fully_shard and use ShardedState"
+            )
+        deepspeed = any(kind.__module__.partition(".")[0] == "deepspeed" for kind in type(each).__mro__)
+        if deepspeed or any(hasattr(parameter, "ds_id") for parameter in parameters):
+            raise RuntimeError(
+                f"{name} is kept in parts by DeepSpeed, so no rank has all of it: save it with the engine's own save_checkpoint and "
+                "load_checkpoint, or shard the model with torch.distributed.fsdp.fully_shard and use ShardedState"
+            )
+        if "ZeroRedundancyOptimizer" in _names(each):
+            raise RuntimeError(
+                f"{name} is a ZeroRedundancyOptimizer, of whose state each rank has a part: use the optimizer that it wraps, or shard "
+                "the model with torch.distributed.fsdp.fully_shard and use ShardedState"
+            )
+
+
+def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped: MappedState | None) -> None:
+    """Brings what is registered to the states that were found.
+
+    Args:
+        objects: what is registered, by its names.
+        states: by the same names.
+        where: they were found, for people.
+        mapped: the memory in which the states' tensors lie, and stay for this call only; None: they may be kept.
+
+    Raises:
+        RuntimeError: a state does not fit.
+    """
+    for name, each in objects.items():
+        if name not in states:
+            logger.warning("%s has no %s: it stays as it is", where, name)
+            continue
+        optimizer = isinstance(each, torch.optim.Optimizer)
+        state = states[name]
+        if mapped is not None and not optimizer and not isinstance(each, torch.nn.Module):  # which copy by themselves
+            state = own_copy(state)
+        if optimizer:
+            each.state.clear()  # a GPU may not have the room for both the old one and the new one
+        try:
+            each.load_state_dict(state)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:
+            raise RuntimeError(f"{where} does not fit the {name} of this script: {error}") from error
+        if mapped is not None and optimizer:
+            _copy_kept(each, mapped)
+        if hasattr(each, "param_groups") and hasattr(each, "zero_grad"):
+            each.zero_grad(set_to_none=True)  # what a step that was broken off has left
+
+
+def own_copy(tree: Any) -> Any:
+    """A state whose tensors have memory of their own."""
+    skeleton, tensors = flatten(tree)
+    return unflatten(skeleton, [tensor.clone() for tensor in tensors])
+
+
+def _copy_kept(optimizer: torch.optim.Optimizer, mapped: MappedState) -> None:
+    """Optimizers keep the very tensors that they load where these are on the right device already."""
+    for state in optimizer.state.values():
+        for key, value in state.items() if isinstance(state, dict) else ():
+            if isinstance(value, torch.Tensor) and mapped.holds(value):
+                state[key] = value.clone()
+
+
+def describe(objects: dict[str, Any]) -> dict[str, str]:
+    """The types and shapes of the models' parameters by their names; empty for one that has no shape yet."""
+    return {
+        f"{name}.{path}": "" if is_lazy(parameter) else f"{parameter.dtype} {list(parameter.shape)}"
+        for name, each in objects.items()
+        if isinstance(each, torch.nn.Module)
+        for path, parameter in each.named_parameters()
+    }
+
+
+def refuse_unlike(group: Group, description: dict[str, str]) -> None:
+    """Makes sure that all ranks describe the same. Collective.
+
+    Raises:
+        RuntimeError: on all ranks alike; the message names the first difference from what rank 0 has.
+    """
+    digest = hashlib.sha256(repr(description).encode()).digest()
+    digests = group.gather([int.from_bytes(digest[:8], "little") >> 1])
+    for rank, its in enumerate(digests):
+        if its == digests[0]:
+            continue
+        first, other = group.broadcast(description, 0), group.broadcast(description, rank)
+        if (difference := first_difference(first, other)) is not None:
+            raise RuntimeError(
+                f"rank {rank} has something else registered than rank 0: {difference}. Each pod keeps the state for the whole group: a "
+                "State must be the same on all ranks; a model that differs from rank to rank can be kept by ShardedState, as DTensors"
+            )
+
+
+def first_difference(first: dict[str, str], other: dict[str, str]) -> str | None:
+    """In words, the first difference between what rank 0 and another rank describe; None: there is none."""
+    for path in [*first, *(path for path in other if path not in first)]:
+        mine, its = first.get(path), other.get(path)
+        if mine is None or its is None:
+            return f"only {'rank 0' if its is None else 'that rank'} has {path}"
+        if mine and its and mine != its:
+            return f"{path} is {mine} on rank 0, and {its} on that rank"
+    return None
+
+
+def _parameters(each: Any) -> Iterator[Any]:
+    if isinstance(each, torch.nn.Module):
+        yield from each.parameters()
+    elif isinstance(each, torch.optim.Optimizer):
+        for group in each.param_groups:
+            yield from group["params"]
+
+
+def _names(each: object) -> set[str]:
+    return {kind.__name__ for kind in type(each).__mro__}

@@ -1,0 +1,310 @@
+"""Where a new group goes on from: the newest state that any of its ranks holds in memory, else the newest on disk.
+
+All ranks hear the same of each other and so decide the same. What is no tensor comes from one rank for all; tensors come from one's own
+pod's memory where it has the same state. A pod that lacks it gets it once, and all of the pod's processes read it from there.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.group.broadcast import broadcast_tree, pass_on
+from elastic_pytorch.log import logger
+from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, unflatten
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage.checkpoint_file import Loaded, load_newest
+
+NONE = Stamp(0, 0)  # of a rank that has nothing: generations begin with 1
+OWN = "random"  # what in a state is its rank's own: the random numbers that it draws
+NO_POD = -1
+
+
+class Told(NamedTuple):
+    """What each rank tells all others.
+
+    Attributes:
+        stamp: of the state in the memory that this rank keeps; (0, 0): there is none, or another process of the pod keeps it.
+        layout: a digest of that state's tensors: their types and shapes.
+        writer: which rank of the group before has written it.
+        pod: whose memory it uses; -1: none.
+        keeps: whether it is the one process that writes that memory.
+    """
+
+    stamp: Stamp
+    layout: int
+    writer: int
+    pod: int
+    keeps: bool
+
+    @property
+    def shares(self) -> bool:
+        """Whether it reads what another process of its pod has in memory."""
+        return self.pod != NO_POD and not self.keeps
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a state comes from.
+
+    Attributes:
+        stamp: of the state.
+        root: the rank that has it.
+        lacking: the ranks that do not have it, and cannot read it in their pod's memory before another one has put it there.
+    """
+
+    stamp: Stamp
+    root: int
+    lacking: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Found:
+    """A state to go on from.
+
+    Attributes:
+        stamp: of the state; (0, 0): there was none, and this is what rank 0 has begun with.
+        tree: the state.
+        generation: of the group that goes on from it.
+        where: for people.
+        shared: whether any rank reads it in the memory of another one, which must not be written to meanwhile.
+        mapped: the memory in which its tensors lie; None: they have memory of their own.
+    """
+
+    stamp: Stamp
+    tree: Any
+    generation: int
+    where: str
+    shared: bool = False
+    mapped: MappedState | None = field(default=None, repr=False)
+
+
+class Memory(Protocol):
+    """A pod's memory of the state, as a rank sees it; see `PodMemory`."""
+
+    pod: int | None
+    keeps: bool
+
+    def newest(self) -> MappedState | None:
+        """The newest state that this rank keeps."""
+
+    def write(self, stamp: Stamp, tree: Any) -> None:
+        """Puts a state into it."""
+
+    def of_keeper(self) -> MappedState:
+        """The newest state that another process of the pod keeps."""
+
+
+class Group(Protocol):
+    """A group of ranks, as far as this needs it."""
+
+    rank: int
+
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """The numbers of all ranks, in their order."""
+
+    def first(self, number: int) -> int:
+        """Rank 0's number."""
+
+    def broadcast(self, tree: Any, root: int) -> Any:
+        """The root's tree; for small ones."""
+
+    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
+        """Fills the tensors of all ranks but the first one with those of the first one. Only these ranks call it."""
+
+
+class TorchGroup:
+    """A group of torch.distributed.
+
+    Args:
+        group: of a backend that sends CPU tensors; None: the default group.
+    """
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+        self.rank = dist.get_rank(group)
+
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """The numbers of all ranks, in their order. Collective."""
+        own = torch.tensor(numbers, dtype=torch.int64)
+        all_ = [torch.zeros_like(own) for _ in range(dist.get_world_size(self._group))]
+        dist.all_gather(all_, own, group=self._group)
+        return [each.tolist() for each in all_]
+
+    def first(self, number: int) -> int:
+        """Rank 0's number. Collective."""
+        told = torch.tensor([number])
+        dist.broadcast(told, 0 if self._group is None else dist.get_global_rank(self._group, 0), group=self._group)
+        return int(told)
+
+    def broadcast(self, tree: Any, root: int) -> Any:
+        """The root's tree. Collective."""
+        return broadcast_tree(tree, root, self._group)
+
+    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
+        """Sends tensors from the first of some ranks to all others of them."""
+        pass_on(tensors, ranks, self._group)
+
+
+class Alone:
+    """The group of a process that has no group."""
+
+    rank = 0
+
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Return these numbers."""
+        return [list(numbers)]
+
+    def first(self, number: int) -> int:
+        """Return this number."""
+        return number
+
+    def broadcast(self, tree: Any, root: int) -> Any:
+        """Return this tree."""
+        del root
+        return tree
+
+    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
+        """Do nothing: there is no other rank."""
+
+
+def choose_memory(told: Sequence[Told]) -> Source | None:
+    """The newest state in memory; None: no rank has any. Of several that hold it, the one that was first in the group before has it.
+
+    Plain values are set on rank 0 by most scripts, and the others hear of them a little later.
+    """
+    newest = max(each.stamp for each in told)
+    if newest == NONE:
+        return None
+    _, root = min((each.writer, rank) for rank, each in enumerate(told) if each.stamp == newest)
+    has = {rank for rank, each in enumerate(told) if each.stamp == newest and each.layout == told[root].layout}
+    return Source(newest, root, _lacking(told, has))
+
+
+def claim(folder: str, generation: int) -> None:
+    """Keeps older groups from writing to the checkpoint folder, and from deleting there."""
+    try:
+        checkpoint_folder.claim(folder, generation)
+    except OSError as error:
+        logger.warning("cannot write to %s: %s; training goes on without checkpoints", folder, error)
+
+
+def _lacking(told: Sequence[Told], has: set[int]) -> tuple[int, ...]:
+    return tuple(rank for rank, each in enumerate(told) if rank not in has and not each.shares)
+
+
+def find_newest(group: Group, memory: Memory | None, folder: str, fresh: Any) -> Found:
+    """Finds what the group goes on from, and brings it to all ranks. Collective. Rank 0 claims the folder for the group.
+
+    Args:
+        group: all that train.
+        memory: of this rank's pod; None: it has none.
+        folder: of checkpoints; empty: there is none. Only rank 0 looks there, so it need not be shared.
+        fresh: what this rank has begun with: rank 0's is the start if there is nothing else.
+
+    Raises:
+        OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from the start because of that.
+        MemoryError: there is no room for a checkpoint.
+    """
+    held = memory.newest() if memory else None
+    on_disk, claimed = NONE, 0
+    problem: OSError | None = None
+    if group.rank == 0 and folder:
+        try:
+            on_disk = checkpoint_folder.newest_name(folder) or NONE
+            claimed = checkpoint_folder.claimed(folder)
+        except OSError as error:
+            problem = error
+    numbers = group.gather([*_tell(held, memory), *on_disk, claimed, problem is not None])
+    on_disk, (claimed, failed) = Stamp(*numbers[0][6:8]), numbers[0][8:]
+    if failed:
+        raise problem or OSError(f"rank 0 cannot read the checkpoints in {folder}")
+    told = [Told(Stamp(*each[:2]), each[2], each[3], each[4], bool(each[5])) for each in numbers]
+    generation = 1 + max(claimed, on_disk.generation, *(each.stamp.generation for each in told))
+    if group.rank == 0 and folder:
+        claim(folder, generation)  # before anything is read: an older group that still lives deletes nothing from now on
+    source = choose_memory(told)
+    loaded, stamp = None, NONE
+    if source is None or source.stamp < on_disk:
+        loaded, stamp = _from_disk(group, folder, source.stamp if source else NONE)
+    if stamp != NONE:
+        tree, where = (loaded.tree if loaded else None), "rank 0's checkpoint"
+        where = f"checkpoint {loaded.path.name}" if loaded else where
+    elif source is not None:
+        stamp, tree, where = source.stamp, (held.tree if held else None), f"the memory of rank {source.root}"
+        where = where if source.lacking else "memory"
+    else:
+        tree, where = fresh, "the beginning"
+    if source is None or stamp != source.stamp:
+        source, held = Source(stamp, 0, _lacking(told, {0})), None
+    found = Found(stamp, tree, generation, where, shared=any(each.shares for each in told), mapped=held)
+    _spread(found, group, memory, told, source)
+    return found
+
+
+def _spread(found: Found, group: Group, memory: Memory | None, told: Sequence[Told], source: Source) -> None:
+    """Brings the root's state to all ranks."""
+    mine = told[group.rank]
+    is_root, lacks = group.rank == source.root, group.rank in source.lacking
+    skeleton, tensors, own = _parts(found.tree) if is_root else (b"", [], None)
+    words = {"skeleton": torch.frombuffer(bytearray(skeleton), dtype=torch.uint8) if is_root else None, "own": own}
+    words = group.broadcast(words, source.root)
+    skeleton = words["skeleton"].numpy().tobytes()
+    if lacks:
+        found.mapped = None
+        tensors, own = [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)], words["own"]
+    if source.lacking and (is_root or lacks):
+        group.pass_on(tensors, [source.root, *source.lacking])
+    if lacks:
+        found.tree = _whole(skeleton, tensors, own)
+    if found.shared:
+        in_memory = found.mapped is not None
+        if memory and mine.keeps and not in_memory and any(each.shares and each.pod == mine.pod for each in told):
+            memory.write(found.stamp, found.tree)
+        group.gather([0])  # whoever keeps a memory has the state in it now
+        if memory and mine.shares:
+            found.mapped = memory.of_keeper()
+    if found.mapped is not None and not is_root:
+        _, tensors, own = _parts(found.mapped.tree)
+        found.tree = _whole(skeleton, tensors, own)
+
+
+def _tell(held: MappedState | None, memory: Memory | None) -> list[int]:
+    pod = NO_POD if memory is None or memory.pod is None else memory.pod
+    keeps = memory is not None and memory.keeps
+    if held is None or held.stamp == NONE:
+        return [*NONE, 0, 0, pod, keeps]
+    skeleton, _, own = _parts(held.tree)
+    digest = hashlib.sha256(repr(tensor_kinds(skeleton)).encode()).digest()
+    writer = own["rank"] if own else 0
+    return [*held.stamp, int.from_bytes(digest[:8], "little") >> 1, writer, pod, keeps]
+
+
+def _parts(tree: Any) -> tuple[bytes, list[torch.Tensor], Any]:
+    """What is the same on all ranks, as a skeleton and tensors; and what is the rank's own."""
+    return *flatten({name: each for name, each in tree.items() if name != OWN}), tree.get(OWN)
+
+
+def _whole(skeleton: bytes, tensors: Sequence[torch.Tensor], own: Any) -> Any:
+    tree = unflatten(skeleton, tensors)
+    return tree if own is None else {**tree, OWN: own}
+
+
+def _from_disk(group: Group, folder: str, beyond: Stamp) -> tuple[Loaded | None, Stamp]:
+    """The newest whole checkpoint, if it is newer than what is in memory: what rank 0 has read, and its stamp on all ranks."""
+    loaded: Loaded | None = None
+    problem: Exception | None = None
+    if group.rank == 0:
+        try:
+            loaded = load_newest(folder, beyond)
+        except (OSError, MemoryError) as error:
+            problem = error
+    told = group.gather([*(loaded.stamp if loaded else NONE), problem is not None])[0]
+    if told[2]:
+        raise problem or OSError(f"rank 0 cannot read a checkpoint in {folder}")
+    return loaded, Stamp(*told[:2])

@@ -1,0 +1,365 @@
+"""The state of a model that is sharded over the ranks (FSDP2's fully_shard): saved by all of them, read by a group of any size.
+
+The shards go through torch.distributed.checkpoint, each rank writing its own; everything else is rank 0's, in a checkpoint file beside
+them. The folder must be one that all ranks share. torch reads its own metadata file with pickle: load only what you have written.
+"""
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load as read_shards
+from torch.distributed.checkpoint.state_dict_saver import save as write_shards
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.state_format.payload import payload_chunks
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage.checkpoint_file import load
+from elastic_pytorch.storage.checkpoint_folder import Superseded, newest, write
+from elastic_pytorch.storage.sharded_folder import (
+    ShardFile,
+    check_checksums,
+    check_claim,
+    check_sizes,
+    describe_files,
+    new_token,
+    partial_path,
+    path_of,
+    publish,
+    sharded_checkpoints,
+)
+
+Keys = tuple[Any, ...]  # the keys that lead to a value in a tree
+Tree = dict[Any, Any]
+
+_SUPERSEDED = -1  # beside the numbers of errno
+
+SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
+LOOK_SECONDS = 0.5
+
+# What a rank finds a checkpoint to be, the worst last.
+WHOLE, DAMAGED, UNREADABLE = range(3)
+
+
+# --- what is registered with a State ----------------------------------------------------------------------------------
+
+
+def states_of(registered: dict[str, Any]) -> Tree:
+    """The states of what is registered. Those of optimizers use the names of their model's parameters, as all ranks know them.
+
+    Raises:
+        ValueError: an optimizer's model is not registered.
+    """
+    return {
+        name: get_optimizer_state_dict(_model_of(each, registered), each) if isinstance(each, Optimizer) else each.state_dict()
+        for name, each in registered.items()
+    }
+
+
+def put_back(registered: dict[str, Any], states: Tree) -> None:
+    """Brings what is registered to states that `states_of` gave and `load_sharded` has filled.
+
+    Raises:
+        ValueError: an optimizer's model is not registered.
+    """
+    for name, each in registered.items():
+        if isinstance(each, Optimizer):
+            set_optimizer_state_dict(_model_of(each, registered), each, states[name])
+        else:
+            each.load_state_dict(states[name])
+
+
+def _model_of(optimizer: Optimizer, registered: dict[str, Any]) -> nn.Module:
+    own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    for each in registered.values():
+        if isinstance(each, nn.Module) and own <= {id(parameter) for parameter in each.parameters()}:
+            return each
+    raise ValueError("a sharded optimizer is saved by the names of its parameters: register the model that they belong to, too")
+
+
+# --- saving -----------------------------------------------------------------------------------------------------------
+
+
+def save_sharded(folder: Path, stamp: Stamp, tree: Tree, keep: int, *, group: Any = None) -> None:
+    """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
+
+    Args:
+        folder: of the checkpoints, shared by all ranks; made if it is not there.
+        stamp: of the state.
+        tree: dicts and lists of anything that a checkpoint file can hold, and of sharded tensors.
+        keep: how many checkpoints to leave there.
+        group: of a backend that sends CPU tensors; None: the default group.
+
+    Raises:
+        Superseded: a newer group has claimed the folder.
+        OSError: it could not be written; nothing that was there has been deleted.
+        RuntimeError: a peer is lost.
+    """
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+
+    def begin() -> int:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_claim(folder, stamp)
+        token = new_token()
+        partial_path(folder, stamp, token).mkdir()
+        return token
+
+    partial = partial_path(folder, stamp, _first_does(begin, group))
+    shards, rest = _taken_apart(tree)
+    try:
+        _write_shards(partial, shards, group)
+        gathered: list[Any] = [None] * world_size
+        dist.all_gather_object(gathered, _written_by(rank, partial), group=group)
+        for of_rank in gathered:
+            if isinstance(of_rank, OSError):
+                raise of_rank
+
+        def end() -> int:
+            files = [file for of_rank in gathered for file in of_rank]
+            missing = [file.name for file in files if not (partial / file.name).exists()]
+            if missing:
+                raise OSError(errno.ENOENT, f"{folder} is not one folder for all ranks: rank 0 does not see {missing[0]}")
+            content = {"rest": rest, "shards": list(shards), "files": [tuple(file) for file in files]}
+            write(partial, stamp, payload_chunks(content), keep=1)
+            publish(partial, folder, stamp, keep)
+            return 0
+
+        _first_does(end, group)
+    except BaseException:
+        if rank == 0:
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _written_by(rank: int, partial: Path) -> list[ShardFile] | OSError:
+    try:
+        return describe_files([*partial.glob(f"__{rank}_*"), *([partial / ".metadata"] if rank == 0 else [])])
+    except OSError as error:
+        return error
+
+
+def _write_shards(partial: Path, shards: dict[Keys, DTensor], group: Any) -> None:
+    try:
+        write_shards(_by_name(shards), storage_writer=FileSystemWriter(partial), process_group=group)
+    except CheckpointException as error:
+        raise _plain(error) from error
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def newest_sharded(folder: Path) -> Stamp | None:
+    """The newest stamp that a checkpoint in the folder is named after, whole or not; None: there is none.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return next((stamp for stamp, _ in sharded_checkpoints(folder)), None)
+
+
+def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = None) -> tuple[Stamp, Tree] | None:
+    """Reads the newest checkpoint that is whole, whatever the size of the group that wrote it. Collective.
+
+    Args:
+        folder: of the checkpoints, shared by all ranks.
+        template: gives a tree with the sharded tensors to be filled; called if there is a checkpoint.
+        group: of a backend that sends CPU tensors; None: the default group.
+
+    Returns:
+        The stamp, and the tree that was saved with the template's tensors in it, filled; None: there is no checkpoint.
+
+    Raises:
+        OSError: the folder cannot be read.
+        RuntimeError: the checkpoint does not fit the template; or a peer is lost.
+    """
+    for stamp, path in _candidates(folder, group):
+        content = _content_if_whole(path, stamp, group)
+        if content is None:
+            continue
+        tree = template()
+        shards, _ = _taken_apart(tree)
+        missing = set(map(tuple, content["shards"])) ^ shards.keys()
+        if missing:
+            raise RuntimeError(f"checkpoint {path.name} does not fit: {_name(min(missing, key=str))} is in one of them only")
+        try:
+            read_shards(_by_name(shards), storage_reader=FileSystemReader(path), process_group=group)
+        except CheckpointException as error:
+            raise _plain(error) from error
+        whole: Tree = content["rest"]
+        for keys, tensor in shards.items():
+            _insert(whole, keys, tensor)
+        return stamp, whole
+    return None
+
+
+def _candidates(folder: Path, group: Any) -> list[tuple[Stamp, Path]]:
+    """The checkpoints that rank 0 sees, on all ranks: one may be written or deleted at this moment."""
+    found: list[tuple[Stamp, Path]] = []
+
+    def look() -> int:
+        found.extend(sharded_checkpoints(folder))
+        return len(found)
+
+    count = _first_does(look, group)
+    if not count:
+        return []
+    numbers = (
+        torch.tensor([stamp for stamp, _ in found], dtype=torch.int64) if found else torch.zeros(count, 2, dtype=torch.int64)
+    )
+    dist.broadcast(numbers, _global_rank_of_first(group), group=group)
+    stamps = [Stamp(generation, step) for generation, step in numbers.tolist()]
+    return [(stamp, path_of(folder, stamp)) for stamp in stamps]
+
+
+def _content_if_whole(path: Path, stamp: Stamp, group: Any) -> Tree | None:
+    """What rank 0 has saved beside the shards, if all files are whole; each rank reads a part of them."""
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    content: Tree | None = None
+
+    def look() -> None:
+        nonlocal content
+        content = _content(path, stamp)
+
+    def check() -> None:
+        assert content is not None
+        check_checksums(path, [ShardFile(*file) for file in content["files"]][rank::world_size])
+
+    # Rank 0 looks first: what it sees is there, whether other ranks see it yet or not.
+    if not _whole_for_all(look if rank == 0 else _nothing, path, group):
+        return None
+    if not _whole_for_all(_nothing if rank == 0 else lambda: _until_seen(look), path, group):
+        return None
+    return content if _whole_for_all(check, path, group) else None
+
+
+def _content(path: Path, stamp: Stamp) -> Tree:
+    """What rank 0 has saved beside the shards.
+
+    Raises:
+        ValueError: it is not there or not whole, or a shard has another size than it should have.
+        OSError: it cannot be read, or a shard is not there.
+    """
+    file = next(newest(path), None)
+    if file is None or file.stamp != stamp:
+        raise ValueError("its checkpoint file is missing or not whole")
+    content: Tree = load(file.path)[1]
+    check_sizes(path, [ShardFile(*file) for file in content["files"]])
+    return content
+
+
+def _until_seen(look: Callable[[], None]) -> None:
+    """Looks at what another rank sees, until this one sees it too: storage may show a change later on another node.
+
+    Raises:
+        OSError: it still does not.
+    """
+    deadline = time.monotonic() + SEEN_SECONDS
+    while True:
+        try:
+            return look()
+        except (ValueError, FileNotFoundError, NotADirectoryError) as error:
+            if time.monotonic() >= deadline:
+                raise OSError(errno.ESTALE, f"rank 0 sees it whole, and this rank does not: {error}") from error
+        time.sleep(LOOK_SECONDS)
+
+
+def _whole_for_all(action: Callable[[], None], path: Path, group: Any) -> bool:
+    """Whether all ranks find a checkpoint whole by something that they do; raises if one cannot say."""
+    problem: Exception | None = None
+    found = WHOLE
+    try:
+        action()
+    except (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        logger.warning("checkpoint %s is skipped: %s", path, error)
+        found = DAMAGED
+    except (OSError, MemoryError) as error:
+        problem, found = error, UNREADABLE
+    worst = torch.tensor([found])
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=group)
+    if int(worst) == UNREADABLE:
+        raise problem or OSError(f"a rank cannot read the checkpoint {path}; training must not go on from an older one")
+    return int(worst) == WHOLE
+
+
+def _nothing() -> None:
+    """What a rank does while another one looks."""
+
+
+# --- trees, and what all ranks must hear ------------------------------------------------------------------------------
+
+
+def _taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
+    """The sharded tensors of a tree by the keys that lead to them, and the tree without them."""
+    shards: dict[Keys, DTensor] = {}
+
+    def without_shards(value: Any, keys: Keys) -> Any:
+        if isinstance(value, DTensor):
+            shards[keys] = value
+            return None
+        if isinstance(value, dict):
+            return {key: without_shards(each, (*keys, key)) for key, each in value.items()}
+        if isinstance(value, list):
+            return [without_shards(each, (*keys, number)) for number, each in enumerate(value)]
+        return value
+
+    return shards, without_shards(tree, ())
+
+
+def _insert(tree: Any, keys: Keys, value: Any) -> None:
+    for key in keys[:-1]:
+        tree = tree[key]
+    tree[keys[-1]] = value
+
+
+def _name(keys: Keys) -> str:
+    return ".".join(map(str, keys))
+
+
+def _by_name(shards: dict[Keys, DTensor]) -> dict[str, Any]:
+    return {_name(keys): tensor for keys, tensor in shards.items()}
+
+
+def _first_does(action: Callable[[], int], group: Any) -> int:
+    """Has rank 0 do something; all ranks return the number that it returns, or raise what it raises."""
+    problem: OSError | Superseded | None = None
+    outcome = torch.zeros(2, dtype=torch.int64)
+    if dist.get_rank(group) == 0:
+        try:
+            outcome[1] = action()
+        except OSError as error:
+            problem, outcome[0] = error, error.errno or errno.EIO
+        except Superseded as error:
+            problem, outcome[0] = error, _SUPERSEDED
+    dist.broadcast(outcome, _global_rank_of_first(group), group=group)
+    code, number = outcome.tolist()
+    if problem is not None:
+        raise problem
+    if code == _SUPERSEDED:
+        raise Superseded("rank 0 has found the folder claimed by a newer group")
+    if code:
+        raise OSError(code, f"{os.strerror(code)}, on rank 0")
+    return int(number)
+
+
+def _global_rank_of_first(group: Any) -> int:
+    return dist.get_global_rank(group, 0) if group is not None else 0
+
+
+def _plain(error: CheckpointException) -> OSError | RuntimeError:
+    """What has happened, without torch's wrapping: a disk that refuses is no failure of the training's own."""
+    rank, (cause, _) = min(error.failures.items())
+    if isinstance(cause, OSError):
+        return OSError(cause.errno or errno.EIO, f"{cause.strerror or cause}, on rank {rank}")
+    return RuntimeError(f"rank {rank}: {type(cause).__name__}: {cause}")

@@ -1,0 +1,127 @@
+"""The state of a training whose model is sharded over the ranks, so that no rank has all of it (FSDP2's fully_shard)."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.progress.report import report
+from elastic_pytorch.state.registered import describe, refuse_foreign_sharding, refuse_unlike
+from elastic_pytorch.state.restore import Found, TorchGroup, claim
+from elastic_pytorch.state.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
+from elastic_pytorch.state.state import State, cpu_group
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage.checkpoint_folder import Superseded
+
+
+class ShardedState(State):
+    """A `State` for sharded models: every few steps, all ranks together write a checkpoint. None is kept in memory.
+
+    So the loss of a worker costs the steps since the last checkpoint. A stop at a boundary costs none: it always saves. What is
+    registered are the sharded model and its optimizer, besides what State takes.
+
+    Args:
+        folder: of the checkpoints, on a volume that all pods share.
+        every: steps from one checkpoint to the next. Training waits while one is written.
+        name: of the training, if it is not the only one in the folder.
+        keep: how many checkpoints to keep there.
+        total_steps: at which step training is done, for the progress that is reported.
+        registered: what to save, by names of your choice.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        every: int,
+        name: str = "",
+        keep: int = 2,
+        total_steps: int | None = None,
+        **registered: Any,
+    ) -> None:
+        super().__init__(folder, name=name, keep=keep, every=every, total_steps=total_steps, **registered)
+        self._path = Path(self._folder)
+        self._group: Any = None
+        self._saved = Stamp(0, 0)
+
+    def restore(self) -> int:
+        """Brings what is registered to the newest whole checkpoint; if there is none, it stays as it is.
+
+        To be called by all ranks, once for each group, after `init_process_group` and `fully_shard`.
+
+        Returns:
+            How many steps are done.
+
+        Raises:
+            OSError: the folder cannot be read.
+            RuntimeError: there is no process group; or what was found does not fit what is registered; or that is not the same on all
+                ranks, or is sharded in another way.
+        """
+        if not dist.is_initialized():
+            raise RuntimeError("a sharded model is of a group: call init_process_group first")
+        refuse_foreign_sharding(self._objects)
+        self._group = cpu_group()
+        self._rank, self._world = dist.get_rank(), dist.get_world_size()
+        refuse_unlike(TorchGroup(self._group), {"State": self._identity.told, **describe(self._objects)})
+        generation = self._next_generation()
+        if self._rank == 0:
+            claim(self._folder, generation)
+        found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group)
+        if found is not None:
+            self._load(Found(found[0], found[1], generation, f"the checkpoint of {found[0]}"))
+        self._stamp, self._committed = Stamp(generation, self._step), self._step
+        self._saved = found[0] if found else Stamp(0, 0)
+        if self._rank == 0:
+            where = f"checkpoint {tuple(found[0])}" if found else "the beginning"
+            logger.info("going on from step %d, found in %s", self._step, where)
+        self._begin_steps(self._group)
+        return self._step
+
+    def leave_group(self) -> None:
+        """Lets go of the process group. A sharded model does not: make it again in each group."""
+        super().leave_group()
+        self._group = None
+
+    def flush(self, timeout_seconds: float = 0.0) -> bool:
+        """Writes the last commit, if it is not on the disk yet. To be called by all ranks; not needed with `total_steps`.
+
+        Returns:
+            Whether it is; False: it cannot be written, which the log tells.
+        """
+        del timeout_seconds  # a peer that is lost ends the wait
+        if self._saved.step != self._step:
+            self._write()
+        return self._saved.step == self._step
+
+    def _next_generation(self) -> int:
+        """One more than that of any group before; rank 0 looks."""
+        known = torch.zeros(1, dtype=torch.int64)
+        if self._rank == 0:
+            newest = newest_sharded(self._path)
+            known[0] = max(newest.generation if newest else 0, checkpoint_folder.claimed(self._path))
+        dist.broadcast(known, 0, group=self._group)
+        return int(known) + 1
+
+    def _states(self) -> dict[str, Any]:
+        return states_of(self._objects)
+
+    def _put_back(self, states: dict[str, Any], found: Found) -> None:
+        del found
+        put_back(self._objects, states)
+
+    def _write(self) -> None:
+        self._stamp = Stamp(self._stamp.generation, self._step)
+        try:
+            save_sharded(self._path, self._stamp, self._tree(), self._keep, group=self._group)
+        except (OSError, Superseded) as error:
+            logger.warning("no checkpoint: %s; training goes on", error)
+            return
+        self._saved = self._stamp
+        report(checkpoint_step=self._step)
+
+    def _flush(self, *, now: bool) -> None:
+        """There is no memory to be written to the disk."""

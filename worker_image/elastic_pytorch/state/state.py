@@ -1,0 +1,392 @@
+"""The state of a training: committed at step boundaries, and found again by whatever group comes next."""
+
+import contextlib
+import os
+import signal
+import time
+import weakref
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.group import agent_link, in_process
+from elastic_pytorch.log import logger
+from elastic_pytorch.memory.commit_copies import Lane
+from elastic_pytorch.memory.gpu_copies import CudaLane
+from elastic_pytorch.memory.pod_memory import PodMemory, pod_number, writes_for_its_pod
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.memory.state_names import names
+from elastic_pytorch.progress.report import report
+from elastic_pytorch.state import rng_state
+from elastic_pytorch.state.commit_interval import CommitInterval
+from elastic_pytorch.state.commits import Commits
+from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, last_commits, on_disk
+from elastic_pytorch.state.plain_values import PlainValues
+from elastic_pytorch.state.registered import (
+    describe,
+    innermost,
+    is_stateful,
+    own_copy,
+    put_back,
+    refuse_sharded,
+    refuse_unlike,
+    unwrap,
+)
+from elastic_pytorch.state.restore import Alone, Found, Group, TorchGroup, find_newest
+from elastic_pytorch.state.step_boundary import Boundary, Done, start_maximum
+from elastic_pytorch.state_format.state_version import Stamp
+
+TELL_SECONDS = 0.1  # between two reports of more than the step: a loss may have to wait for a GPU
+LAYOUT = 1
+
+
+class State:
+    """All that a training must not lose: registered once, committed each step, restored by each group.
+
+    What has a `state_dict()` and a `load_state_dict()` is committed as such: model, optimizer, scheduler, scaler, sampler. Any other value
+    is kept as an attribute of the state: `State(..., best_loss=9.9)` makes `state.best_loss`, to be read and set. These values are rank
+    0's: what it has set, all ranks have after the next commit. The states of the random number generators are part of it by themselves.
+
+    A commit is a copy in the pod's memory, which outlives the process; each pod of the group has one. Every few seconds rank 0's is written
+    to the checkpoint folder by another process. So a step is lost with a worker or a node only if it was not committed yet. A few
+    seconds are lost only when all of the group's pods are lost at once.
+
+    A State belongs to one training. Several trainings in a script, one after the other or at once, each have their own, with a folder or a
+    name of its own. Without both, a State is the n-th of those that the script makes, and must be the n-th after a restart, too.
+
+    Args:
+        folder: of the checkpoints, best on a volume that all pods share; None: there are none.
+        name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
+        keep: how many checkpoints to keep there.
+        every: steps from one commit to the next. None: as often as a hundredth of the steps' time pays for, as measured. A stop at a
+            boundary always commits, and so does the last step.
+        flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
+        total_steps: at which step training is done, for the progress that is reported.
+        overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
+            but its optimizer may then write to a weight between a commit and the next step of the optimizer.
+        registered: what to commit, by names of your choice.
+
+    Raises:
+        ValueError: an argument cannot be.
+        RuntimeError: this process has made a State of this folder and name already, and has not closed it.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        *,
+        name: str = "",
+        keep: int = 2,
+        every: int | None = None,
+        flush_seconds: float = 5.0,
+        total_steps: int | None = None,
+        overlap: bool = False,
+        **registered: Any,
+    ) -> None:
+        if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
+            raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
+        taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
+        if taken:
+            raise ValueError(f"{', '.join(taken)}: State has a use of its own for this name")
+        self._objects = {key: unwrap(each) for key, each in registered.items() if is_stateful(each)}
+        self._values = {key: each for key, each in registered.items() if key not in self._objects}
+        self._identity = names.give(folder, name)
+        self._folder, self._name = self._identity.folder, self._identity.memory
+        self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
+        self._interval = CommitInterval(every)
+        self._told_interval = self._interval.steps
+        self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
+        self._step = 0
+        self._stamp = Stamp(0, 0)  # of the last commit
+        self._committed = 0  # by all ranks: the step of the last commit but for `flush`, which rank 0 may call alone
+        self._rank, self._world = 0, 1
+        self._memory: PodMemory | None = None
+        self._snapshot: Snapshot | None = None
+        self._shared_values: PlainValues | None = None
+        self._leave: weakref.finalize[Any, Any] | None = None
+        self._closed = False
+        self._boundary: Boundary | None = None
+        self._agent: agent_link.GroupChange | None = None
+        self._asked_at = self._told_at = float("-inf")
+        self._trouble = ""
+
+    @property
+    def step(self) -> int:
+        """How many steps are done."""
+        return self._step
+
+    def holds(self, each: object) -> bool:
+        """Whether an object is registered; a model may be wrapped for its group, or compiled, since."""
+        return any(innermost(known) is innermost(each) for known in self._objects.values())
+
+    def __getattr__(self, name: str) -> Any:
+        values = self.__dict__.get("_values", {})
+        if name not in values:
+            raise AttributeError(f"nothing of the name {name} is registered with this State")
+        return values[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        values = self.__dict__.get("_values", {})
+        if name in values:
+            values[name] = value
+        elif name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            raise AttributeError(f"register {name} first: State(..., {name}=...)")
+
+    def restore(self) -> int:
+        """Brings what is registered to the newest state that any of the group's pods holds, or else to the newest checkpoint.
+
+        To be called by all ranks, once for each group, after `init_process_group` and before DistributedDataParallel. If there is nothing
+        to restore, all ranks get what rank 0 has begun with.
+
+        Returns:
+            How many steps are done.
+
+        Raises:
+            OSError: the checkpoint folder cannot be read, or the pod's agent does not answer.
+            RuntimeError: what was found does not fit what is registered; or that is not the same on all ranks, or is sharded.
+        """
+        if self._closed:
+            raise RuntimeError("this State is closed: make another one to go on from it")
+        refuse_sharded(self._objects)
+        gloo = cpu_group()
+        group: Group = TorchGroup(gloo) if dist.is_initialized() else Alone()
+        self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
+        refuse_unlike(group, {"State": self._identity.told, **describe(self._objects)})
+        self._find_memory()
+        self._commits.settle(wait=True)
+        _give_back(group)
+        found = find_newest(group, self._memory, self._folder, self._tree() if group.rank == 0 else None)
+        self._load(found)
+        if found.shared:
+            group.gather([0])  # all have read what they share
+        self._stamp, self._committed = Stamp(found.generation, self._step), self._step
+        if self._rank == 0:
+            logger.info("going on from step %d, found in %s", self._step, found.where)
+        self._write()
+        self._commits.settle(wait=True)
+        self._shared_values = PlainValues(group, self._values) if self._world > 1 and self._values else None
+        self._begin_steps(gloo)
+        return self._step
+
+    def commit(self, *, loss: Any = None) -> None:
+        """Ends a step: keeps its outcome, reports it, and stops here if the group is to change. Every rank must call it after every step.
+
+        Moves a registered `ElasticSampler` on by a batch.
+
+        Args:
+            loss: of the step, to be reported; whatever float() takes.
+
+        Raises:
+            RuntimeError: a peer is lost; or `restore` has not been called.
+            GroupChanged: in a function decorated with `in_process`, which has it called again.
+        """
+        if self._boundary is None:
+            raise RuntimeError("call restore() once the group is formed, before the first commit()")
+        self._commits.settle(wait=False)
+        self._interval.end_step()
+        self._step += 1
+        for each in self._objects.values():
+            if (advance := getattr(each, "advance", None)) is not None:
+                advance()
+        last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
+        if due := last or self._interval.due(self._step, self._committed):
+            self._committed = self._step
+            self._write()
+            self._share_values()
+        self._commits.end_step()
+        agent = self._agent
+        stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
+        if stop and not due:
+            self._write()
+            self._share_values()
+        if stop or last:
+            self._commits.settle(wait=True)
+        if (kept := last_commits.get(self._name)) is not None:
+            kept.steps_done = self._step
+        self._flush(now=stop or last)
+        self._report(loss)
+        if stop and agent is not None:
+            if in_process.active():
+                raise in_process.GroupChanged(self._step, self._boundary.meet)
+            agent.park(self._step)
+            with contextlib.suppress(ValueError):  # not the main thread
+                # All is kept: a handler that would save something has nothing to do.
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            while True:  # until the agent ends this process: its successor goes on from here
+                agent.wait_for_go()
+
+    def leave_group(self) -> None:
+        """Lets go of the process group. To be called before it is destroyed and made again in the same process; `in_process` does."""
+        self._boundary = self._shared_values = None
+
+    def close(self) -> None:
+        """Ends this State's part in a process that goes on with another training: waits until the last commit is on disk.
+
+        After that another State may have its folder and name, and goes on from it. The pod's memory of it is given back when the next State
+        is restored; that of a State without a folder at once, with all that was committed.
+        """
+        if self._closed:
+            return
+        self.flush()
+        self._closed, self._boundary = True, None
+        self._commits.close()
+        if self._leave is not None:
+            self._leave()
+            self._snapshot = self._memory = None
+        if not self._folder:
+            if self._leave is not None:
+                agent_link.link().drop(self._name)
+            names.forget(self._name)
+        names.free(self._identity)
+
+    def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
+        """Commits the last step, if that is still to be done, and waits until it is on disk. To be called after `commit`.
+
+        At its end a script does so by itself, if `total_steps` or the sampler's `epochs` say which step is the last one. Otherwise it
+        only writes what has been committed.
+
+        Returns:
+            Whether it is; False: the time is over, or it cannot be written, which the log tells.
+        """
+        if self._rank != 0 or not self._folder or self._snapshot is None:
+            return True
+        if self._stamp.step != self._step:
+            self._write()
+        self._commits.settle(wait=True)
+        self._flush(now=True)
+        done = agent_link.link().drain(timeout_seconds, self._name)
+        self._complain()
+        return done
+
+    def _tree(self) -> dict[str, Any]:
+        return {
+            "layout": LAYOUT,
+            "step": self._step,
+            "objects": self._states(),
+            "values": self._values,
+            "random": rng_state.capture(self._rank, self._world),
+        }
+
+    def _load(self, found: Found) -> None:
+        tree, found.tree = found.tree, None
+        if tree.get("layout") != LAYOUT:
+            raise RuntimeError(f"{found.where} is of another release's layout: {tree.get('layout')}")
+        self._put_back(tree["objects"], found)
+        values = {name: value for name, value in tree["values"].items() if name in self._values}
+        self._values.update(values if found.mapped is None else own_copy(values))
+        self._step = tree["step"]
+        rng_state.put_back(tree["random"], self._rank, self._world, self._step)
+        del tree
+        if found.mapped is not None:
+            found.mapped.release()
+
+    def _states(self) -> dict[str, Any]:
+        return {name: each.state_dict() for name, each in self._objects.items()}
+
+    def _put_back(self, states: dict[str, Any], found: Found) -> None:
+        put_back(self._objects, states, found.where, found.mapped)
+
+    def _begin_steps(self, gloo: Any) -> None:
+        in_process.hold(self)
+        self._interval.restart()
+        if dist.is_initialized():
+            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
+        else:
+            self._boundary = Boundary(lambda _: Done(), self._interval)
+        self._agent = agent_link.agent()
+        if (agent := self._agent) is not None:
+            agent.cooperate(in_process=in_process.active())
+
+    def _find_memory(self) -> None:
+        """Takes over the pod's memory of the state, or makes it."""
+        has_agent = agent_link.agent() is not None
+        if not (has_agent or (self._rank == 0 and self._folder)):
+            return
+        if self._memory is None:
+            self._memory = PodMemory(self._name, agent_link.link())
+        # Both may change from one group to the next.
+        self._memory.pod, self._memory.keeps = pod_number() if has_agent else None, writes_for_its_pod()
+        self._memory.open()
+        if self._snapshot is None and self._memory.snapshot is not None:
+            self._snapshot = self._commits.snapshot = self._memory.snapshot
+            self._leave = weakref.finalize(self, _leave, self._name, self._snapshot)
+            self._leave.atexit = False
+
+    def _share_values(self) -> None:
+        if self._shared_values is not None and self._shared_values.take_over(self._values):
+            self._write()
+
+    def _write(self) -> None:
+        self._stamp = Stamp(self._stamp.generation, self._step)
+        if writes_for_its_pod():
+            self._commits.write(self._stamp, self._tree)
+        if self._rank == 0 and self._folder and self._snapshot is not None:
+            last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep, self._step)
+        else:  # in a group formed anew in this process, another one may be rank 0
+            last_commits.pop(self._name, None)
+
+    def _lane(self) -> Lane:
+        return CudaLane()
+
+    def _flush(self, *, now: bool) -> None:
+        commit = last_commits.get(self._name)
+        if commit is None or (commit.asked and not now) or self._commits.copying:
+            return
+        moment = time.monotonic()
+        if now or moment - self._asked_at >= self._flush_seconds:
+            self._asked_at = moment
+            commit.flush(self._name, now=now)
+
+    def _report(self, loss: Any) -> None:
+        moment = time.monotonic()
+        if moment - self._told_at < TELL_SECONDS and self._step != self._total:
+            report(step=self._step)
+            return
+        self._told_at = moment
+        if isinstance(loss, torch.Tensor):
+            loss = loss.detach()
+        flushed = None
+        if self._rank == 0 and self._folder and self._snapshot is not None:
+            flushed = agent_link.link().flushed(self._name)
+            self._complain()
+        report(
+            step=self._step,
+            total=self._total,
+            loss=loss,
+            checkpoint_step=flushed.step if flushed else None,
+            commit_every_steps=self._interval.steps,
+        )
+        if self._rank == 0 and self._interval.steps != self._told_interval:
+            self._told_interval = self._interval.steps
+            logger.info("%s", self._interval)
+
+    def _complain(self) -> None:
+        trouble = agent_link.link().trouble(self._name)
+        if trouble and trouble != self._trouble:
+            logger.warning("no checkpoint: %s; training goes on", trouble)
+        self._trouble = trouble
+
+
+def _leave(name: str, snapshot: Snapshot) -> None:
+    """When a State is gone, and its process goes on."""
+    names.leave(name)
+    snapshot.close()
+
+
+def _give_back(group: Group) -> None:
+    """Gives the pod's memories back of which the States are gone and all is on the disk. Collective: only rank 0 knows that."""
+    for name in group.broadcast(on_disk(names.left()) if group.rank == 0 else [], 0):
+        if name in names.left():
+            names.forget(name)
+            last_commits.pop(name, None)
+            agent_link.link().drop(name)
+
+
+def cpu_group() -> Any:
+    """The default group (None) if it can send CPU tensors, else one beside it that can. Collective."""
+    if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
+        return None
+    return dist.new_group(backend="gloo")

@@ -1,0 +1,111 @@
+"""Agreeing on the step after which all ranks of a group stop, and on how often they commit.
+
+A signal reaches each rank at another moment, in another step. So a rank that has been told that the group is to change says so in a number
+that all ranks put together while they compute their next steps: each learns the outcome at the same step boundary. No rank waits for it,
+and it is asked for only about ten times a second, however short the steps. The steps between two commits are agreed in the same way: each
+rank says how many it needs, and the largest number holds for all.
+"""
+
+import time
+from array import array
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.state.commit_interval import CommitInterval
+
+ASK_SECONDS = 0.1  # between two agreements, about: what they cost stays far below a hundredth of the time
+MOST_STEPS = 10_000  # between two agreements
+
+
+class Pending(Protocol):
+    """An all-reduce that goes on beside the training."""
+
+    def wait(self) -> Any:
+        """Waits until it is done.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+
+
+class Done:
+    """The agreement of a single process."""
+
+    def wait(self) -> None:
+        """Is over at once."""
+
+
+def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
+    """Starts to replace a tensor of int64 by its maximum over the group's ranks."""
+    work: Pending = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group, async_op=True)
+    return work
+
+
+class Boundary:
+    """Says at each step boundary of a group whether all its ranks stop there.
+
+    Args:
+        start: starts an agreement, see `start_maximum`.
+        interval: of the commits: asked when an agreement begins, and told what has come out.
+        clock: seconds, from any zero.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[torch.Tensor], Pending],
+        interval: CommitInterval,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start = start
+        self._commits = interval
+        self._clock = clock
+        # Whether to stop, the steps from one agreement to the next, those between two commits: as numbers, and the same memory as a tensor.
+        self._numbers = array("q", (0, 1, 1))
+        self._tensor = torch.frombuffer(self._numbers, dtype=torch.int64)
+        self._pending: Pending | None = None
+        self._step = 0
+        self._begun = 0
+        self._begun_at = clock()
+        self._next = 1
+
+    def reached(self, wanted: Callable[[], bool]) -> bool:
+        """Whether all ranks stop at this boundary. Every rank must ask after every step.
+
+        Args:
+            wanted: whether this rank has been told to stop; asked when an agreement begins.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        self._step += 1
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            pending.wait()
+            stop, interval, commit_steps = self._numbers
+            if stop:
+                return True
+            self._commits.agree(commit_steps)
+            self._next = self._begun + max(1, interval)
+        if self._step >= self._next:
+            self._begin(wanted())
+        return False
+
+    def meet(self) -> None:
+        """Waits until all ranks have come here, after a boundary that all have reached.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        self._start(self._tensor).wait()
+
+    def _begin(self, wanted: bool) -> None:
+        now = self._clock()
+        steps, seconds = self._step - self._begun, now - self._begun_at
+        interval = min(MOST_STEPS, int(ASK_SECONDS * steps / max(seconds, 1e-6)))
+        self._begun, self._begun_at = self._step, now
+        # All take the largest interval that any rank has found: they must agree on when they ask, too.
+        self._numbers[0], self._numbers[1], self._numbers[2] = int(wanted), max(1, interval), self._commits.wanted()
+        self._pending = self._start(self._tensor)

@@ -1,0 +1,1 @@
+"""A committed state as bytes, and its version."""

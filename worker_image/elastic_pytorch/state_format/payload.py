@@ -1,0 +1,112 @@
+"""A state of training as bytes, the same in a snapshot and in a checkpoint file: a prefix, each tensor at a multiple of 64, the skeleton.
+
+The tensors come before the skeleton, so that they lie where they lay the step before even if a number in the skeleton has a digit more.
+"""
+
+import ctypes
+import mmap
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, unflatten
+
+ALIGNMENT = 64
+PREFIX = struct.Struct("<QQ48x")  # bytes of the tensors, bytes of the skeleton
+
+TensorKind = tuple[torch.dtype, torch.Size]
+
+
+def tensor_offsets(kinds: Sequence[TensorKind]) -> tuple[list[int], int]:
+    """Where each tensor begins, and where the last one ends, counted from the payload's first byte."""
+    offsets = []
+    end = PREFIX.size
+    for dtype, shape in kinds:
+        offsets.append(end)
+        end += -(-dtype.itemsize * shape.numel() // ALIGNMENT) * ALIGNMENT
+    return offsets, end
+
+
+def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> Any:
+    """Reads a state; its tensors are on the CPU, each with memory of its own.
+
+    Args:
+        read_into: fills a buffer with the payload's bytes from an offset on.
+        length: of the payload, in bytes.
+
+    Raises:
+        ValueError: this is no payload.
+    """
+
+    def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+        tensor = torch.empty(shape, dtype=dtype)
+        read_into(offset, memory_of(tensor))
+        return tensor
+
+    return _take_apart(read_into, length, tensor_at)
+
+
+def view_payload(memory: mmap.mmap, length: int) -> Any:
+    """The state that lies in mapped memory, from its first byte on; its tensors are views of it.
+
+    Raises:
+        ValueError: this is no payload.
+    """
+
+    def read_into(offset: int, buffer: memoryview) -> None:
+        buffer[:] = memory[offset : offset + len(buffer)]
+
+    def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+        # Each has a storage of its own: generators read the state that they are set to from a storage's beginning.
+        data = torch.frombuffer(memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset)
+        return data.view(dtype).view(shape)
+
+    return _take_apart(read_into, length, tensor_at)
+
+
+def _take_apart(
+    read_into: Callable[[int, memoryview], None],
+    length: int,
+    tensor_at: Callable[[int, torch.dtype, torch.Size], torch.Tensor],
+) -> Any:
+    prefix = bytearray(PREFIX.size)
+    if length < PREFIX.size:
+        raise ValueError("too short")
+    read_into(0, memoryview(prefix))
+    data_length, skeleton_length = PREFIX.unpack(prefix)
+    if PREFIX.size + data_length + skeleton_length != length:
+        raise ValueError(f"{data_length} bytes of tensors and {skeleton_length} of skeleton in {length} bytes")
+    skeleton = bytearray(skeleton_length)
+    read_into(PREFIX.size + data_length, memoryview(skeleton))
+    kinds = tensor_kinds(bytes(skeleton))
+    offsets, end = tensor_offsets(kinds)
+    if end != PREFIX.size + data_length:
+        raise ValueError(f"tensors of {end - PREFIX.size} bytes in {data_length} bytes")
+    tensors = [
+        tensor_at(offset, dtype, shape) if shape.numel() else torch.empty(shape, dtype=dtype)
+        for (dtype, shape), offset in zip(kinds, offsets, strict=True)
+    ]
+    return unflatten(bytes(skeleton), tensors)
+
+
+def memory_of(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU."""
+    return memoryview((ctypes.c_char * (tensor.numel() * tensor.itemsize)).from_address(tensor.data_ptr())).cast("B")
+
+
+def payload_chunks(tree: Any) -> list[bytes | memoryview]:
+    """A state as the bytes that `read_payload` reads; they are valid for as long as its tensors are and do not change.
+
+    Raises:
+        UnsupportedValue: something in it cannot be saved; the message says what, and where.
+    """
+    skeleton, tensors = flatten(tree)
+    on_cpu = [tensor.detach().cpu().contiguous() for tensor in tensors]
+    _, end = tensor_offsets(tensor_kinds(skeleton))
+    chunks: list[bytes | memoryview] = [PREFIX.pack(end - PREFIX.size, len(skeleton))]
+    for tensor in on_cpu:
+        if tensor.numel():
+            chunks += [memory_of(tensor), bytes(-tensor.numel() * tensor.itemsize % ALIGNMENT)]
+    return [*chunks, skeleton]

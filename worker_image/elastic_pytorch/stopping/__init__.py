@@ -1,0 +1,1 @@
+"""Stopping workers, and finding those that cannot stop."""

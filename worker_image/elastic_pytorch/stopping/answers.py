@@ -1,0 +1,43 @@
+"""The end of a worker at which its agent learns whether the worker's main thread still runs Python code (see `observation`).
+
+Python runs the handler of a signal between two of its own instructions, so not as long as the main thread is in C: in a collective that
+waits for a lost peer, for instance. Two real-time signals tell the agent of that. On `STACK_SIGNAL` the main thread's Python stack is
+written from within the C handler, wherever the thread is. On `ANSWER_SIGNAL` a handler in Python writes a line, as soon as any can run.
+Both are written to a memory file, which the agent finds among the process's open files.
+
+`cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this package.
+"""
+
+import contextlib
+import faulthandler
+import os
+import signal
+
+STACK_SIGNAL = signal.SIGRTMIN + 11
+ANSWER_SIGNAL = signal.SIGRTMIN + 12
+MEMORY_NAME = "elastic-pytorch-stop"
+STACK_HEAD = "Stack (most recent call first):"
+ANSWER_HEAD = "Python runs; the handler is "
+
+
+def answer_stops() -> None:
+    """Has this process answer both signals. To be called in its main thread."""
+    memory = os.memfd_create(MEMORY_NAME)
+
+    def answer(_number: int, _frame: object) -> None:
+        with contextlib.suppress(Exception):  # a script that has closed the file is not to be disturbed
+            line = ANSWER_HEAD + _call_of(signal.getsignal(signal.SIGTERM)) + "\n"
+            os.write(memory, line.encode("ascii", "backslashreplace"))  # as faulthandler does
+
+    signal.signal(ANSWER_SIGNAL, answer)
+    faulthandler.register(STACK_SIGNAL, file=memory, all_threads=False, chain=False)
+    # A system call that it interrupts is not to be restarted: Python would not see another signal that comes meanwhile.
+    signal.siginterrupt(STACK_SIGNAL, True)
+
+
+def _call_of(handler: object) -> str:
+    """How faulthandler shows a call of the handler, but for the line number; empty if it is no Python code."""
+    handler = getattr(handler, "func", handler)  # of a functools.partial
+    call = handler if hasattr(handler, "__code__") else type(handler).__call__
+    code = getattr(call, "__code__", None)
+    return "" if code is None else f'File "{code.co_filename}" in {code.co_name}'

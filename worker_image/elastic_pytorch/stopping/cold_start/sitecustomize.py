@@ -1,0 +1,40 @@
+"""Imported by the Python of a worker that does not start warm, before its script: any Python, so plain and old-fashioned.
+
+Has it answer when its stacks are asked for (see stopping/stacks.py) and when it is stopped (stopping/answers.py), and say where it
+crashed; and takes itself out of the way.
+"""
+
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+
+try:
+    faulthandler.enable(file=2)
+    faulthandler.register(signal.SIGRTMIN + 10, file=2, all_threads=True, chain=False)
+except Exception:  # it is a courtesy
+    pass
+
+here = __file__.rpartition(os.sep)[0]
+try:
+    answers = os.path.join(os.path.dirname(here), "answers.py")  # noqa: PTH118, PTH120
+    with open(answers) as source:  # noqa: PTH123
+        exec(compile(source.read() + "\nanswer_stops()\n", answers, "exec"), {"__name__": "answers"})
+except Exception:
+    pass
+
+sys.path[:] = [path for path in sys.path if path != here]
+rest = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+if rest[0] == here:
+    # The script, and what it starts, find the variable as it was.
+    if rest[1:]:
+        os.environ["PYTHONPATH"] = os.pathsep.join(rest[1:])
+    else:
+        del os.environ["PYTHONPATH"]
+
+this = sys.modules.pop("sitecustomize")
+try:
+    importlib.import_module("sitecustomize")  # the image's own
+except ImportError:
+    sys.modules["sitecustomize"] = this

@@ -1,0 +1,173 @@
+"""Looks at processes that were told to stop, for those which cannot: their main thread runs no Python code any more.
+
+`answers` is their end of it. A process that does not answer (a program that is no Python, for instance) is not looked at: the
+handler of a C program runs wherever the program is.
+"""
+
+import contextlib
+import ctypes
+import os
+import platform
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from elastic_pytorch.stopping.answers import ANSWER_HEAD, ANSWER_SIGNAL, MEMORY_NAME, STACK_HEAD, STACK_SIGNAL
+from elastic_pytorch.stopping.stacks import children, handles
+from elastic_pytorch.stopping.stuck import Look, MainThread
+
+LOOK_SECONDS = 0.1  # from one look to the next, at first: what a stack takes to be written on a busy machine
+LONGEST_LOOK_SECONDS = 0.5  # once a handler has been at work for long
+FIRST_STACK_SECONDS = 0.1  # for the stack of the moment before the signal
+
+_TGKILL = {"x86_64": 234, "aarch64": 131}
+_TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class StopLooks:
+    """Looks at the workers of one stop.
+
+    Made before they are told to stop: what their main threads do then is what they are compared with.
+
+    Args:
+        workers: process ids. Of one that does not answer, a shell script for instance, those of its descendants that do are looked at.
+        death_signal: what will tell them. Those that do not handle it are not looked at, they just die.
+    """
+
+    def __init__(self, workers: Iterable[int], death_signal: signal.Signals) -> None:
+        self._processes = [process for worker in workers for process in _answering(worker, death_signal)]
+        for process in self._processes:
+            process.ask_stack()
+        until = time.monotonic() + FIRST_STACK_SECONDS
+        while not all(process.has_written() for process in self._processes) and time.monotonic() < until:
+            time.sleep(0.001)
+        self._since = self._looked_at = time.monotonic()
+
+    def told(self) -> None:
+        """To be called once they have been told."""
+        # Not before: an answer shall say that Python code has run, and with it any handler, since.
+        for process in self._processes:
+            process.ask_answer()
+
+    def stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
+        """Looks again, if it is time to: the processes that cannot run their handler, with their main threads' stacks; each once.
+
+        Args:
+            patience_seconds: for how long a process is to have been in one call of C, at least.
+        """
+        now = time.monotonic()
+        if now - self._looked_at < min(LONGEST_LOOK_SECONDS, max(LOOK_SECONDS, 0.1 * (now - self._since))):
+            return []
+        self._looked_at = now
+        found = [process for process in self._processes if process.look(patience_seconds)]
+        for process in found:
+            process.close()
+            self._processes.remove(process)
+        return [(process.pid, process.stack) for process in found]
+
+    def close(self) -> None:
+        """Ends the looking."""
+        while self._processes:
+            self._processes.pop().close()
+
+
+class _Process:
+    """A process that answers.
+
+    Args:
+        pid: its id.
+        memory: the file that it writes to, among its open files.
+    """
+
+    def __init__(self, pid: int, memory: str) -> None:
+        self.pid = pid
+        self._link = memory
+        self._memory = os.open(memory, os.O_RDONLY)
+        self._asked_at = 0.0
+        self._read_bytes = os.fstat(self._memory).st_size
+        self._thread = MainThread()
+
+    @property
+    def stack(self) -> str:
+        return self._thread.last.stack if self._thread.last else ""
+
+    def ask_stack(self) -> None:
+        self._asked_at = time.monotonic()
+        self._signal(STACK_SIGNAL)
+
+    def ask_answer(self) -> None:
+        self._signal(ANSWER_SIGNAL)
+
+    def has_written(self) -> bool:
+        return os.fstat(self._memory).st_size > self._read_bytes
+
+    def look(self, patience_seconds: float) -> bool:
+        """Takes in what it has written since it was asked, asks again, and returns whether it is stuck."""
+        written = os.pread(self._memory, os.fstat(self._memory).st_size - self._read_bytes, self._read_bytes)
+        self._read_bytes += len(written)
+        text = written.decode(errors="replace")
+        answers = [line for line in text.splitlines() if line.startswith(ANSWER_HEAD)]
+        stack = text.rpartition(STACK_HEAD)[2].partition(ANSWER_HEAD)[0].strip() if STACK_HEAD in text else ""
+        cpu_seconds, sleeps = _cpu_time(self.pid)
+        self._thread = self._thread.after(
+            Look(
+                at=self._asked_at if stack else time.monotonic(),
+                stack=stack,
+                answered=bool(answers),
+                handler=answers[-1].removeprefix(ANSWER_HEAD) if answers else "",
+                cpu_seconds=cpu_seconds,
+                copied_bytes=_copied_bytes(self.pid) - self._read_bytes,
+                sleeps=sleeps,
+            )
+        )
+        if answers:
+            self.ask_answer()
+        if stack:
+            self.ask_stack()
+        return self._thread.stuck(patience_seconds)
+
+    def close(self) -> None:
+        os.close(self._memory)
+
+    def _signal(self, number: int) -> None:
+        """Signals the main thread, if the process still expects it: by default these signals kill."""
+        with contextlib.suppress(OSError):
+            if handles(self.pid, number) and MEMORY_NAME in str(Path(self._link).readlink()):
+                _signal_main_thread(self.pid, number)
+
+
+def _answering(pid: int, death_signal: signal.Signals) -> list[_Process]:
+    if not handles(pid, STACK_SIGNAL, ANSWER_SIGNAL):
+        return [process for child in children(pid) for process in _answering(child, death_signal)]
+    if handles(pid, death_signal):
+        with contextlib.suppress(OSError):
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if MEMORY_NAME in str(link.readlink()):
+                        return [_Process(pid, str(link))]
+    return []
+
+
+def _signal_main_thread(pid: int, number: int) -> None:
+    call = _TGKILL.get(platform.machine())
+    if call is None:
+        os.kill(pid, number)  # the kernel gives it to the main thread if that has no other one to handle
+    else:
+        ctypes.CDLL(None).syscall(call, pid, pid, int(number))
+
+
+def _cpu_time(pid: int) -> tuple[float, bool]:
+    """The main thread's CPU time in seconds, and whether it is asleep."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * _TICK_SECONDS, fields[0] == "S"
+    return 0.0, False
+
+
+def _copied_bytes(pid: int) -> int:
+    """What the main thread has read and written."""
+    with contextlib.suppress(OSError, ValueError):
+        counters = dict(line.split(":") for line in Path(f"/proc/{pid}/task/{pid}/io").read_text().splitlines())
+        return int(counters["rchar"]) + int(counters["wchar"])
+    return 0

@@ -1,0 +1,1 @@
+"""Committed states on disk."""

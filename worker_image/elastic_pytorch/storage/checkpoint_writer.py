@@ -1,0 +1,158 @@
+"""Writes snapshots to checkpoint folders, one at a time, in a thread of its own. Standard library only.
+
+A large state takes long to write, and the disk and the network may be those that training reads its data through. So the thread rests
+after each one for nine times as long as it took, unless it is to hurry: before training leaves, and at its end.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from elastic_pytorch.log import logger, milliseconds
+from elastic_pytorch.memory.slots import Slot, pin_newest, still_holds, unpin
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage.checkpoint_folder import Superseded
+
+CHUNK_BYTES = 4 << 20
+IDLE_SHARE = 9  # seconds of rest for each second of writing
+
+
+class Flush(NamedTuple):
+    """A request.
+
+    Attributes:
+        name: of the snapshot; a request takes the place of an earlier one of the same name that is not begun yet.
+        fd: the snapshot, to be closed when the request is done with.
+        folder: where to.
+        keep: how many checkpoints to keep there.
+        answer: called once with the stamp that is on the disk, or with what went wrong.
+        now: whether not to rest before.
+    """
+
+    name: str
+    fd: int
+    folder: str
+    keep: int
+    answer: Callable[[Stamp | None, str], None]
+    now: bool = False
+
+
+class Flusher:
+    """The thread; it starts with the first request.
+
+    Args:
+        clock: seconds, from any zero.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._rested_at = clock()
+        self._drains = 0  # that are waited for now
+        self._pending: dict[str, Flush] = {}
+        self._busy = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._last_trouble = ""
+        self._written: dict[str, tuple[str, Stamp]] = {}
+
+    def ask(self, flush: Flush) -> None:
+        """Asks for the newest state of a snapshot to be written."""
+        with self._changed:
+            before = self._pending.pop(flush.name, None)
+            if before is not None:
+                os.close(before.fd)
+                flush = flush._replace(now=flush.now or before.now)
+            self._pending[flush.name] = flush
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def drain(self, seconds: float) -> bool:
+        """Waits until nothing is left to write, without rest; False: the time was not enough."""
+        with self._changed:
+            self._drains += 1
+            self._changed.notify_all()
+            try:
+                return self._changed.wait_for(lambda: not self._pending and not self._busy, seconds)
+            finally:
+                self._drains -= 1
+
+    def _take(self) -> Flush:
+        """Waits for the request that is to be carried out next; to be called with the lock held."""
+        while True:
+            for flush in self._pending.values():
+                if flush.now or self._drains or self._clock() >= self._rested_at:
+                    return self._pending.pop(flush.name)
+            self._changed.wait(self._rested_at - self._clock() if self._pending else None)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                flush = self._take()
+                self._busy = True
+            stamp, trouble = None, ""
+            begun = self._clock()
+            try:
+                stamp = self._write(flush)
+                self._last_trouble = ""
+            except Exception as error:  # training must not end because of it, nor must this thread
+                trouble = _describe(error, flush.folder)
+                if trouble != self._last_trouble:
+                    logger.warning("no checkpoint: %s", trouble)
+                self._last_trouble = trouble
+            finally:
+                os.close(flush.fd)
+            ended = self._clock()
+            self._rested_at = max(self._rested_at, ended + IDLE_SHARE * (ended - begun))
+            flush.answer(stamp, trouble)
+
+    def _write(self, flush: Flush) -> Stamp:
+        while (slot := pin_newest(flush.fd)) is not None:
+            if self._written.get(flush.name) == (flush.folder, slot.stamp):
+                unpin(flush.fd)
+                return slot.stamp
+            since = time.monotonic()
+            try:
+                path = checkpoint_folder.write(flush.folder, slot.stamp, _chunks(flush.fd, slot), flush.keep)
+            except _Overwritten:
+                continue
+            finally:
+                with contextlib.suppress(OSError):
+                    unpin(flush.fd)
+            self._written[flush.name] = (flush.folder, slot.stamp)
+            logger.debug("%s written in %s", path, milliseconds(since))
+            return slot.stamp
+        raise ValueError("an empty snapshot")
+
+
+class _Overwritten(Exception):
+    """The slot has been written to while it was read."""
+
+
+def _chunks(fd: int, slot: Slot) -> Iterator[memoryview]:
+    buffer = memoryview(bytearray(min(CHUNK_BYTES, slot.length)))
+    done = 0
+    while done < slot.length:
+        count = os.preadv(fd, [buffer[: slot.length - done]], slot.offset + done)
+        if count == 0:
+            raise ValueError("the snapshot ends too early")
+        yield buffer[:count]
+        done += count
+    # A pin is seen by a writer in nearly every case; in the others, what has been read may be of two states.
+    if not still_holds(fd, slot):
+        raise _Overwritten
+
+
+def _describe(error: Exception, folder: str) -> str:
+    if isinstance(error, Superseded):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename or folder})"
+    return f"{type(error).__name__}: {error}"

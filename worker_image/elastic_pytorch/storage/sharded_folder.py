@@ -1,0 +1,153 @@
+"""Checkpoints that many ranks write together: each a folder, which appears under its name when all of it is on the disk.
+
+Standard library only. They may lie beside checkpoint files: the names differ.
+"""
+
+import re
+import secrets
+import shutil
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed, sync_folder
+
+READ_BYTES = 4 << 20
+
+_NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})\.sharded")
+_PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,19})-s\d{9,19}-[0-9a-f]{16}")
+
+
+class ShardFile(NamedTuple):
+    """A file of a checkpoint, as it was written."""
+
+    name: str
+    size: int
+    checksum: int
+
+
+def path_of(folder: Path, stamp: Stamp) -> Path:
+    """Where a checkpoint is once it is whole."""
+    return folder / f"checkpoint-g{stamp.generation:06}-s{stamp.step:09}.sharded"
+
+
+def sharded_checkpoints(folder: Path) -> list[tuple[Stamp, Path]]:
+    """The checkpoints, the newest first; whether the files in them are whole is not looked at.
+
+    Raises:
+        OSError: the folder cannot be read. That it is not there is no error: then there are none.
+    """
+    found = ((_NAME.fullmatch(path.name), path) for path in _paths(folder))
+    return sorted(((Stamp(int(match[1]), int(match[2])), path) for match, path in found if match), reverse=True)
+
+
+def check_claim(folder: Path, stamp: Stamp) -> None:
+    """Makes sure that no newer group has claimed the folder.
+
+    Raises:
+        Superseded: one has.
+        OSError: the folder cannot be read.
+    """
+    generation = claimed(folder)
+    if generation > stamp.generation:
+        raise Superseded(f"{folder} is claimed by generation {generation}, and this is generation {stamp.generation}")
+
+
+def partial_path(folder: Path, stamp: Stamp, token: int) -> Path:
+    """Where a checkpoint is while it is written; the token is of this writing alone."""
+    return folder / f".partial-sharded-g{stamp.generation:06}-s{stamp.step:09}-{token:016x}"
+
+
+def new_token() -> int:
+    """A number that no other writing has."""
+    return secrets.randbits(62)
+
+
+def publish(partial: Path, folder: Path, stamp: Stamp, keep: int) -> None:
+    """Gives a checkpoint its name, and deletes older ones.
+
+    Args:
+        partial: the checkpoint; what its files hold is on the disk.
+        folder: of the checkpoints.
+        stamp: of the state.
+        keep: how many to leave there, this one among them; those of a larger stamp do not count and stay.
+
+    Raises:
+        Superseded: a larger generation has claimed the folder.
+        OSError: it could not be done; nothing has been deleted.
+    """
+    sync_folder(partial)
+    check_claim(folder, stamp)
+    path = path_of(folder, stamp)
+    if path.exists():
+        _delete(path)  # of the same generation and step, hence not whole: it was the reason to write it once more
+    partial.rename(path)
+    sync_folder(folder)
+    older = [old for other, old in sharded_checkpoints(folder) if other < stamp]
+    for old in older[keep - 1 :]:
+        _delete(old)
+    for left_behind in _paths(folder):
+        match = _PARTIAL.fullmatch(left_behind.name)
+        if match and int(match[1]) < stamp.generation:
+            _delete(left_behind)
+
+
+def describe_files(paths: Iterable[Path]) -> list[ShardFile]:
+    """What files hold: as much as is needed to find out later whether they are whole.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    return [ShardFile(path.name, path.stat().st_size, _checksum(path)) for path in paths]
+
+
+def check_sizes(folder: Path, files: Iterable[ShardFile]) -> None:
+    """Makes sure that files have the sizes with which they were written.
+
+    Raises:
+        ValueError: one has not; the message says which.
+        OSError: one cannot be looked at.
+    """
+    for name, size, _ in files:
+        if (seen := (folder / name).stat().st_size) != size:
+            raise ValueError(f"torn: {name} has {seen} bytes, not {size}")
+
+
+def check_checksums(folder: Path, files: Iterable[ShardFile]) -> None:
+    """Makes sure that files hold what was written.
+
+    Raises:
+        ValueError: one does not; the message says which.
+        OSError: one cannot be read.
+    """
+    for name, _, checksum in files:
+        if _checksum(folder / name) != checksum:
+            raise ValueError(f"corrupt: the checksum of {name} is wrong")
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while piece := file.read(READ_BYTES):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def _paths(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _delete(path: Path) -> None:
+    """Deletes a checkpoint. It loses its name first, so that no reader ever finds half of it."""
+    try:
+        doomed = path.with_name(f".partial-sharded-g{0:06}-s{0:09}-{new_token():016x}")
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+    except OSError as error:
+        logger.warning("cannot delete %s: %s", path, error.strerror)

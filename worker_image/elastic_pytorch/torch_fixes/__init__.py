@@ -1,0 +1,1 @@
+"""Torch's own faults, worked around."""

@@ -1,0 +1,44 @@
+"""Which ElasticSampler a loader takes its batches from, and whether it takes them as they come."""
+
+from typing import Any
+
+from elastic_pytorch.training.sampler import ElasticSampler
+
+# What wrappers call what they wrap: Accelerate's loaders, torch_xla's, tqdm, and many a script's own.
+INNER_LOADERS = ("base_dataloader", "dataloader", "_loader", "loader", "iterable")
+INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
+
+
+def sampler_of(loader: Any) -> ElasticSampler:
+    """The sampler whose batches a loader gives, each once and in order.
+
+    Raises:
+        TypeError: there is none.
+        RuntimeError: something between the two deals the batches out again, or the loader does not keep their order.
+    """
+    inner = loader
+    while not hasattr(inner, "batch_sampler"):
+        inner = _first(inner, INNER_LOADERS)
+        if inner is None:
+            raise TypeError(
+                f"steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), not a {type(loader).__name__}"
+            )
+    sampler = behind = inner.batch_sampler
+    while not isinstance(behind, ElasticSampler):
+        behind = _first(behind, INNER_SAMPLERS)
+        if behind is None:
+            raise TypeError(f"the loader's batch_sampler is a {type(sampler).__name__}: steps needs an ElasticSampler there")
+    if behind is not sampler:
+        kind = type(sampler)
+        raise RuntimeError(
+            f"{kind.__module__}.{kind.__qualname__} stands between the loader and its ElasticSampler, which gives each rank its share "
+            "already: a second sharding leaves samples out. Give steps the loader as it was made: not the one that Accelerate's prepare "
+            "returns; in Lightning, with Trainer(use_distributed_sampler=False)"
+        )
+    if getattr(inner, "in_order", True) is False:
+        raise RuntimeError("the loader is made with in_order=False: a batch then meets the weight of another one")
+    return sampler
+
+
+def _first(wrapper: Any, names: tuple[str, ...]) -> Any:
+    return next((inner for name in names if (inner := getattr(wrapper, name, None)) is not None), None)

@@ -1,0 +1,340 @@
+"""The samples of each step, for a group whose size changes: every sample exactly once in an epoch, whichever rank computes it."""
+
+from collections.abc import Iterator, Sized
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import index
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import IterableDataset, Sampler
+
+from elastic_pytorch.state.rng_state import mixed, seed_all
+from elastic_pytorch.training.iteration import Iteration
+from elastic_pytorch.training.micro_batches import MicroBatch, parts_each, share_of_batch, weight_of
+
+WEIGHT_UNUSED = (
+    "the weight of {what} was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
+    "evenly is wrong; with even shares the weight is 1 and does no harm"
+)
+
+
+class Part:
+    """The micro-batch at hand.
+
+    Attributes:
+        last: whether the optimizer's step comes after it.
+        samples: how many of its samples count; 0 where this rank has nothing to do and computes only so that the collectives match.
+        parts: how many micro-batches the step has, on each rank.
+    """
+
+    def __init__(self, weight: float, *, last: bool, samples: int, parts: int) -> None:
+        self._weight = weight
+        self.last, self.samples, self.parts = last, samples, parts
+        self.weight_used = False
+
+    @property
+    def weight(self) -> float:
+        """What to multiply its mean loss by."""
+        self.weight_used = True
+        return self._weight
+
+
+class ElasticSampler(Sampler[list[int]]):
+    """The batches of a training whose group may change: the `batch_sampler` of a DataLoader.
+
+    An epoch's order depends on seed and epoch alone, and the place in it is a number of samples of the whole group. So a group of any size
+    goes on where one of another size has stopped, and each sample comes exactly once in an epoch.
+
+    Iterating never moves that place: a DataLoader runs ahead. `advance` does, once a step; `State.commit` calls it.
+
+    Args:
+        data: the Dataset, or how many samples it has.
+        batch_size: samples of a step, of all ranks together. The last batch of an epoch may be shorter.
+        micro_batch_size: cuts each batch into micro-batches of this size, whatever the world size, and deals them out to the
+            ranks: what the model sees at once never depends on the group. None: a rank computes its share of a batch at once.
+        per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch grows with the group then;
+            see `scale_learning_rate`.
+        shuffle: whether each epoch has an order of its own.
+        seed: of the orders; the same on all ranks.
+        drop_last: whether to leave out the last batch of an epoch where it is shorter.
+        seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
+
+    Raises:
+        TypeError: the data has no length, or a size is no whole number.
+        ValueError: a size that makes no sense.
+    """
+
+    def __init__(
+        self,
+        data: Sized | int,
+        batch_size: int | None = None,
+        *,
+        micro_batch_size: int | None = None,
+        per_worker_batch_size: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        seed_random: bool = True,
+    ) -> None:
+        self._length = _length(data)
+        if (batch_size is None) == (per_worker_batch_size is None):
+            raise ValueError("give batch_size (of the whole group) or per_worker_batch_size, one of them")
+        if drop_last and batch_size is None:
+            raise ValueError(
+                "drop_last needs a batch_size: with a batch that grows with the group, each group would drop others"
+            )
+        if drop_last and batch_size is not None and self._length < batch_size:
+            raise ValueError(f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter")
+        # Not public: what has a batch_size and a drop_last passes for torch's BatchSampler, which Accelerate and Lightning cut up again.
+        self._batch_size = _size("batch_size", batch_size)
+        self._per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
+        self._micro_batch_size = _size("micro_batch_size", micro_batch_size)
+        self._drop_last = drop_last
+        self._shuffle = shuffle
+        self._seed = index(seed)
+        self._seed_random = seed_random
+        self.epoch = 0
+        self.cursor = 0  # samples of this epoch that the group has trained on
+        self._look_at_group()
+        self._epochs: int | None = None  # that the training asks for
+        self._micro = 0  # which micro-batch of the step is next
+        self._weight_used = False  # in this step, by a script that needs no part
+        self._loads = 0
+        self._iteration: Iteration | None = None  # the newest one
+        self._order: tuple[int, torch.Tensor] | None = None  # of an epoch
+        self._step: tuple[tuple[int, int, int], list[MicroBatch]] | None = None  # its cursor, rank, world size; and the share
+
+    # --- the place in the training ---
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place, and what it means something with: numbers only."""
+        return {"epoch": self.epoch, "cursor": self.cursor, **self._meaning()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from a place.
+
+        Raises:
+            ValueError: it is a place in another order: of another dataset, seed or batch size.
+        """
+        different = [
+            f"{name} was {state.get(name)} and is {value} now"
+            for name, value in self._meaning().items()
+            if state.get(name) != value
+        ]
+        if different:
+            raise ValueError(f"the saved place in the data is of another sampler: {'; '.join(different)}")
+        self._look_at_group()
+        self.epoch, self.cursor = int(state["epoch"]), int(state["cursor"])
+        self._micro = 0
+        self._loads += 1
+        self._iteration = None
+
+    def _meaning(self) -> dict[str, Any]:
+        return {
+            "length": self._length,
+            "batch_size": self._batch_size,
+            "per_worker_batch_size": self._per_worker_batch_size,
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "drop_last": self._drop_last,
+        }
+
+    def advance(self) -> None:
+        """Moves on by one batch of the whole group: the step is done. After an epoch's last batch, to the next epoch.
+
+        Raises:
+            RuntimeError: the step is not done: micro-batches of it are still to come; or what was computed was not weighted.
+        """
+        parts = len(self._parts())
+        if 0 < self._micro < parts:
+            raise RuntimeError(f"the step has {parts} micro-batches, and only {self._micro} are done")
+        if self._micro == 0 and self._iteration is not None:
+            if parts > 1:
+                raise RuntimeError(f"the step has {parts} micro-batches, each with a weight of its own: compute each in a part")
+            if not self._weight_used:
+                raise RuntimeError(WEIGHT_UNUSED.format(what="the step"))
+            self._iteration.check()
+            self._iteration.use()
+        self.cursor = self._batch_end(self.cursor)
+        self._micro, self._weight_used = 0, False
+        if self.cursor >= self._epoch_end():
+            self.epoch, self.cursor = self.epoch + 1, 0
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """The epochs up to `count`, from the one at hand: in its midst, after a restart.
+
+        Raises:
+            RuntimeError: a whole epoch has passed, and `advance` was not called.
+        """
+        self._epochs = count
+        while self.epoch < count:
+            place = self.epoch, self.cursor
+            yield self.epoch
+            if place == (self.epoch, self.cursor):
+                raise RuntimeError(
+                    "no step of this epoch was committed: call State.commit, or advance of the sampler, after each"
+                )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the step that `advance` has ended was the last one of all that `epochs` was asked for."""
+        return self._epochs is not None and self.epoch >= self._epochs
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Steps of a whole epoch; with a batch that grows with the group, if the group stays as it is."""
+        self._look_at_group()
+        return self._batches_from(0)
+
+    @property
+    def batches_left(self) -> int:
+        """Steps of this epoch that are still to come."""
+        self._look_at_group()
+        return self._batches_from(self.cursor)
+
+    # --- the samples ---
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The micro-batches of this rank, from the present place to the end of the epoch."""
+        self._look_at_group()
+        self._micro = 0
+        self._iteration = Iteration()
+        return self._batches(self.epoch, self.cursor, self._loads, self._iteration)
+
+    def _batches(self, epoch: int, begin: int, loads: int, iteration: Iteration) -> Iterator[list[int]]:
+        order, epoch_end = self._order_of(epoch), self._epoch_end()
+        while begin < epoch_end:
+            for part in self._parts_of(begin):
+                if loads != self._loads:
+                    raise RuntimeError("another place in the data was loaded while this iterator was in use: make a new one")
+                iteration.give()
+                yield order[part.begin : part.end].tolist()
+            begin = self._batch_end(begin)
+
+    def __len__(self) -> int:
+        """Micro-batches that iterating gives this rank from the present place on. For schedules: `batches_per_epoch`."""
+        self._look_at_group()
+        full, rest = divmod(self._epoch_end() - self.cursor, self._group_batch())
+        return full * self._parts_in(self._group_batch()) + (self._parts_in(rest) if rest else 0)
+
+    # --- the micro-batch at hand ---
+
+    @contextmanager
+    def part(self, model: Any = None) -> Iterator[Part]:
+        """The micro-batch at hand: forward and backward go inside, the optimizer's step outside, after the last one.
+
+        Args:
+            model: what is wrapped in DistributedDataParallel, or sharded by fully_shard: its gradients are put together in the step's last
+                micro-batch only.
+
+        Raises:
+            RuntimeError: the step's last one is done, but `State.commit` or `advance` was not called. Or the loop does not take
+                each batch that this sampler gives. Or the part is over and its weight was not used.
+        """
+        parts = self._parts()
+        if self._micro >= len(parts):
+            raise RuntimeError(
+                "the step before is done but not committed: call State.commit, or advance of the sampler, after each"
+            )
+        if self._iteration is not None:
+            self._iteration.check()
+        micro_batch, last = parts[self._micro], self._micro == len(parts) - 1
+        if self._seed_random:
+            seed_all(mixed(self._seed, self.epoch, micro_batch.begin))
+        part = Part(self._weight_of(micro_batch), last=last, samples=micro_batch.samples, parts=len(parts))
+        with _gradient_sync(model, last):
+            yield part
+        if not part.weight_used:
+            raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
+        self._micro += 1
+        if self._iteration is not None:
+            self._iteration.use()
+
+    @property
+    def weight(self) -> float:
+        """What to multiply the mean loss of the micro-batch at hand by, for a script that needs no `part`."""
+        self._weight_used = True
+        parts = self._parts()
+        return self._weight_of(parts[min(self._micro, len(parts) - 1)])
+
+    def _weight_of(self, part: MicroBatch) -> float:
+        batch_samples = self._batch_end(self.cursor) - self.cursor
+        return weight_of(part, batch_samples=batch_samples, world_size=self._world_size)
+
+    def _parts(self) -> list[MicroBatch]:
+        """The share of this rank in the step at hand."""
+        step = self.cursor, self._rank, self._world_size
+        if self._step is None or self._step[0] != step:
+            self._step = step, self._parts_of(self.cursor)
+        return self._step[1]
+
+    def _parts_of(self, begin: int) -> list[MicroBatch]:
+        return share_of_batch(
+            begin,
+            self._batch_end(begin),
+            rank=self._rank,
+            world_size=self._world_size,
+            micro_batch_size=self._micro_batch_size,
+            full_batch=min(self._group_batch(), self._length),
+        )
+
+    def _parts_in(self, batch_samples: int) -> int:
+        return parts_each(batch_samples, world_size=self._world_size, micro_batch_size=self._micro_batch_size)
+
+    def _look_at_group(self) -> None:
+        initialized: bool = dist.is_available() and dist.is_initialized()
+        self._rank, self._world_size = (dist.get_rank(), dist.get_world_size()) if initialized else (0, 1)
+
+    # --- an epoch ---
+
+    def _group_batch(self) -> int:
+        return self._batch_size or (self._per_worker_batch_size or 1) * self._world_size
+
+    def _batch_end(self, begin: int) -> int:
+        return min(begin + self._group_batch(), self._length)
+
+    def _epoch_end(self) -> int:
+        return self._length - (self._length % self._group_batch() if self._drop_last else 0)
+
+    def _batches_from(self, begin: int) -> int:
+        return -(-(self._epoch_end() - begin) // self._group_batch())
+
+    def _order_of(self, epoch: int) -> torch.Tensor:
+        if not self._shuffle:
+            return torch.arange(self._length)
+        if self._order is None or self._order[0] != epoch:
+            generator = torch.Generator().manual_seed(mixed(self._seed, epoch))
+            self._order = epoch, torch.randperm(self._length, generator=generator)
+        return self._order[1]
+
+
+def _size(name: str, value: int | None) -> int | None:
+    if value is not None and index(value) < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    return None if value is None else index(value)
+
+
+def _length(data: Sized | int) -> int:
+    if isinstance(data, Sampler):
+        raise TypeError(
+            f"ElasticSampler needs the dataset, not a {type(data).__name__} of it, which may have cut it up for the ranks"
+        )
+    if isinstance(data, IterableDataset) or not (isinstance(data, int) or hasattr(data, "__len__")):
+        raise TypeError(
+            f"ElasticSampler needs a dataset with a length, not {type(data).__name__}: an iterable one has no order that a group of "
+            "another size could go on with"
+        )
+    length = data if isinstance(data, int) else len(data)
+    if length < 1:
+        raise ValueError("the dataset is empty")
+    return length
+
+
+def _gradient_sync(model: Any, last: bool) -> AbstractContextManager[Any]:
+    if hasattr(model, "set_requires_gradient_sync"):
+        model.set_requires_gradient_sync(last)
+    elif not last and hasattr(model, "no_sync"):
+        context: AbstractContextManager[Any] = model.no_sync()
+        return context
+    return nullcontext()

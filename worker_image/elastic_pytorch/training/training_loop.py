@@ -1,0 +1,228 @@
+"""The training loop: one micro-batch at a time, and all that a step takes, in its order."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from elastic_pytorch.state.state import State
+from elastic_pytorch.training.counted_loss import CountedStep
+from elastic_pytorch.training.loaders import sampler_of
+from elastic_pytorch.training.sampler import ElasticSampler, Part
+
+END = 2**62
+
+
+class Step:
+    """A micro-batch: the whole step of this rank, or with a `micro_batch_size` a part of it.
+
+    Attributes:
+        batch: what the loader has given.
+        epoch: the one that it belongs to, from 0.
+        samples: how many of its samples count; 0 where this rank has nothing to do and computes only so that the collectives match.
+        last: whether the optimizer's step comes after it.
+        ends_epoch: whether it is the last one of its epoch.
+    """
+
+    def __init__(self, loop: "_Loop", batch: Any, part: Part, *, epoch: int, ends_epoch: bool, stack: ExitStack) -> None:
+        self._loop, self._part, self._stack = loop, part, stack
+        self._done = False
+        self.batch = batch
+        self.epoch = epoch
+        self.samples = part.samples
+        self.last = part.last
+        self.ends_epoch = ends_epoch
+
+    def backward(self, loss: Tensor, *, count: Tensor | float | None = None) -> None:
+        """Goes backward. After a step's last micro-batch that step is done when this returns: the optimizer's, and the commit.
+
+        Args:
+            loss: its mean over the micro-batch; the library weights it, and scales it if there is a scaler.
+            count: over how many it is a mean, if not over samples: tokens that are no padding, for example. On all ranks, or on none.
+
+        Raises:
+            RuntimeError: it was called before for this micro-batch; the loss has not come through the model that `steps` was given;
+                or what `State.commit` raises.
+        """
+        if self._done:
+            raise RuntimeError("backward was called before for this micro-batch: add the losses up, and call it once")
+        self._loop.backward(self._part, loss, count)
+        self._done = True
+        self._stack.close()
+        if self.last:
+            self._loop.finish_step(ends_epoch=self.ends_epoch)
+
+    def check(self) -> None:
+        """Looks whether it is done.
+
+        Raises:
+            RuntimeError: it is not.
+        """
+        if not self._done:
+            raise RuntimeError(
+                "step.backward(loss) was not called for this micro-batch: every one is part of a step of all ranks"
+            )
+
+
+def steps(
+    state: State,
+    loader: Iterable[Any],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    epochs: int | None = None,
+    max_steps: int | None = None,
+    scheduler: Any = None,
+    epoch_scheduler: Any = None,
+    scaler: Any = None,
+    before_step: Callable[[], object] | None = None,
+) -> Iterator[Step]:
+    """The training loop, from where the state is. To be called in each group, after `State.restore`.
+
+        for step in elastic.steps(state, loader, model, optimizer, epochs=3):
+            step.backward(loss_of(model, *step.batch))
+
+    After a step's last micro-batch comes, in this order: `before_step`, `optimizer.step`, `zero_grad`, `scheduler.step`, `State.commit`.
+    The loop may be left after any `backward`, and gone on with by another call.
+
+    Args:
+        state: with which the model, the optimizer, the schedulers, the scaler and the loader's sampler are registered.
+        loader: a DataLoader whose batch_sampler is an ElasticSampler.
+        model: as the loss is computed with it: wrapped in DistributedDataParallel, or sharded by fully_shard.
+        optimizer: of the model.
+        epochs: after how many of them to end.
+        max_steps: after which step to end.
+        scheduler: of the learning rate; it makes a step with each of the optimizer's.
+        epoch_scheduler: one that makes a step with each epoch.
+        scaler: a torch.amp.GradScaler.
+        before_step: called when the step's gradients are complete, and unscaled: to clip them, for example.
+
+    Raises:
+        TypeError: the loader has no ElasticSampler.
+        ValueError: there is no end.
+        RuntimeError: something is not registered; the batches are dealt out to the ranks a second time; or the ranks' gradients are
+            not put together by anything.
+    """
+    if epochs is None and max_steps is None:
+        raise ValueError("say when to end: epochs=, or max_steps=, or both")
+    sampler = sampler_of(loader)
+    needed = {"model": model, "optimizer": optimizer, "loader's sampler": sampler}
+    needed |= {"scheduler": scheduler, "epoch_scheduler": epoch_scheduler, "scaler": scaler}
+    missing = [name for name, each in needed.items() if each is not None and not state.holds(each)]
+    if missing:
+        raise RuntimeError(
+            f"not registered with the State: the {', the '.join(missing)}. A new group would begin with fresh ones"
+        )
+    alone = not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1
+    if not alone and not hasattr(model, "no_sync") and not hasattr(model, "set_requires_gradient_sync"):
+        raise RuntimeError(
+            "the model is neither in DistributedDataParallel nor sharded by fully_shard: each rank would learn by itself"
+        )
+    loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step)
+    return loop.run(loader, sampler, END if epochs is None else epochs, END if max_steps is None else max_steps)
+
+
+@dataclass(slots=True)
+class _Loop:
+    state: State
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    scheduler: Any
+    epoch_scheduler: Any
+    scaler: Any
+    before_step: Callable[[], object] | None
+    forwarded: bool = False  # whether the model has computed something since the micro-batch was taken
+    counted: CountedStep | None = None  # of the step at hand
+    losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the step at hand: how much each counts, and its mean
+
+    def run(self, loader: Iterable[Any], sampler: ElasticSampler, epochs: int, max_steps: int) -> Iterator[Step]:
+        self.optimizer.zero_grad()  # what a loop that was left in the midst of a step has gathered
+        with self._watched_model():
+            for epoch in sampler.epochs(epochs):
+                if self.state.step >= max_steps:
+                    return
+                for batch in loader:
+                    with ExitStack() as stack:
+                        part = stack.enter_context(sampler.part(self.model))
+                        self.forwarded = False
+                        step = Step(
+                            self, batch, part, epoch=epoch, ends_epoch=part.last and sampler.batches_left == 1, stack=stack
+                        )
+                        yield step
+                        step.check()
+                    if self.state.step >= max_steps:
+                        return
+                if sampler.epoch == epoch:
+                    raise RuntimeError(f"the loader has ended, and {sampler.batches_left} batches of epoch {epoch} are left")
+
+    def backward(self, part: Part, loss: Tensor, count: Tensor | float | None) -> None:
+        if isinstance(self.model, DistributedDataParallel) and not self.forwarded:
+            raise RuntimeError(
+                "the loss was not computed with the model that steps was given: its gradients would stay on this rank"
+            )
+        if count is None and self.counted is None:
+            weighted = part.weight * loss
+            if part.samples:
+                self.losses.append((part.samples, loss.detach()))
+        else:
+            weighted = self._counted_loss(part, loss, count)
+        (weighted if self.scaler is None else self.scaler.scale(weighted)).backward()
+
+    def finish_step(self, *, ends_epoch: bool) -> None:
+        optimizer = self.optimizer
+        if self.counted is not None:
+            self.counted.correct(p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
+        if self.before_step is not None:
+            if self.scaler is not None:
+                self.scaler.unscale_(optimizer)
+            self.before_step()
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            self.scaler.step(optimizer)
+            self.scaler.update()
+        optimizer.zero_grad()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        if self.epoch_scheduler is not None and ends_epoch:
+            self.epoch_scheduler.step()
+        losses, self.losses, self.counted = self.losses, [], None
+        self.state.commit(loss=_mean(losses))
+
+    def _counted_loss(self, part: Part, loss: Tensor, count: Tensor | float | None) -> Tensor:
+        if count is None or (self.counted is None and self.losses):
+            raise RuntimeError("count is given for all micro-batches of a step or for none")
+        if self.counted is None:
+            self.counted = CountedStep(part.parts)
+        count = count if part.samples else 0
+        counts = torch.as_tensor(count, device=loss.device).detach().to(torch.promote_types(loss.dtype, torch.float32))
+        loss = torch.where(counts > 0, loss, torch.zeros_like(loss))  # a mean over none is not a number
+        self.losses.append((counts, loss.detach()))
+        part.weight_used = True  # the count has taken its place
+        return self.counted.weight(counts) * loss
+
+    @contextmanager
+    def _watched_model(self) -> Iterator[None]:
+        if not isinstance(self.model, DistributedDataParallel):
+            yield
+            return
+        watch = self.model.register_forward_pre_hook(self._note_forward)
+        try:
+            yield
+        finally:
+            watch.remove()
+
+    def _note_forward(self, *_: object) -> None:
+        self.forwarded = True
+
+
+def _mean(losses: list[tuple[Any, Tensor]]) -> Any:
+    """None: this rank had no samples. Not a number: it had no tokens."""
+    if len(losses) == 1 and isinstance(losses[0][0], int):
+        return losses[0][1]  # spares a GPU three kernels
+    return sum(count * loss for count, loss in losses) / sum(count for count, _ in losses) if losses else None
