@@ -11,7 +11,8 @@ from elastic_pytorch_operator.model.actions import CreatePod, CreateService, Del
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
-from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.reconcile.observe import recover_round
 from elastic_pytorch_operator.spec.job import Job

@@ -6,8 +6,8 @@ from typing import Any
 from elastic_pytorch_operator.manifests.worker_pod import NODE_LOSS_SECONDS
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
-from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan
-from elastic_pytorch_operator.planning.plan_stock import plan_stock
+from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.spec.job import Job
 from operator_builders import TIME
 
@@ -65,7 +65,7 @@ class StockSimulation:
 
     def reconcile(self) -> Plan:
         """One plan, carried out and checked."""
-        todo = plan_stock(self.job, self.observe(), self.memory)
+        todo = plan(self.job, self.observe(), self.memory)
         self.memory = todo.memory
         assert todo.round is None, "there is nobody to declare it to"
         for action in todo.actions:

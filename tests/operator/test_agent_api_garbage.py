@@ -14,7 +14,8 @@ from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.manifests.worker_pod import worker_pod
-from elastic_pytorch_operator.planning.plan_rounds import Memory, plan
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.reconcile.observe import observe
 from elastic_pytorch_operator.spec.job import JobKey, parse_job
 from hypothesis import HealthCheck, given, settings

@@ -12,7 +12,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, Census, Metrics
-from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.rounds import next_round
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue

@@ -8,7 +8,8 @@ from elastic_pytorch_operator.model.actions import CreatePod, CreateService, Del
 from elastic_pytorch_operator.model.observed import NodeView, PodView, Progress
 from elastic_pytorch_operator.planning.failed_writes import FailedWrite
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.reconcile.observe import heard_before
 from operator_builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from operator_simulation import Simulation, running

@@ -6,7 +6,8 @@ from typing import Any
 from elastic_pytorch_operator.api.conditions import find_condition, is_true
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
 from elastic_pytorch_operator.planning.failed_writes import FailedWrite
-from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.plan import plan
 from operator_builders import NOW, a_job, a_manifest, observed, parse_job
 from operator_simulation import Simulation
 

@@ -8,7 +8,8 @@ import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent, TryPod
 from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, PODS, STATUS, FailedWrite
-from elastic_pytorch_operator.planning.plan_rounds import Memory, plan
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan import plan
 from operator_builders import NOW, a_job, a_manifest, a_pod, observed
 from operator_simulation import Simulation, running
 from running_controller import Running

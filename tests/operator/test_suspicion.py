@@ -9,7 +9,8 @@ from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.informer.pod_views import view_pod
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
-from elastic_pytorch_operator.planning.plan_rounds import Memory, plan
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.workers.liveness import weigh
 from elastic_pytorch_operator.planning.workers.suspect_nodes import (
     SUSPICION_SECONDS,

@@ -178,3 +178,8 @@ class Observed:
     heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
     lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died
     service_exists: bool = False
+
+    def on_removed_node(self, pod: PodView) -> bool:
+        """Whether the node of a pod has been removed from the cluster."""
+        node = self.nodes.get(pod.node)
+        return node is not None and node.removed

@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan
 
 CONTROLLER = "elasticpytorchjob"
 CONTENT_TYPE = CONTENT_TYPE_LATEST

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.failure import FailureRecord, has_spoken, has_succeeded
+from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts, why_given_up
@@ -87,7 +88,7 @@ def decide_ending(
             return Ending(False, names.CANNOT_START, why), None
         if not job.stock and (text := _never_joined(observed)):
             return Ending(False, names.NEVER_JOINED, text), None
-        return None, _earliest(recheck, deadline_at)
+        return None, earliest(recheck, deadline_at)
     return None, deadline_at
 
 
@@ -134,7 +135,3 @@ def _lost_members(
         unheard = (name for name in told if name not in accounted_for)
         lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
     return lost
-
-
-def _earliest(*times: float | None) -> float | None:
-    return min((time for time in times if time is not None), default=None)

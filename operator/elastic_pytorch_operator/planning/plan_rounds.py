@@ -1,20 +1,17 @@
-"""Decides everything about one job at one moment. Pure: no I/O, no clock, no randomness."""
+"""The plan of a job whose group the operator decides in rounds, together with the agents."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
-from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.conditions import has_ended, is_true
-from elastic_pytorch_operator.api.timestamps import seconds_between
 from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus, TryPod
 from elastic_pytorch_operator.model.failure import FailureRecord, dated, has_succeeded
+from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.cleanup import clean_up
 from elastic_pytorch_operator.planning.completion import decide_ending
 from elastic_pytorch_operator.planning.dry_run import wants_dry_run
-from elastic_pytorch_operator.planning.failed_writes import FailedWrites, describe, forget_refused_pods, mark_told, untold
+from elastic_pytorch_operator.planning.failed_writes import describe, mark_told, untold
+from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.planning.failures.group_restart import (
     GroupRestart,
@@ -32,13 +29,13 @@ from elastic_pytorch_operator.planning.failures.rulings import (
     rule_on_worker,
 )
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
-from elastic_pytorch_operator.planning.reporting.events import tell_refusals, tell_story
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery, advance_recovery, begin_recovery
+from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
+from elastic_pytorch_operator.planning.reporting.events import tell_story
+from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
 from elastic_pytorch_operator.planning.reporting.status import describe_job, write_status_at
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, hold_for_checkpoint
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import hold_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
-from elastic_pytorch_operator.planning.stock.memory import StockMemory
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, weigh
 from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room, suspect_nodes
 from elastic_pytorch_operator.planning.workers.takeover_grace import listens_until
@@ -46,80 +43,8 @@ from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What the operator remembers of a job from one plan to the next; all of it can be lost without harm to the job.
-
-    Attributes:
-        suspects: nodes that have probably died, and since when that is suspected.
-        stall: the round that hangs, if it does.
-        checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
-        leaving: workers that have left the group since they were told to stop, and whose pods are still there.
-        excused: lost members on which a rule has decided.
-        grown_at: when the group last grew, monotonic seconds; None: never, as far as is known.
-        active_since: when the job began, or was resumed, monotonic seconds.
-        failed: the writes that the API server has not taken.
-        invalid: the template cannot make a pod, says the API server: why.
-        generation: of the spec that the last plan was made for.
-        tried_generation: the generation of the spec whose pods the API server has been asked about by a dry run.
-        written: the status that was last written.
-        written_at: when that was.
-        ended_at: when this operator first saw the job ended.
-        stock: of a group that stock torchrun forms.
-    """
-
-    budget: Budget = field(default_factory=Budget)
-    suspects: Mapping[str, float] = field(default_factory=dict)
-    recovery: Recovery | None = None
-    stall: Stall | None = None
-    checkpoint_wait: CheckpointWait | None = None
-    leaving: frozenset[str] = frozenset()
-    excused: frozenset[str] = frozenset()
-    grown_at: float | None = None
-    active_since: float | None = None
-    failed: FailedWrites = field(default_factory=dict)
-    invalid: str = ""
-    generation: int | None = None
-    tried_generation: int = 0
-    written: Mapping[str, Any] | None = None
-    written_at: float = 0.0
-    ended_at: float | None = None
-    stock: StockMemory | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done.
-
-    Attributes:
-        round: to be declared to the agents; None: the current one stands.
-        nudge: ask the agents to speak at once.
-        dump_stacks: have the agents of the current round write down where their workers are.
-        verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
-            succeeded: what an agent acts on must be in the cluster first.
-        actions: in the order in which they are to be done; creates may go in parallel.
-        memory: what to remember.
-        recheck_at: when to plan again if nothing happens before, monotonic seconds.
-    """
-
-    memory: Memory
-    round: Round | None = None
-    nudge: bool = False
-    dump_stacks: bool = False
-    verdict: str | None = None
-    actions: tuple[Action, ...] = field(default_factory=tuple)
-    recheck_at: float | None = None
-
-
-def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do for a job now.
-
-    Deciding again on the outcome of having done it yields nothing more to do.
-    """
-    if job.deleting or not job.ours:
-        return Plan(memory)  # the garbage collector removes what the job owns
-    if has_ended(job.status):
-        return plan_ended(job, observed, memory)
+def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
+    """Decides what to do now for a job that trains, or is to train."""
     if (until := listens_until(observed)) is not None:
         return Plan(memory, actions=_missing_pods(job, observed, memory), recheck_at=until)
     candidates = weigh(observed, suspects=memory.suspects)
@@ -143,7 +68,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),
         grown_at=grown_before(job, observed, memory.grown_at),
-        active_since=active_since(job, observed, memory),
+        active_since=active_since(job, observed, memory.active_since),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     group_restart = find_group_restart(job, observed, memory.budget)
@@ -154,7 +79,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         memory.budget,
         victims=replicas.victims,
         invalid=memory.invalid,
-        deadline_at=deadline_at(job, memory),
+        deadline_at=deadline_at(job, memory.active_since),
         starts=starts,
         excused=memory.excused,
         leaving=memory.leaving,
@@ -163,7 +88,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     decision = Decision() if held else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
     hold = hold_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
     if hold.until is not None:
-        decision = Decision(recheck_at=_earliest(hold.until, *(candidate.recheck_at for candidate in candidates)))
+        decision = Decision(recheck_at=earliest(hold.until, *(candidate.recheck_at for candidate in candidates)))
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
     if decision.round is not None:
         recovery = begin_recovery(observed.round, decision.round, observed, recovery)
@@ -187,11 +112,11 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         starts=starts,
     )
     actions: list[Action] = []
-    recheck = _earliest(decision.recheck_at, stall_recheck, ending_recheck)
+    recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck)
     if ending is None:
         actions += _pod_actions(job, observed, replicas, round_, memory, starts, group_restart)
         pauses = [max(starts.hold_until.get(index, 0.0), memory.budget.hold_until) for index in replicas.create]
-        recheck = _earliest(recheck, *(until for until in pauses if until > observed.now))
+        recheck = earliest(recheck, *(until for until in pauses if until > observed.now))
     news = untold(memory.failed)
     ruled = memory.budget.last if memory.budget.last is not last_before else None
     actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, news, hold.over, ruled)
@@ -200,7 +125,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
     else:
-        recheck = _earliest(recheck, due)
+        recheck = earliest(recheck, due)
     verdict = None if ending is None else ("complete" if ending.complete else "failed")
     return Plan(memory, decision.round, decision.nudge, dump_stacks, verdict, tuple(actions), recheck)
 
@@ -226,29 +151,6 @@ def _count_failures(
         cause = rule_on_worker(dated(cause, observed), observed, job.rules)
         budget = budget.after_round(observed.round.number, cause, observed.now, hold=crashed or failure.echoes_only)
     return budget
-
-
-def notice_spec(job: Job, memory: Memory) -> Memory:
-    """What is remembered of the job's spec as it is now: what was refused of another one's pods says nothing of this one's."""
-    changed = memory.generation not in (None, job.generation)
-    failed = forget_refused_pods(memory.failed) if changed else memory.failed
-    return replace(memory, generation=job.generation, failed=failed)
-
-
-def active_since(job: Job, observed: Observed, memory: Memory) -> float | None:
-    """When the job began, on this operator's clock; an operator that has just started reads it from the status."""
-    if job.suspend:
-        return None
-    if memory.active_since is not None:
-        return memory.active_since
-    return observed.now - seconds_between(str(job.status.get("startTime", observed.time)), observed.time)
-
-
-def deadline_at(job: Job, memory: Memory) -> float | None:
-    """When `activeDeadlineSeconds` are over, monotonic seconds; None: never."""
-    if job.active_deadline_seconds is None or memory.active_since is None:
-        return None
-    return memory.active_since + job.active_deadline_seconds
 
 
 def _decide_round(
@@ -339,17 +241,3 @@ def _pod_actions(
             force = observed.nodes[pod.node].removed
             actions.append(DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force))
     return actions
-
-
-def plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """What is left to do for a job that has ended."""
-    ended_at = observed.now if memory.ended_at is None else memory.ended_at
-    actions, recheck = clean_up(job, observed, ended_at)
-    verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"
-    actions += tell_refusals(untold(memory.failed))
-    memory = replace(memory, ended_at=ended_at, failed=mark_told(memory.failed))
-    return Plan(memory, None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
-
-
-def _earliest(*times: float | None) -> float | None:
-    return min((time for time in times if time is not None), default=None)

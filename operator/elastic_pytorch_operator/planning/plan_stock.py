@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.conditions import has_ended
 from elastic_pytorch_operator.model.actions import (
     Action,
     CreatePod,
@@ -20,20 +19,23 @@ from elastic_pytorch_operator.model.actions import (
     TryPod,
 )
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated
+from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.completion import Ending, decide_ending
 from elastic_pytorch_operator.planning.dry_run import wants_dry_run
 from elastic_pytorch_operator.planning.failed_writes import describe, mark_told, untold
+from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
 from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
-from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, active_since, deadline_at, notice_spec, plan_ended
+from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
 from elastic_pytorch_operator.planning.reporting.events import tell_story
 from elastic_pytorch_operator.planning.reporting.status import describe_job, write_status_at
 from elastic_pytorch_operator.planning.stock.group import adopt_group, next_group
 from elastic_pytorch_operator.planning.stock.memory import StockMemory
 from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, Manner, read_end
 from elastic_pytorch_operator.planning.stock.rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
+from elastic_pytorch_operator.planning.stock.stores import delete_stores
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing, weigh
 from elastic_pytorch_operator.planning.workers.node_outage import is_outage
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
@@ -70,12 +72,7 @@ class _View:
 
 
 def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do for a job now. As `plan.plan`, it asks for nothing more once all that it has asked for is done."""
-    if job.deleting or not job.ours:
-        return Plan(memory)
-    if has_ended(job.status):
-        ended = plan_ended(job, observed, memory)
-        return replace(ended, actions=(*ended.actions, *_delete_stores(observed, keep=0, why="the job has ended")))
+    """Decides what to do now for a job that trains, or is to train."""
     view, stock = _look(job, observed, memory)
     replicas = plan_replicas(_serving(view), observed.nodes, view.candidates, view.observed.round, job.wanted)
     stock = replace(stock, victims=stock.victims | replicas.victims)
@@ -92,7 +89,7 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         budget=budget,
         stock=stock,
         excused=excused_members(view.observed, memory.excused, pods),
-        active_since=active_since(job, observed, memory),
+        active_since=active_since(job, observed, memory.active_since),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
     refusal = describe(memory.failed)
@@ -123,7 +120,7 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         actions.append(PatchStatus(status))
     else:
         rechecks.append(due)
-    return Plan(memory, actions=tuple(actions), recheck_at=min((t for t in rechecks if t is not None), default=None))
+    return Plan(memory, actions=tuple(actions), recheck_at=earliest(*rechecks))
 
 
 def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMemory]:
@@ -202,7 +199,7 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
         memory.budget,
         victims=stock.victims | replicas.victims,
         invalid=memory.invalid,
-        deadline_at=deadline_at(view.job, memory),
+        deadline_at=deadline_at(view.job, memory.active_since),
         starts=view.starts,
         excused=memory.excused,
     )
@@ -240,9 +237,9 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
     made = any(isinstance(action, CreatePod) for action in actions)
     if not made and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
         actions.append(TryPod())
-    actions += _delete_stores(observed, keep, "it is no longer needed")
+    actions += delete_stores(observed, keep=keep, why="it is no longer needed")
     for pod in observed.pods:
-        removed = _node_removed(pod, observed)
+        removed = observed.on_removed_node(pod)
         if pod.name in view.lost and not pod.ended and (not pod.deleting or removed):
             why = f"was on node {pod.node}, which is lost"
             actions.append(DeletePod(pod.name, pod.uid, why, force=removed))
@@ -262,15 +259,6 @@ def _begin(job: Job, number: int) -> list[Action]:
     if job.backend == names.BACKEND_C10D:
         return [CreateStore(number)]
     return [CreatePod(index, rendezvous=number) for index in range(job.wanted)]
-
-
-def _delete_stores(observed: Observed, keep: int, why: str) -> list[Action]:
-    """Has the stores of all rendezvous but one deleted."""
-    return [
-        DeletePod(store.name, store.uid, why, force=_node_removed(store, observed))
-        for store in observed.stores
-        if store.rendezvous != keep and not store.deleting
-    ]
 
 
 def _serving(view: _View) -> list[PodView]:
@@ -294,8 +282,3 @@ def _node_lost(pod: PodView, observed: Observed) -> bool:
     if node is None or pod.ended:
         return False
     return node.removed or (not node.ready and pod.deleting and not is_outage(observed.nodes))
-
-
-def _node_removed(pod: PodView, observed: Observed) -> bool:
-    node = observed.nodes.get(pod.node)
-    return node is not None and node.removed

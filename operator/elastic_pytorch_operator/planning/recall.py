@@ -5,7 +5,7 @@ from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.failure import recorded_cause
 from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
-from elastic_pytorch_operator.planning.plan_rounds import Memory
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.spec.job import Job
 
 

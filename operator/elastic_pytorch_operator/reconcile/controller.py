@@ -14,10 +14,11 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.model.actions import TryPod
+from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, STATUS, describe
-from elastic_pytorch_operator.planning.plan_rounds import Memory, Plan, plan
-from elastic_pytorch_operator.planning.plan_stock import plan_stock
+from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.reconcile.observe import observe
@@ -170,7 +171,7 @@ class Controller:
             service_exists=self._executor.has_service(job.uid),
         )
         memory = self._memories.get(job.uid) or recall(job, self._clock())
-        todo = plan_stock(job, observed, memory) if job.stock else plan(job, observed, memory)
+        todo = plan(job, observed, memory)
         self._metrics.decided(key.namespace, memory, todo)
         if not await self._carry_out(job, todo):
             return "error"
@@ -224,7 +225,6 @@ class Controller:
         news = describe(memory.failed) != describe(todo.memory.failed) or memory.invalid != todo.memory.invalid
         if outcome.wrote or todo.round or news:
             self._queue.add(job.key)
-        times = [todo.recheck_at, *(write.retry_at for write in memory.failed.values())]
-        if (at := min((time for time in times if time is not None), default=None)) is not None:
+        if (at := earliest(todo.recheck_at, *(write.retry_at for write in memory.failed.values()))) is not None:
             self._queue.add(job.key, at - now)
         return not failed

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.rounds.orderly import order_of
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
@@ -106,7 +107,7 @@ def next_round(
         order = order_of(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
         return Decision(Round(number, listed, port, reason, cause, now, orderly_since=order.since, unformed=order.unformed))
 
-    recheck = min((c.recheck_at for c in candidates if c.recheck_at is not None), default=None)
+    recheck = earliest(*(c.recheck_at for c in candidates))
     if suspended:
         return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
     if replaced and current and current.size:
@@ -116,7 +117,7 @@ def next_round(
             return Decision(recheck_at=recheck)
         wait_until = _settled_at(chosen, candidates, wanted, settle_seconds, now)
         if now < wait_until:
-            return Decision(recheck_at=_earliest(wait_until, recheck))
+            return Decision(recheck_at=earliest(wait_until, recheck))
         return declare(names.FIRST_ROUND, f"{len(chosen)} of {wanted} wanted workers are ready", chosen)
 
     failed = [candidate for candidate in present if candidate.failed]
@@ -126,7 +127,7 @@ def next_round(
         if failed and failure_open:
             return Decision(nudge=True, recheck_at=recheck)
         if failed and now < hold_until:
-            return Decision(recheck_at=_earliest(hold_until, recheck))
+            return Decision(recheck_at=earliest(hold_until, recheck))
         reason, cause = _explain_loss(current, by_name, failed)
         if len(chosen) < minimum:
             shortage = f"workers left: {len(chosen)}, the minimum is {minimum}"
@@ -149,10 +150,10 @@ def next_round(
     if newcomers:
         wait_until = _settled_at(newcomers, candidates, wanted - len(stay), settle_seconds, now)
         if now < wait_until and not settled:
-            return Decision(recheck_at=_earliest(wait_until, recheck))
+            return Decision(recheck_at=earliest(wait_until, recheck))
         arrived = f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready"
         if now < grow_at:
-            return Decision(recheck_at=_earliest(grow_at, recheck), cooling=arrived)
+            return Decision(recheck_at=earliest(grow_at, recheck), cooling=arrived)
         return declare(names.WORKER_JOINED, arrived, chosen)
     return Decision(recheck_at=recheck)
 
@@ -214,7 +215,3 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
 
 def _list(candidates: Sequence[Candidate]) -> str:
     return ", ".join(candidate.worker for candidate in candidates)
-
-
-def _earliest(*times: float | None) -> float | None:
-    return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,87 @@
+"""What the operator remembers of a job between two plans, and what a plan is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elastic_pytorch_operator.model.actions import Action
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget_refused_pods
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
+from elastic_pytorch_operator.planning.stock.memory import StockMemory
+from elastic_pytorch_operator.spec.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the operator remembers of a job from one plan to the next; all of it can be lost without harm to the job.
+
+    Attributes:
+        suspects: nodes that have probably died, and since when that is suspected.
+        stall: the round that hangs, if it does.
+        checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
+        leaving: workers that have left the group since they were told to stop, and whose pods are still there.
+        excused: lost members on which a rule has decided.
+        grown_at: when the group last grew, monotonic seconds; None: never, as far as is known.
+        active_since: when the job began, or was resumed, monotonic seconds.
+        failed: the writes that the API server has not taken.
+        invalid: the template cannot make a pod, says the API server: why.
+        generation: of the spec that the last plan was made for.
+        tried_generation: the generation of the spec whose pods the API server has been asked about by a dry run.
+        written: the status that was last written.
+        written_at: when that was.
+        ended_at: when this operator first saw the job ended.
+        stock: of a group that stock torchrun forms.
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    suspects: Mapping[str, float] = field(default_factory=dict)
+    recovery: Recovery | None = None
+    stall: Stall | None = None
+    checkpoint_wait: CheckpointWait | None = None
+    leaving: frozenset[str] = frozenset()
+    excused: frozenset[str] = frozenset()
+    grown_at: float | None = None
+    active_since: float | None = None
+    failed: FailedWrites = field(default_factory=dict)
+    invalid: str = ""
+    generation: int | None = None
+    tried_generation: int = 0
+    written: Mapping[str, Any] | None = None
+    written_at: float = 0.0
+    ended_at: float | None = None
+    stock: StockMemory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done.
+
+    Attributes:
+        round: to be declared to the agents; None: the current one stands.
+        nudge: ask the agents to speak at once.
+        dump_stacks: have the agents of the current round write down where their workers are.
+        verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
+            succeeded: what an agent acts on must be in the cluster first.
+        actions: in the order in which they are to be done; creates may go in parallel.
+        memory: what to remember.
+        recheck_at: when to plan again if nothing happens before, monotonic seconds.
+    """
+
+    memory: Memory
+    round: Round | None = None
+    nudge: bool = False
+    dump_stacks: bool = False
+    verdict: str | None = None
+    actions: tuple[Action, ...] = field(default_factory=tuple)
+    recheck_at: float | None = None
+
+
+def notice_spec(job: Job, memory: Memory) -> Memory:
+    """What is remembered of the job's spec as it is now: what was refused of another one's pods says nothing of this one's."""
+    changed = memory.generation not in (None, job.generation)
+    failed = forget_refused_pods(memory.failed) if changed else memory.failed
+    return replace(memory, generation=job.generation, failed=failed)
