@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w*) ?(\S*)$")
 NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
 COMMANDS = ("kubectl ", "helm ", "make ", "python ", "torchrun ", "pip ", "pipx ")

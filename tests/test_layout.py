@@ -3,13 +3,11 @@
 import subprocess
 import sys
 import tomllib
-from collections import Counter
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
 
 
 def test_operator_folder_never_shadows_pythons_operator() -> None:
@@ -43,9 +41,3 @@ def test_modules_are_short_enough_to_be_read_in_one_sitting() -> None:
     ]
     long = [f"{path.relative_to(ROOT)}: {count}" for path in sources if (count := len(path.read_text().splitlines())) > 400]
     assert not long
-
-
-def test_no_two_test_modules_have_one_name() -> None:
-    counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
-    twice = [name for name, count in counts.items() if count > 1]
-    assert not twice, "pytest cannot tell them apart"

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elastic-pytorch-operator" / "matrix"
 LOGS = ROOT / ".cluster" / "logs"
-TESTS = ("tests/agent", "tests/training", "tests/storage")
+TESTS = ("tests/worker_image",)
 # The last patch of each; the newest is the lock file's.
 RELEASES = ("2.4.1", "2.5.1", "2.6.0", "2.8.0", "2.10.0", "2.13.0")
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 CHART = ROOT / "charts" / "elastic-pytorch-operator"
 HELM = shutil.which("helm", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
 needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm, on the PATH or in .cluster/bin")

@@ -10,7 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from chart_rendering import CHART, REGISTRY, ROOT, container_of, helm, needs_helm, only, pod_of, render, template
+
+from tests.chart.chart_rendering import CHART, REGISTRY, container_of, helm, needs_helm, only, pod_of, render, template
+from tests.paths import ROOT
 
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
 CRD_COPY = CHART / "files" / CRD_FILE.name

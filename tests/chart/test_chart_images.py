@@ -2,7 +2,8 @@
 
 import pytest
 import yaml
-from chart_rendering import CHART, REGISTRY, Object, container_of, needs_helm, only, pod_of, render, template
+
+from tests.chart.chart_rendering import CHART, REGISTRY, Object, container_of, needs_helm, only, pod_of, render, template
 
 DIGEST = f"sha256:{'a' * 64}"
 

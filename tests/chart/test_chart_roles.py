@@ -1,7 +1,8 @@
 """What the chart lets the operator and the users of jobs do."""
 
 import pytest
-from chart_rendering import Object, needs_helm, only, pod_of, render, template
+
+from tests.chart.chart_rendering import Object, needs_helm, only, pod_of, render, template
 
 JOBS = {
     ("elasticpytorch.dev", "elasticpytorchjobs"): ["delete", "list", "watch"],

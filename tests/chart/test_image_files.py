@@ -1,11 +1,11 @@
 """What the images are built from, read without building them; the end-to-end tests run them."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 FILES = ["Dockerfile", "worker_image/Dockerfile", "worker_image/agent.Dockerfile"]
 
 

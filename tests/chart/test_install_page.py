@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from chart_rendering import HELM, REGISTRY, ROOT, Object, container_of, needs_helm, pod_of, render
-from documentation import blocks
 from elastic_pytorch_operator.manifests.worker_pod import worker_pod
-from kubernetes_shapes import problems_of
-from operator_builders import a_job
+
+from tests.chart.chart_rendering import HELM, REGISTRY, Object, container_of, needs_helm, pod_of, render
+from tests.chart.kubernetes_shapes import problems_of
+from tests.documentation import blocks
+from tests.operator.builders import a_job
+from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "install.md"
 

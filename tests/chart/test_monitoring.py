@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_rendering import CHART, ROOT, needs_helm, only, pod_of, render, template
 from elastic_pytorch_operator.monitoring.metrics import FAILURE_KINDS, JOB_STATES, ROUND_REASONS, WORKER_STATES, Metrics
+
+from tests.chart.chart_rendering import CHART, needs_helm, only, pod_of, render, template
+from tests.paths import ROOT
 
 ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 DASHBOARD: dict[str, Any] = json.loads((CHART / "files" / "dashboard.json").read_text())

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from chart_rendering import CHART, Object, helm, needs_helm, only, pod_of, render
-from kubernetes_shapes import problems_of
+
+from tests.chart.chart_rendering import CHART, Object, helm, needs_helm, only, pod_of, render
+from tests.chart.kubernetes_shapes import problems_of
 
 SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 

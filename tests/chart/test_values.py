@@ -7,7 +7,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from chart_rendering import CHART
+
+from tests.chart.chart_rendering import CHART
 
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 TEXT = (CHART / "values.yaml").read_text()

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
 CRD: dict[str, Any] = yaml.safe_load(CRD_FILE.read_text())
 (VERSION,) = CRD["spec"]["versions"]

@@ -9,7 +9,8 @@ import yaml
 from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.spec.job import parse_job
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 BAD = sorted((ROOT / "tests" / "manifests" / "bad").glob("*.yaml"))
 GOOD = sorted((ROOT / "tests" / "manifests" / "good").glob("*.yaml"))
 FAILING = sorted((ROOT / "tests" / "manifests" / "failing").glob("*.yaml"))

@@ -11,7 +11,9 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from documentation import ROOT, blocks, indented_commands
+
+from tests.documentation import blocks, indented_commands
+from tests.paths import ROOT
 
 CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
 SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

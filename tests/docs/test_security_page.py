@@ -2,7 +2,7 @@
 
 import re
 
-from documentation import ROOT
+from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "security.md"
 

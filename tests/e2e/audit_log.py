@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kind_nodes import CONTROL_PLANE
+from tests.e2e.kind_nodes import CONTROL_PLANE
 
 LOGS = "/var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log*"
 

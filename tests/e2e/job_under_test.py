@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
 KUBECONFIG = ROOT / ".cluster" / "kubeconfig"
 REPORTS = ROOT / ".cluster" / "logs" / "e2e"

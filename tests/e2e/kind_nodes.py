@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from job_under_test import JobUnderTest, leading_operator, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
 
 CONTROL_PLANE = "elastic-pytorch-control-plane"
 

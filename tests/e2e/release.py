@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from job_under_test import KUBECONFIG, OPERATOR_NAMESPACE, ROOT, run_kubectl
+from tests.e2e.job_under_test import KUBECONFIG, OPERATOR_NAMESPACE, run_kubectl
+from tests.paths import ROOT
 
 NAME = "elastic-pytorch-operator"
 CHART = ROOT / "charts" / NAME

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from tests.paths import ROOT
+
 pytestmark = pytest.mark.e2e
 
-MANIFESTS = Path(__file__).parents[1] / "manifests"
+MANIFESTS = ROOT / "tests" / "manifests"
 BAD = sorted((MANIFESTS / "bad").glob("*.yaml"))
 GOOD = sorted((MANIFESTS / "good").glob("*.yaml"))
 FAILING = sorted((MANIFESTS / "failing").glob("*.yaml"))

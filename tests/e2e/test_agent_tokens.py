@@ -4,7 +4,8 @@ import base64
 import json
 
 import pytest
-from job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, leading_operator, run_kubectl
+
+from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, leading_operator, run_kubectl
 
 pytestmark = pytest.mark.e2e
 

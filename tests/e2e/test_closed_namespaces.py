@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from documentation import ROOT, blocks
-from job_under_test import StartJob, run_kubectl
+
+from tests.documentation import blocks
+from tests.e2e.job_under_test import StartJob, run_kubectl
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 

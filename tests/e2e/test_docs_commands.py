@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from documentation import ROOT, blocks
-from job_under_test import KUBECONFIG, read_example
+
+from tests.documentation import blocks
+from tests.e2e.job_under_test import KUBECONFIG, read_example
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_under_test import ROOT, JobUnderTest, StartJob, read_example, run_kubectl
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 

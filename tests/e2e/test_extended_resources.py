@@ -5,8 +5,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from job_under_test import StartJob, run_kubectl
-from kind_nodes import CONTROL_PLANE
+
+from tests.e2e.job_under_test import StartJob, run_kubectl
+from tests.e2e.kind_nodes import CONTROL_PLANE
 
 pytestmark = pytest.mark.e2e
 

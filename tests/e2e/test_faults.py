@@ -5,8 +5,10 @@ import time
 from typing import Any
 
 import pytest
-from job_under_test import ROOT, JobUnderTest, StartJob, read_example, run_kubectl
-from kind_nodes import docker
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.kind_nodes import docker
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 

@@ -6,8 +6,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from job_under_test import LEADER, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, StartJob, leading_operator, run_kubectl
-from kind_nodes import docker, killed, worker_node_without_the_operator
+
+from tests.e2e.job_under_test import (
+    LEADER,
+    OPERATOR_NAMESPACE,
+    OPERATORS,
+    JobUnderTest,
+    StartJob,
+    leading_operator,
+    run_kubectl,
+)
+from tests.e2e.kind_nodes import docker, killed, worker_node_without_the_operator
 
 pytestmark = pytest.mark.e2e
 

@@ -1,7 +1,8 @@
 """Jobs whose pods use the network of their nodes, as RDMA often asks for."""
 
 import pytest
-from job_under_test import StartJob
+
+from tests.e2e.job_under_test import StartJob
 
 pytestmark = pytest.mark.e2e
 

@@ -5,7 +5,8 @@ import time
 from datetime import datetime
 
 import pytest
-from job_under_test import LEADER, OPERATOR_NAMESPACE, StartJob, run_kubectl
+
+from tests.e2e.job_under_test import LEADER, OPERATOR_NAMESPACE, StartJob, run_kubectl
 
 pytestmark = pytest.mark.e2e
 

@@ -4,7 +4,8 @@ import re
 import time
 
 import pytest
-from job_under_test import JobUnderTest, StartJob, run_kubectl
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 
 pytestmark = pytest.mark.e2e
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from job_under_test import KUBECTL, ROOT, JobUnderTest, run_kubectl
+
+from tests.e2e.job_under_test import KUBECTL, JobUnderTest, run_kubectl
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 
@@ -72,7 +74,7 @@ spec:
       restartPolicy: OnFailure
       template:"""
 
-CASES = ROOT / "tests" / "migration" / "cases"
+CASES = ROOT / "tests" / "plugin" / "migration" / "cases"
 SCRIPT = "/examples/torchrun/train.py, --checkpoint-dir, /checkpoints"
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 

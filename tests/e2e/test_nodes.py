@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 
 import pytest
-from job_under_test import JobUnderTest, StartJob, run_kubectl
-from kind_nodes import CONTROL_PLANE, cordoned, frozen, killed, worker_node_without_the_operator
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.kind_nodes import CONTROL_PLANE, cordoned, frozen, killed, worker_node_without_the_operator
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch_client import Access, Job, KubernetesCluster
-from job_under_test import KUBECONFIG, KUBECTL, JobUnderTest, StartJob
+
+from tests.e2e.job_under_test import KUBECONFIG, KUBECTL, JobUnderTest, StartJob
 
 pytestmark = pytest.mark.e2e
 

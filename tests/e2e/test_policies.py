@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from job_under_test import JobUnderTest, StartJob, run_kubectl
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 
 pytestmark = pytest.mark.e2e
 

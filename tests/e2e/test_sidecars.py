@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from job_under_test import JobUnderTest, StartJob, run_kubectl
-from kind_nodes import CONTROL_PLANE, docker
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.kind_nodes import CONTROL_PLANE, docker
 
 pytestmark = pytest.mark.e2e
 

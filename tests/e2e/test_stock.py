@@ -5,8 +5,9 @@ import time
 from typing import Any
 
 import pytest
-from job_under_test import JobUnderTest, StartJob
-from kind_nodes import docker
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.e2e.kind_nodes import docker
 
 pytestmark = pytest.mark.e2e
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from job_under_test import ROOT, run_kubectl
+
+from tests.e2e.job_under_test import run_kubectl
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 

@@ -5,8 +5,10 @@ import time
 from typing import Any
 
 import pytest
-from job_under_test import ROOT, JobUnderTest, leading_operator, read_example, run_kubectl
-from release import install_earlier, restored, upgrade_earlier
+
+from tests.e2e.job_under_test import JobUnderTest, leading_operator, read_example, run_kubectl
+from tests.e2e.release import install_earlier, restored, upgrade_earlier
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_under_test import KUBECONFIG, KUBECTL, JobUnderTest, StartJob, run_kubectl
+
+from tests.e2e.job_under_test import KUBECONFIG, KUBECTL, JobUnderTest, StartJob, run_kubectl
 
 pytestmark = pytest.mark.e2e
 

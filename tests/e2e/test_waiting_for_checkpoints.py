@@ -5,7 +5,9 @@ import json
 from typing import Any
 
 import pytest
-from job_under_test import ROOT, JobUnderTest, StartJob, read_example
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "char-lm"
+from tests.paths import ROOT
+
+EXAMPLE = ROOT / "examples" / "char-lm"
 STEP = re.compile(r"^step (\d+)/\d+  loss ([\d.]+)  workers (\d+)", re.MULTILINE)
 START = re.compile(r"^start at step (\d+)/\d+  workers (\d+)$", re.MULTILINE)
 DONE = re.compile(r"^done at step (\d+)/\d+  validation loss ([\d.]+)$", re.MULTILINE)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 EXAMPLE = ROOT / "examples" / "digits"
 EPOCH = re.compile(r"epoch (\d+)/\d+  step (\d+)  loss [\d.]+  accuracy ([\d.]+)")
 

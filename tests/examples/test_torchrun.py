@@ -10,7 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 EXAMPLE = ROOT / "examples" / "torchrun"
 JOBS = sorted(EXAMPLE.glob("*.yaml"))
 CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())

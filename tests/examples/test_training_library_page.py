@@ -2,12 +2,12 @@
 
 import importlib
 import re
-from pathlib import Path
 
 import elastic_pytorch
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 PAGE = (ROOT / "docs" / "training-library.md").read_text()
 EXAMPLE = ROOT / "examples" / "char-lm"
 

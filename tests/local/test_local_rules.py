@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stock.local_jobs import local_job
+
+from tests.local.local_jobs import local_job
 
 pytestmark = pytest.mark.process
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from stock.local_jobs import local_job
+
+from tests.local.local_jobs import local_job
 
 pytestmark = pytest.mark.process
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from operator_builders import a_manifest
+
+from tests.operator.builders import a_manifest
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.process
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = """\
 import os
 import sys

@@ -8,9 +8,10 @@ from functools import partial
 import pytest
 from elastic_pytorch_client import cli
 from elastic_pytorch_client.verbs.context import Context
-from plugin_console import FakeTime
-from recorded_cluster import RecordedCluster
 from rich.console import Console
+
+from tests.plugin.plugin_console import FakeTime
+from tests.plugin.recorded_cluster import RecordedCluster
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ import yaml
 from elastic_pytorch_client.cluster import Access, KubernetesCluster, error_of, training_container
 from elastic_pytorch_client.errors import EpjError, NoJobKind, NoSuchJob, NotAllowed, NotFound, Refused, Unreachable
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 JOBS = "/apis/elasticpytorch.dev/v1alpha1/namespaces/team/elasticpytorchjobs"
 POD = {"metadata": {"name": "w"}, "spec": {"containers": [{"name": "side"}, {"name": "pytorch"}]}}
 

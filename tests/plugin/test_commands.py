@@ -14,13 +14,15 @@ from elastic_pytorch_client.cluster import Access
 from elastic_pytorch_client.completion import candidates
 from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Refused, Unreachable
 from elastic_pytorch_client.verbs.context import Context
-from plugin_console import FakeTime
-from recorded_cluster import RecordedCluster, moment_of, recorded
 from rich.console import Console
 
-DOCS = Path(__file__).parents[2] / "docs" / "plugin.md"
+from tests.paths import ROOT
+from tests.plugin.plugin_console import FakeTime
+from tests.plugin.recorded_cluster import RecordedCluster, moment_of, recorded
+
+DOCS = ROOT / "docs" / "plugin.md"
 COMMANDS = [line.strip() for line in DOCS.read_text().splitlines() if line.startswith("    kubectl epj ")]
-CASES = Path(__file__).parents[1] / "migration" / "cases"
+CASES = ROOT / "tests" / "plugin" / "migration" / "cases"
 
 Epj = Callable[..., tuple[int, str]]
 

@@ -11,8 +11,9 @@ from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagno
 from elastic_pytorch_client.reading.job_view import Condition, JobView
 from elastic_pytorch_client.reading.nodes import NodeView, parse_quantity, shortage_of_room, view_node
 from elastic_pytorch_client.views.why_view import show_why
-from plugin_console import text_of
-from recorded_cluster import job_of, moment_of, recorded, turns_of
+
+from tests.plugin.plugin_console import text_of
+from tests.plugin.recorded_cluster import job_of, moment_of, recorded, turns_of
 
 
 def evidence_of(name: str, **changes: Any) -> Evidence:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from elastic_pytorch_client import EpjError, Job, JobFailed, NoSuchJob, Refused, TimedOut, Unreachable
 from elastic_pytorch_client.manifest import build_manifest, read_manifest
-from plugin_console import FakeTime
-from recorded_cluster import BREAK, RecordedCluster, recorded
+
+from tests.plugin.plugin_console import FakeTime
+from tests.plugin.recorded_cluster import BREAK, RecordedCluster, recorded
 
 MANIFEST = """
 apiVersion: v1

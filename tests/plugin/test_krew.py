@@ -11,7 +11,7 @@ import pytest
 import yaml
 from packaging.version import Version
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 @pytest.fixture(scope="module")

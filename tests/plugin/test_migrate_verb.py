@@ -9,6 +9,8 @@ from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access, Cluster
 from rich.console import Console
 
+from tests.paths import ROOT
+
 JOB = """apiVersion: kubeflow.org/v1
 kind: PyTorchJob
 metadata:
@@ -80,7 +82,7 @@ def test_stdin_and_the_entrypoint_of_the_image(run: Run, monkeypatch: pytest.Mon
 
 
 def test_a_runtime_from_another_file(run: Run, tmp_path: Path) -> None:
-    case = (Path(__file__).parents[1] / "migration" / "cases" / "trainjob-with-runtime" / "before.yaml").read_text()
+    case = (ROOT / "tests" / "plugin" / "migration" / "cases" / "trainjob-with-runtime" / "before.yaml").read_text()
     runtime, _, job = case.partition("---\n")
     (tmp_path / "runtime.yaml").write_text(runtime)
     (tmp_path / "job.yaml").write_text(job)

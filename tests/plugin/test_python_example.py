@@ -2,14 +2,14 @@
 
 import copy
 import importlib.util
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from recorded_cluster import BREAK, RecordedCluster, recorded
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+from tests.plugin.recorded_cluster import BREAK, RecordedCluster, recorded
+
 EXAMPLE = ROOT / "examples" / "python-client" / "train_and_wait.py"
 MANIFEST = str(ROOT / "examples" / "char-lm" / "job.yaml")
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 def test_each_picture_of_the_documentation_can_be_drawn_anew(tmp_path: Path) -> None:

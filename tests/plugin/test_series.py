@@ -9,7 +9,8 @@ from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.series import Series, gather, samples_of_log
 from elastic_pytorch_client.reading.timeline import tell
 from elastic_pytorch_client.views.figure import save_figure
-from recorded_cluster import job_of, moment_of, recorded, turns_of
+
+from tests.plugin.recorded_cluster import job_of, moment_of, recorded, turns_of
 
 
 def test_events_tell_worlds_and_recoveries_to_the_second() -> None:

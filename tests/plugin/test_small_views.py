@@ -12,9 +12,10 @@ from elastic_pytorch_client.views.plot_view import draw_plot
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.sparkline import sparkline
 from elastic_pytorch_client.views.top_view import Gauges, show_top
-from plugin_console import text_of
-from recorded_cluster import job_of, moment_of, turns_of
 from rich.text import Text
+
+from tests.plugin.plugin_console import text_of
+from tests.plugin.recorded_cluster import job_of, moment_of, turns_of
 
 NAMES = ("lost", "failed", "no-image", "suspended", "too-large")
 

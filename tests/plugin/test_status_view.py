@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
 from elastic_pytorch_client.views.status_view import show_status
-from plugin_console import text_of
-from recorded_cluster import job_of, moment_of, turns_of
+
+from tests.plugin.plugin_console import text_of
+from tests.plugin.recorded_cluster import job_of, moment_of, turns_of
 
 
 def status(name: str, **options: int) -> str:

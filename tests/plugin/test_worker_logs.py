@@ -6,7 +6,8 @@ from itertools import islice
 import pytest
 from elastic_pytorch_client.errors import NotAllowed, Unreachable
 from elastic_pytorch_client.worker_logs import Choice, follow_logs, read_logs
-from recorded_cluster import RecordedCluster, job_of, recorded
+
+from tests.plugin.recorded_cluster import RecordedCluster, job_of, recorded
 
 RANK0, RANK1, RANK2 = (worker.name for worker in job_of("young").members)
 

@@ -5,10 +5,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from fake_nodes import KUBECONFIG, fake_nodes
 from kubernetes import config
 from kubernetes.client import ApiException, CoreV1Api
-from many_jobs import CREATION_SECONDS, JOBS, WORKERS, ManyJobs, wait_for
+
+from tests.scale.fake_nodes import KUBECONFIG, fake_nodes
+from tests.scale.many_jobs import CREATION_SECONDS, JOBS, WORKERS, ManyJobs, wait_for
 
 NODES = 10
 TURNS = 10

@@ -4,13 +4,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import NotFoundException
 
-CLUSTER = Path(__file__).parents[2] / ".cluster"
+from tests.paths import ROOT
+
+CLUSTER = ROOT / ".cluster"
 KWOK = CLUSTER / "bin" / "kwok"
 STAGES = CLUSTER / "kwok-stages.yaml"
 KUBECONFIG = CLUSTER / "kubeconfig"

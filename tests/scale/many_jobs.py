@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fake_nodes import PLACEMENT, delete_pod_at_once
 from kubernetes.client import AppsV1Api, CoreV1Api, CustomObjectsApi
+
+from tests.scale.fake_nodes import PLACEMENT, delete_pod_at_once
 
 T = TypeVar("T")
 JOBS = 100

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from statistics import median
 
 import pytest
-from many_jobs import OPERATORS_SECONDS, Loss, ManyJobs, Worker
+
+from tests.scale.many_jobs import OPERATORS_SECONDS, Loss, ManyJobs, Worker
 
 pytestmark = pytest.mark.long
 

@@ -1,0 +1,80 @@
+"""The program behind `make matrix`, but for the environments that it makes."""
+
+import importlib.util
+from typing import Any
+
+import pytest
+from environment import index_answers, pinned
+from table import HEAD, Row, count, with_rows
+
+from tests.paths import ROOT
+
+REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite name="pytest" tests="6">
+<testcase classname="tests.worker_image.running_agent.test_start" name="test_modules"/>
+<testcase classname="tests.worker_image.running_agent.test_group" name="test_two"/>
+<testcase classname="tests.worker_image.state.test_state" name="test_one"><failure message="assert 1 == 2">...</failure></testcase>
+<testcase classname="tests.storage.test_snapshot" name="test_slots"/>
+<testcase classname="tests.worker_image.state.test_sharded" name="test_a"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
+<testcase classname="tests.worker_image.state.test_sharded" name="test_b"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
+<testcase classname="" name="tests.worker_image.state.test_c">
+<skipped type="pytest.skip" message="collection skipped">('/a/b.py', 7, 'Skipped: needs torch 2.5')</skipped></testcase>
+<testcase classname="" name="tests.worker_image.agent.test_broken"><error message="collection failure">...</error></testcase>
+</testsuite></testsuites>"""
+
+
+def row(torch: str, python: str = "3.11", run: str = "2026-11-22, abc1234") -> Row:
+    return Row(torch, python, 12, 7, [], [("needs torch 2.5 | 2.6", 2)], run)
+
+
+def page(*rows: Row) -> str:
+    return "\n".join(["# Title", "", *HEAD, *(row.text() for row in rows), "", "After.", ""])
+
+
+def test_report_is_counted() -> None:
+    failed = ["test_one", "tests.worker_image.agent.test_broken"]
+    assert count(REPORT) == (2, 1, failed, [("needs torch 2.5", 3)])
+
+
+def test_rows_of_releases_that_are_run_again_are_replaced_and_the_others_kept() -> None:
+    before = page(row("2.4.1+cu121"), row("2.10.0+cpu"))
+    assert with_rows(before, []) == before
+    new = [row("2.4.1+cpu", run="later"), row("2.4.1+cpu", "3.10"), row("2.6.0+cpu")]
+    assert with_rows(before, new) == page(new[1], new[0], new[2], row("2.10.0+cpu"))
+
+
+def test_table_may_be_empty_and_at_the_end_of_the_page() -> None:
+    empty = "\n".join(["# Title", *HEAD, ""])
+    assert with_rows(empty, [row("2.4.1")]) == "\n".join(["# Title", *HEAD, row("2.4.1").text(), ""])
+
+
+def test_row_says_what_has_failed_and_what_was_left_out() -> None:
+    assert row("2.4.1").text() == "| 2.4.1 | 3.11 | 12 | 7 | none | needs torch 2.5 / 2.6 (2) | 2026-11-22, abc1234 |"
+    assert "| `test_a`, `test_b` | none |" in Row("2.4.1", "3.11", 1, 1, ["test_a", "test_b"], [], "today").text()
+
+
+def test_page_of_the_documentation_has_the_table() -> None:
+    text = (ROOT / "docs" / "compatibility.md").read_text()
+    assert with_rows(text, []) == text
+
+
+@pytest.fixture
+def program() -> Any:
+    spec = importlib.util.spec_from_file_location("matrix_main", ROOT / "hack" / "matrix" / "__main__.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_releases_are_named_by_their_first_two_numbers(program: Any) -> None:
+    assert program.parse_options("2.15.0", []).releases == [*program.RELEASES, "2.15.0"]
+    assert program.parse_options("2.15.0", ["2.4", "2.15", "2.7.1"]).releases == ["2.4.1", "2.15.0", "2.7.1"]
+
+
+def test_what_the_tests_need_is_taken_from_the_lock_file() -> None:
+    lock = "# made by uv\npytest==9.0 \\\n    --hash=sha256:ab==\n    # via x\ntorch==2.15.0 ; sys_platform == 'linux' \\\n"
+    assert pinned(lock, ["torch", "pytest"]) == ["torch==2.15.0", "pytest==9.0"]
+
+
+def test_index_that_cannot_be_reached_does_not_answer() -> None:
+    assert not index_answers("http://127.0.0.1:9/whl/cpu")

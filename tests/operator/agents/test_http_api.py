@@ -1,0 +1,220 @@
+"""The agents' HTTP API, on a real server: who may speak, what is answered, and when."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.spec.job import JobKey
+
+from tests.operator.builders import KEY, a_job, a_manifest
+
+BEAT = {"incarnation": "a", "state": "ready", "round": 0}
+POD = "lm-worker-0-x7k2p"
+
+
+@dataclass
+class Served:
+    """A served API with one worker pod, and what it takes to talk to it as that pod."""
+
+    url: str
+    session: aiohttp.ClientSession
+    cluster: FakeCluster
+    store: Store
+    roster: Roster
+    token: str
+    work: list[JobKey] = field(default_factory=list)
+
+    async def post(self, body: Any, token: str | None = None, path: str = "/v1/heartbeat") -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
+        async with self.session.post(self.url + path, json=body, headers=headers) as answer:
+            return answer.status, await answer.json() if answer.content_type == "application/json" else None
+
+    async def poll(self, after: int = 0, nudge: int = 0) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        async with self.session.get(f"{self.url}/v1/round?after={after}&nudge={nudge}&hold=20", headers=headers) as answer:
+            return await answer.json()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    cluster, store, roster, work = FakeCluster(), Store(), Roster(), []
+    await cluster.create_pod(worker_pod(a_job(), 0, "x7k2p", ""))
+    store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    api = AgentApi(store, roster, TokenReviewer(cluster), lambda key, _: work.append(key))
+    async with listening(api, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+        token = cluster.issue_token("default", POD)
+        yield Served(f"http://127.0.0.1:{port}", session, cluster, store, roster, token, work)
+
+
+async def test_heartbeat_is_put_down_to_the_tokens_pod(served: Served) -> None:
+    code, answer = await served.post(BEAT)
+    assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "round": 0, "nudge": 0, "peerStopped": False})
+    assert served.roster.agents("uid-lm", {POD})[POD].state == "ready"
+    assert served.work == [KEY]
+
+
+async def test_unchanged_heartbeat_is_no_work(served: Served) -> None:
+    await served.post(BEAT)
+    await served.post(BEAT)
+    assert served.work == [KEY]
+
+
+async def test_checkpoint_that_an_agent_has_seen_is_work_at_once(served: Served) -> None:
+    for count, work in ((None, 1), (0, 2), (0, 2), (1, 3), (1, 3), (None, 4)):
+        await served.post({**BEAT, "progress": None if count is None else {"checkpoints": count}})
+        assert len(served.work) == work
+
+
+async def test_agents_are_told_how_long_they_may_take_to_leave(served: Served) -> None:
+    policy = {"checkpointWaitSeconds": 5, "checkpointPath": "/checkpoints"}
+    changed = a_manifest(resizePolicy=policy)
+    changed["metadata"]["resourceVersion"] = "2"
+    served.store.apply_job(changed, 1.0)
+    _, answer = await served.post(BEAT)
+    assert answer["leaveSeconds"] == 7
+
+
+@pytest.mark.parametrize("token", ["", "forged"])
+async def test_nobody_speaks_without_a_valid_token(served: Served, token: str) -> None:
+    code, answer = await served.post(BEAT, token)
+    assert code == 401
+    assert "token" in answer["error"]
+    assert served.work == []
+
+
+async def test_pod_that_is_no_worker_is_refused(served: Served) -> None:
+    stranger = {"metadata": {"namespace": "default", "name": "stranger"}, "spec": {"containers": []}}
+    await served.cluster.create_pod(stranger)
+    code, _ = await served.post(BEAT, served.cluster.issue_token("default", "stranger"))
+    assert code == 403
+
+
+async def test_token_of_an_earlier_pod_of_the_name_is_refused(served: Served) -> None:
+    served.cluster.finish_deletion("default", POD)
+    await served.cluster.create_pod(worker_pod(a_job(), 0, "x7k2p", ""))
+    served.store.replace_all([a_manifest()], await served.cluster.list_pods(), [], time.monotonic())
+    code, _ = await served.post(BEAT)
+    assert code == 403
+
+
+async def test_known_pod_may_speak_while_the_api_server_is_away(served: Served) -> None:
+    served.cluster.fail_next("review_token", 0)
+    assert (await served.post(BEAT))[0] == 503
+    assert (await served.post(BEAT))[0] == 200
+    served.cluster.fail_next("review_token", 0)
+    assert (await served.post(BEAT))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "body", [[], "x", None, {"state": "ready"}, {**BEAT, "round": "1"}, {**BEAT, "incarnation": "x" * 70_000}]
+)
+async def test_malformed_heartbeat_is_refused_and_changes_nothing(served: Served, body: Any) -> None:
+    code, _ = await served.post(body)
+    assert code in (400, 413)
+    assert served.work == []
+
+
+async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) -> None:
+    polling = asyncio.create_task(served.poll())
+    await asyncio.sleep(0.1)
+    assert not polling.done()
+    served.roster.declare("uid-lm", Round(3, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0))
+    answer = await asyncio.wait_for(polling, 5)
+    assert (answer["round"], answer["worker"], answer["cause"]) == (3, POD, "FirstRound: why")
+    assert answer["members"] == [{"worker": POD, "index": 0, "address": "10.0.0.1"}]
+    assert answer["store"] == {"address": "10.0.0.1", "port": 29501}
+    assert answer["orderlySince"] == 3
+
+
+async def test_answer_says_since_when_nobody_has_been_lost(served: Served) -> None:
+    assert (await served.poll(nudge=1))["orderlySince"] == 0
+    members = (Member(POD, 0, "10.0.0.1"),)
+    served.roster.declare("uid-lm", Round(9, members, 29501, "WorkerJoined", "why", 0.0, orderly_since=7))
+    assert (await served.poll())["orderlySince"] == 7
+
+
+@pytest.mark.parametrize(("own", "since"), [(7, 7), (8, 9)])
+async def test_round_that_never_formed_is_lost_to_those_only_that_have_taken_it_up(
+    served: Served, own: int, since: int
+) -> None:
+    await served.post({**BEAT, "round": own})
+    members = (Member(POD, 0, "10.0.0.1"),)
+    served.roster.declare("uid-lm", Round(9, members, 29501, "WorkerFailed", "why", 0.0, orderly_since=7, unformed=(8,)))
+    assert (await served.poll())["orderlySince"] == since
+
+
+async def test_long_poll_is_answered_by_a_nudge_and_by_a_verdict(served: Served) -> None:
+    polling = asyncio.create_task(served.poll())
+    await asyncio.sleep(0.05)
+    served.roster.nudge("uid-lm", 1)
+    assert (await asyncio.wait_for(polling, 5))["nudge"] == 1
+    polling = asyncio.create_task(served.poll(nudge=1))
+    await asyncio.sleep(0.05)
+    served.roster.conclude("uid-lm", "complete")
+    assert (await asyncio.wait_for(polling, 5))["verdict"] == "complete"
+
+
+async def test_closed_long_poll_is_noticed_at_once(served: Served) -> None:
+    await served.post(BEAT)
+    polling = asyncio.create_task(served.poll())
+    await asyncio.sleep(0.1)
+    assert served.roster.agents("uid-lm", {POD})[POD].disconnected_since is None
+    served.work.clear()
+    polling.cancel()
+    await asyncio.sleep(0.2)
+    assert served.roster.agents("uid-lm", {POD})[POD].disconnected_since is not None
+    assert served.work == [KEY]
+
+
+OTHER = "lm-worker-1-q2mmz"
+MEMBERS_WORDS: dict[
+    str, tuple[list[tuple[str, int]], list[int]]
+] = {  # what another member says, and the rounds that it has left then
+    "it trains": ([("running", 7), ("running", 7)], []),
+    "it stops its workers": ([("running", 7), ("stopping", 7)], []),
+    "it has stopped them": ([("running", 7), ("stopping", 7), ("ready", 7)], [7]),
+    "it is in the next round by now": ([("running", 7), ("running", 8)], [7]),
+    "it never was in a round": ([("ready", 0), ("running", 8)], []),
+    "its training is over": ([("running", 7), ("succeeded", 7)], []),
+}
+
+
+@pytest.mark.parametrize("case", MEMBERS_WORDS)
+def test_rounds_that_a_member_has_left(case: str) -> None:
+    roster = Roster()
+    said, left = MEMBERS_WORDS[case]
+    for state, number in said:
+        roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": number}), 0.0)
+    assert [number for number in range(10) if roster.peer_stopped("uid-lm", number)] == left
+
+
+@pytest.mark.parametrize(
+    ("state", "dropped", "left"), [("leaving", True, True), ("leaving", False, False), ("running", True, False)]
+)
+def test_agent_that_leaves_has_left_its_round_once_its_poll_drops(state: str, dropped: bool, left: bool) -> None:
+    roster = Roster()
+    roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0)
+    roster.open_poll("uid-lm", OTHER)
+    roster.close_poll("uid-lm", OTHER, 1.0, dropped=dropped)
+    assert roster.peer_stopped("uid-lm", 7) == left
+
+
+async def test_agents_are_told_that_a_peer_has_stopped_its_workers(served: Served) -> None:
+    _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
+    assert not answer["peerStopped"]
+    served.roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0)
+    served.roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0)
+    _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
+    assert answer["peerStopped"]

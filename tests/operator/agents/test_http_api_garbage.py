@@ -1,0 +1,155 @@
+"""Garbage for the agents' HTTP API: whatever a pod sends, the server answers, and no other pod or job sees anything of it."""
+
+import asyncio
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.reconcile.observe import observe
+from elastic_pytorch_operator.spec.job import JobKey, parse_job
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.operator.builders import TIME, a_manifest
+
+FIELDS = [
+    *("incarnation", "state", "round", "rank", "worldSize", "localWorldSize", "port", "restarts", "progress", "failure"),
+    *(
+        "step",
+        "firstStep",
+        "total",
+        "loss",
+        "checkpointStep",
+        "checkpoints",
+        "exitCode",
+        "signal",
+        "ageSeconds",
+        "message",
+        "traceback",
+    ),
+]
+STATES = ["ready", "running", "stopping", "failed", "succeeded", "leaving"]
+WORDS = st.one_of(st.text(), st.sampled_from(["\ud800", "\x00", "x" * 5000, *STATES]))
+NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([2**53, 2**64, 10**400, -1, math.inf, math.nan]))
+SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, WORDS)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.one_of(st.sampled_from(FIELDS), WORDS), inner)),
+    max_leaves=20,
+)
+# Nearly right: these come further.
+BEATS = st.fixed_dictionaries(
+    {"incarnation": WORDS, "state": st.sampled_from(STATES), "round": st.integers(0, 2**53)},
+    optional={name: JSON for name in FIELDS if name not in ("incarnation", "state", "round")},
+)
+OFTEN = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+
+
+class TwoJobs:
+    """A served API, with a job whose pod sends garbage and one whose pod is quiet."""
+
+    def __init__(self) -> None:
+        self.cluster, self.store, self.roster = FakeCluster(), Store(), Roster()
+        self.asked: set[JobKey] = set()
+        self.runner = asyncio.Runner()
+        self.runner.run(self._start())
+
+    async def _start(self) -> None:
+        self.cluster.add_node("n1")
+        manifests = [a_manifest("loud"), a_manifest("quiet")]
+        for manifest in manifests:
+            await self.cluster.create_pod(worker_pod(parse_job(manifest), 0, "x7k2p", ""))
+        pods, nodes = await self.cluster.list_pods(), await self.cluster.list_nodes()
+        self.store.replace_all(manifests, pods, nodes, 0.0)
+        api = AgentApi(
+            self.store, self.roster, TokenReviewer(self.cluster), lambda key, _: self.asked.add(key), requests_per_second=1e6
+        )
+        self.serving = listening(api, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{await self.serving.__aenter__()}"
+        self.token = self.cluster.issue_token("default", "loud-worker-0-x7k2p")
+        self.session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {self.token}"})
+
+    async def _stop(self) -> None:
+        await self.session.close()
+        await self.serving.__aexit__(None, None, None)
+
+    def close(self) -> None:
+        self.runner.run(self._stop())
+        self.runner.close()
+
+    def send(self, method: str, path: str, body: bytes = b"") -> int:
+        async def ask() -> int:
+            async with self.session.request(method, self.url + path, data=body) as answer:
+                await answer.read()
+                return answer.status
+
+        return self.runner.run(asyncio.wait_for(ask(), 10))
+
+    def check(self) -> None:
+        """Nobody else is touched, and what was heard can be decided upon and written down."""
+        assert self.asked <= {JobKey("default", "loud")}
+        assert not self.roster.job("uid-quiet").agents
+        for key in self.store.keys:
+            job = self.store.job(key)
+            assert job is not None
+            assert not isinstance(job, ValueError)
+            seen = observe(job, self.store, self.roster, now=1e6, time=TIME, listening_since=0.0, service_exists=True)
+            for action in plan(job, seen, Memory()).actions:
+                json.dumps(str(action)).encode()
+                if hasattr(action, "status"):
+                    json.dumps(action.status, ensure_ascii=False, allow_nan=False).encode()
+
+
+@pytest.fixture(scope="module")
+def jobs() -> Iterator[TwoJobs]:
+    jobs = TwoJobs()
+    yield jobs
+    jobs.close()
+
+
+@OFTEN
+@given(body=st.one_of(st.binary(max_size=200), JSON.map(json.dumps).map(str.encode), BEATS.map(json.dumps).map(str.encode)))
+def test_heartbeat(jobs: TwoJobs, body: bytes) -> None:
+    assert jobs.send("POST", "/v1/heartbeat", body) in (200, 400)
+    jobs.check()
+
+
+@OFTEN
+@given(query=st.dictionaries(st.sampled_from(["after", "nudge", "hold"]), st.one_of(st.integers(), st.text(max_size=8))))
+def test_round(jobs: TwoJobs, query: dict[str, Any]) -> None:
+    if isinstance(hold := query.get("hold"), int) and hold > 0:
+        query["hold"] = 0  # a poll that hangs is no garbage
+    text = "&".join(f"{name}={value}" for name, value in query.items())
+    assert jobs.send("GET", f"/v1/round?{text}") in (200, 400)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/heartbeat"),
+        ("DELETE", "/v1/round"),
+        ("POST", "/v1/../healthz"),
+        ("GET", "/v2/round"),
+        ("PUT", "/" + "x" * 4000),
+    ],
+)
+def test_other_requests(jobs: TwoJobs, method: str, path: str) -> None:
+    assert jobs.send(method, path) in (404, 405)
+
+
+def test_too_much(jobs: TwoJobs) -> None:
+    assert jobs.send("POST", "/v1/heartbeat", b"[" * 60_000) == 400
+    assert jobs.send("POST", "/v1/heartbeat", b"x" * 200_000) == 413

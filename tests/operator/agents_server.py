@@ -1,0 +1,61 @@
+"""Serves agents over TLS, as the operator does, for a cluster in memory: a job with three workers, of which each has its address.
+
+As a program it does so in a process of its own, whose memory can be measured, and prints how to reach it as a line of JSON.
+"""
+
+import asyncio
+import json
+import resource
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.http.connections import ConnectionLimits
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.tls.rotation import Trust
+from elastic_pytorch_operator.tls.secret import renew, server_context, show
+
+from tests.operator.builders import a_job, a_manifest
+
+STRANGER, OTHER_STRANGER = "127.0.0.2", "127.0.0.5"
+WORKERS = ("127.0.0.3", "127.0.0.4", "127.0.0.6")
+
+
+@dataclass(frozen=True)
+class AgentsServer:
+    port: int
+    authorities: str
+    tokens: list[str]
+
+
+@asynccontextmanager
+async def serving_agents(limits: ConnectionLimits | None = None) -> AsyncIterator[tuple[AgentsServer, AgentApi]]:
+    cluster, store = FakeCluster(), Store()
+    pods = [await cluster.create_pod(worker_pod(a_job(), index, "x7k2p", "")) for index in range(len(WORKERS))]
+    for pod, address in zip(pods, WORKERS, strict=True):
+        cluster.set_pod_status("default", pod["metadata"]["name"], {"phase": "Running", "podIP": address})
+    store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    api = AgentApi(store, Roster(), TokenReviewer(cluster), lambda *_: None)
+    trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
+    show(trust, tls)
+    async with listening(api, "127.0.0.1", 0, tls, limits) as port:
+        tokens = [cluster.issue_token("default", pod["metadata"]["name"]) for pod in pods]
+        yield AgentsServer(port, trust.bundle, tokens), api
+
+
+async def serve() -> None:
+    async with serving_agents() as (server, _):
+        print(json.dumps(vars(server)), flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    asyncio.run(serve())

@@ -1,0 +1,236 @@
+"""What strangers are refused by a real server over TLS, and what agents get meanwhile. Each has an address of its own in 127.0.0.0/8."""
+
+import asyncio
+import json
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from elastic_pytorch_operator.agents.http_api import BODY_SECONDS, AgentApi
+from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT, ConnectionLimits
+from elastic_pytorch_operator.http.server import HANDSHAKE_SECONDS, bound_address, peer_of, serving
+from elastic_pytorch_operator.monitoring.metrics import Census
+
+from tests.operator.agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
+
+BEAT = {"incarnation": "a", "state": "ready", "round": 0}
+HALF_A_REQUEST = b"POST /v1/heartbeat HTTP/1.1\r\nHost: "
+CLIENT_HELLO_BEGINS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def agent(server: AgentsServer, index: int = 0, address: str = "") -> AsyncIterator[aiohttp.ClientSession]:
+    tls = ssl.create_default_context(cadata=server.authorities)
+    connector = aiohttp.TCPConnector(local_addr=(address or WORKERS[index], 0), ssl=tls)
+    headers = {"Authorization": f"Bearer {server.tokens[index]}"}
+    async with aiohttp.ClientSession(f"https://localhost:{server.port}", connector=connector, headers=headers) as session:
+        yield session
+
+
+async def beat(session: aiohttp.ClientSession) -> int:
+    async with session.post("/v1/heartbeat", json=BEAT) as answer:
+        return answer.status
+
+
+async def connect(server: AgentsServer, address: str, *, tls: bool = False) -> Stream:
+    context = ssl.create_default_context(cadata=server.authorities) if tls else None
+    return await asyncio.open_connection(
+        "127.0.0.1", server.port, local_addr=(address, 0), ssl=context, server_hostname="localhost" if tls else None
+    )
+
+
+async def is_closed(stream: Stream, seconds: float) -> bool:
+    """Whether the server closes a connection within so many seconds, without a word."""
+    try:
+        async with asyncio.timeout(seconds):
+            return not await stream[0].read(1)
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+async def ask(stream: Stream, token: str) -> int:
+    reader, writer = stream
+    body = json.dumps(BEAT)
+    head = f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write((head + body).encode())
+    async with asyncio.timeout(10):
+        answer = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(answer.lower().split(b"content-length: ")[1].split()[0]))
+    return int(answer.split()[1])
+
+
+def refused(api: AgentApi) -> dict[str, float]:
+    lines = api.metrics.render(Census()).decode().splitlines()
+    found = (line.split() for line in lines if line.startswith("elastic_pytorch_connections_refused_total{"))
+    return {name.split('"')[1]: float(count) for name, count in found if float(count)}
+
+
+async def test_address_with_too_many_connections_gets_no_more() -> None:
+    async with serving_agents(ConnectionLimits(per_address=3)) as (server, api), agent(server) as known:
+        kept = [await connect(server, STRANGER) for _ in range(3)]
+        kept[1][1].write(CLIENT_HELLO_BEGINS)
+        assert await is_closed(await connect(server, STRANGER), 10), "before a byte of TLS"
+        assert refused(api) == {"address": 1}
+        assert await beat(known) == 200
+        _, other = await connect(server, OTHER_STRANGER, tls=True)
+        other.close()
+        kept[0][1].close()
+        async with asyncio.timeout(10):
+            while await is_closed(last := await connect(server, STRANGER), 0.2):
+                last[1].close()
+                await asyncio.sleep(0.05)
+        for _, writer in (*kept, last):
+            writer.close()
+
+
+async def test_at_the_total_cap_agents_still_get_in() -> None:
+    async with serving_agents(ConnectionLimits(per_address=10, total=10, reserved=2)) as (server, api):
+        kept = [await connect(server, STRANGER) for _ in range(10)]
+        assert await is_closed(await connect(server, OTHER_STRANGER), 10)
+        assert refused(api) == {"total": 1}
+        for index in range(3):
+            async with agent(server, index) as known:
+                assert await beat(known) == 200
+        async with agent(server) as before:
+            assert await beat(before) == 200
+            kept += [await connect(server, WORKERS[1]) for _ in range(2)]
+            assert await is_closed(await connect(server, WORKERS[1]), 10), "who are strangers there, too"
+            assert await beat(before) == 200
+        for _, writer in kept:
+            writer.close()
+
+
+async def test_handshake_that_is_not_finished_is_given_up() -> None:
+    async with serving_agents() as (server, _), agent(server) as known:
+        silent, begun = await connect(server, STRANGER), await connect(server, STRANGER)
+        begun[1].write(CLIENT_HELLO_BEGINS)
+        for stream in (silent, begun):
+            assert await is_closed(stream, HANDSHAKE_SECONDS + 10)
+            stream[1].close()
+        assert await beat(known) == 200
+
+
+async def test_request_that_does_not_come_is_given_up_and_polls_are_not() -> None:
+    limits = ConnectionLimits(authentication_seconds=3)
+    async with serving_agents(limits) as (server, api), agent(server) as known:
+        assert await beat(known) == 200
+        polling = asyncio.create_task(known.get("/v1/round?hold=6"))
+        silent, slow = await connect(server, STRANGER, tls=True), await connect(server, STRANGER, tls=True)
+        slow[1].write(HALF_A_REQUEST)
+        began = time.monotonic()
+        for stream in (silent, slow):
+            assert await is_closed(stream, 20)
+            stream[1].close()
+        assert time.monotonic() - began > 1
+        assert refused(api) == {"timeout": 2}
+        assert (await polling).status == 200
+        assert await beat(known) == 200
+
+
+async def test_body_of_an_agent_that_does_not_come_is_given_up() -> None:
+    async with serving_agents() as (server, _):
+        reader, writer = await connect(server, WORKERS[0], tls=True)
+        head = (
+            f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.tokens[0]}\r\nContent-Length: 9\r\n\r\n"
+        )
+        writer.write(head.encode() + b"{")
+        async with asyncio.timeout(BODY_SECONDS + 20):
+            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "token", "status"),
+    [
+        ("GET /v1/round", "", 401),
+        ("GET /v1/round", "forged", 401),
+        ("GET /v1/round", "\udcff", 401),
+        ("GET /healthz", "", 404),
+        ("PUT /v1/round", "", 405),
+    ],
+)
+async def test_who_is_not_known_has_one_request_a_connection(request_line: str, token: str, status: int) -> None:
+    async with serving_agents() as (server, _):
+        reader, writer = await connect(server, STRANGER, tls=True)
+        request = f"{request_line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n".encode(
+            errors="surrogateescape"
+        )
+        writer.write(request * 10)
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        assert answer.count(b"HTTP/1.1") == 1
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+        writer.close()
+
+
+async def test_agents_keep_their_connection_until_their_token_is_refused() -> None:
+    async with serving_agents() as (server, _):
+        stream = await connect(server, WORKERS[0], tls=True)
+        assert [await ask(stream, server.tokens[0]) for _ in range(3)] == [200] * 3
+        assert await ask(stream, "forged") == 401
+        assert await is_closed(stream, 10)
+        stream[1].close()
+
+
+async def test_pod_keeps_its_newest_connections() -> None:
+    async with serving_agents() as (server, _):
+        streams = [await connect(server, WORKERS[0], tls=True) for _ in range(MAX_PER_CLIENT + 3)]
+        assert [await ask(stream, server.tokens[0]) for stream in streams] == [200] * len(streams)
+        assert [await is_closed(stream, 10) for stream in streams[:3]] == [True] * 3
+        assert [await ask(stream, server.tokens[0]) for stream in streams[3:]] == [200] * MAX_PER_CLIENT
+        for _, writer in streams:
+            writer.close()
+
+
+async def test_address_that_opens_too_many_connections_waits_and_the_others_do_not() -> None:
+    async with serving_agents(ConnectionLimits(per_second=0.5, at_once=3)) as (server, api), agent(server) as known:
+        async with asyncio.timeout(20):
+            while not refused(api):
+                _, writer = await connect(server, STRANGER)
+                writer.close()
+        assert list(refused(api)) == ["rate"]
+        assert await beat(known) == 200
+        async with asyncio.timeout(20):
+            while await is_closed(last := await connect(server, STRANGER), 0.2):
+                last[1].close()
+                await asyncio.sleep(0.3)
+        last[1].close()
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "seen"),
+    [
+        ("127.0.0.1", "http://127.0.0.1", "127.0.0.1"),
+        ("::", "http://127.0.0.1", "127.0.0.1"),
+        ("::", "http://[::1]", "::1"),
+        ("::1", "http://[::1]", "::1"),
+    ],
+)
+async def test_server_listens_on_both_families_and_knows_its_peers_by_the_names_of_pods(host: str, url: str, seen: str) -> None:
+    async def tell(request: web.Request) -> web.Response:
+        return web.Response(text=peer_of(request)[0])
+
+    if "::1" in url and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    async with (
+        serving([web.get("/", tell)], host, 0) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}:{port}/") as answer,
+    ):
+        assert await answer.text() == seen
+
+
+@pytest.mark.parametrize(
+    ("host", "has_ipv6", "bound"),
+    [("::", True, "::"), ("::", False, "0.0.0.0"), ("127.0.0.1", False, "127.0.0.1"), ("::1", True, "::1")],
+)
+def test_server_makes_do_with_ipv4_where_the_kernel_has_no_ipv6(host: str, has_ipv6: bool, bound: str) -> None:
+    assert bound_address(host, has_ipv6=has_ipv6) == bound

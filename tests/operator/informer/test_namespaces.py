@@ -1,0 +1,61 @@
+"""Which namespaces the operator lists and watches, as an API server sees it."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
+from elastic_pytorch_operator.monitoring.metrics import Metrics
+from kubernetes.aio import client
+
+from tests.operator.api_server import JOBS, api_server, write_kubeconfig
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "places"), [((), [""]), (("a", "b"), ["namespaces/a/", "namespaces/b/"])], ids=["all", "some"]
+)
+async def test_only_the_namespaces_that_are_looked_after_are_listed(namespaces: tuple[str, ...], places: list[str]) -> None:
+    async with api_server() as (server, url):
+        connection = client.ApiClient(client.Configuration(host=url))
+        cluster = KubernetesCluster(connection, Metrics(), namespaces)
+        try:
+            pods = await cluster.list_pods()
+            await cluster.list_jobs()
+            await cluster.list_nodes()
+        finally:
+            await cluster.close()
+    assert [pod["metadata"]["namespace"] for pod in pods] == list(namespaces), "what is there is told, of each namespace"
+    assert server.listed == {
+        "api/v1/nodes",
+        *(f"api/v1/{place}pods" for place in places),
+        *(f"{JOBS}/{place}elasticpytorchjobs" for place in places),
+    }
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "places"), [((), [""]), (("a", "b"), ["namespaces/a/", "namespaces/b/"])], ids=["all", "some"]
+)
+async def test_only_the_namespaces_that_are_looked_after_are_watched(
+    namespaces: tuple[str, ...], places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with api_server() as (server, url):
+        monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path, url)))
+        wanted = {
+            "api/v1/nodes",
+            *(f"api/v1/{place}pods" for place in places),
+            *(f"{JOBS}/{place}elasticpytorchjobs" for place in places),
+        }
+        watching = asyncio.create_task(watch_cluster(Store(), lambda *_: None, namespaces))
+        try:
+            async with asyncio.timeout(30):
+                while not wanted <= server.watched:
+                    assert not watching.done(), "the watches are kept open"
+                    await asyncio.sleep(0.05)
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+    assert server.watched == server.listed == wanted, "and nothing else: neither namespaces nor resource definitions"

@@ -1,0 +1,186 @@
+"""What a job's pods and Service look like."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import headless_service, worker_pod
+from elastic_pytorch_operator.spec.job import Job
+
+from tests.operator.builders import a_job, a_manifest
+
+TEMPLATE = a_manifest()["spec"]["template"]
+
+
+def build(job: Job | None = None) -> dict[str, Any]:
+    return worker_pod(job or a_job(), 2, "x7k2p", "http://operator:8443")
+
+
+def with_container(**fields: Any) -> Job:
+    return a_job(template={"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0], **fields}]}})
+
+
+def env(pod: dict[str, Any]) -> dict[str, Any]:
+    return {v["name"]: v.get("value", v.get("valueFrom")) for v in pod["spec"]["containers"][0]["env"]}
+
+
+def test_name_host_and_owner() -> None:
+    pod = build()
+    assert pod["metadata"]["name"] == "lm-worker-2-x7k2p"
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("lm-worker-2", "lm")
+    owner = pod["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == ("ElasticPyTorchJob", "lm", "uid-lm", True)
+
+
+def test_agent_is_the_command_unless_the_user_has_one() -> None:
+    assert build()["spec"]["containers"][0]["command"] == ["python3", "-m", "elastic_pytorch.agent"]
+    own = build(with_container(command=["torchrun", "train.py"]))
+    assert own["spec"]["containers"][0]["command"] == ["torchrun", "train.py"]
+    assert env(own)["PET_RDZV_BACKEND"] == "elastic-pytorch"
+    assert "PET_RDZV_BACKEND" not in env(build())
+
+
+def test_environment_of_the_agent() -> None:
+    variables = env(build(a_job(nprocPerNode=2, rendezvous={"port": 30000})))
+    assert variables["ELASTIC_PYTORCH_OPERATOR_URL"] == "http://operator:8443"
+    assert variables["ELASTIC_PYTORCH_WORKER"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert variables["ELASTIC_PYTORCH_GRACE_SECONDS"] == "30"
+    assert variables["PET_NPROC_PER_NODE"] == "2"
+    assert variables["ELASTIC_PYTORCH_STORE_PORT"] == "30000"
+
+
+def test_agent_is_told_of_a_folder_to_watch_if_there_is_one() -> None:
+    name = "ELASTIC_PYTORCH_CHECKPOINT_PATH"
+    assert name not in env(build())
+    assert env(build(a_job(resizePolicy={"checkpointPath": "/checkpoints"})))[name] == "/checkpoints"
+
+
+def test_options_of_torchrun_become_variables() -> None:
+    job = a_job(torchrun={"role": "trainer", "maxRestarts": 7}, failurePolicy={"maxFailures": 2})
+    assert (env(build(job))["PET_ROLE"], env(build(job))["PET_MAX_RESTARTS"]) == ("trainer", "7")
+    assert env(build(a_job(failurePolicy={"maxFailures": 2})))["PET_MAX_RESTARTS"] == "2"
+
+
+def test_torchrun_of_the_users_never_ends_by_its_own_count() -> None:
+    container = {**TEMPLATE["spec"]["containers"][0], "command": ["torchrun", "train.py"]}
+    job = a_job(template={"spec": {"containers": [container]}}, torchrun={"maxRestarts": 7, "role": "trainer"})
+    variables = [v["name"] for v in build(job)["spec"]["containers"][0]["env"]]
+    assert variables.count("PET_MAX_RESTARTS") == 1
+    assert (env(build(job))["PET_MAX_RESTARTS"], env(build(job))["PET_ROLE"]) == ("1000000", "trainer")
+
+
+def test_users_own_environment_wins() -> None:
+    own = [{"name": "PET_NPROC_PER_NODE", "value": "auto"}, {"name": "LR", "value": "0.1"}]
+    variables = [v["name"] for v in build(with_container(env=own))["spec"]["containers"][0]["env"]]
+    assert variables.count("PET_NPROC_PER_NODE") == 1
+    assert env(build(with_container(env=own)))["PET_NPROC_PER_NODE"] == "auto"
+
+
+def test_token_is_for_the_operator_only() -> None:
+    pod = build()
+    source = pod["spec"]["volumes"][-1]["projected"]["sources"][0]["serviceAccountToken"]
+    assert source["audience"] == "elastic-pytorch-operator"
+    assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+def test_lost_nodes_are_tolerated_for_seconds_unless_the_template_says_otherwise() -> None:
+    def seconds(job: Job) -> dict[str, int]:
+        return {t["key"]: t["tolerationSeconds"] for t in build(job)["spec"]["tolerations"]}
+
+    unreachable = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 60,
+    }
+    own = a_job(template={"spec": {**TEMPLATE["spec"], "tolerations": [unreachable]}})
+    assert seconds(a_job()) == {"node.kubernetes.io/not-ready": 10, "node.kubernetes.io/unreachable": 10}
+    assert seconds(own) == {"node.kubernetes.io/not-ready": 10, "node.kubernetes.io/unreachable": 60}
+
+
+def test_template_is_left_as_it_was() -> None:
+    job = a_job()
+    build(job)
+    assert "command" not in job.template["spec"]["containers"][0]
+
+
+def test_service_is_headless_and_selects_the_workers() -> None:
+    service = headless_service(a_job(rendezvous={"port": 30000}))
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["ports"][0]["port"] == 30000
+    assert service["spec"]["selector"].items() <= build()["metadata"]["labels"].items()
+
+
+def test_nodes_to_avoid_are_left_out_of_every_alternative_of_the_template() -> None:
+    template: dict[str, Any] = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}]}}
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
+    pod = worker_pod(a_job(template=template), 0, "x", "http://operator:8443", ["a", "b"])
+    assert terms_of(pod) == [{"matchFields": fields}]
+    assert pod["metadata"]["annotations"]["elasticpytorch.dev/avoids-nodes"] == "a,b"
+    zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("x", "y")]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zones}}
+    template["spec"]["affinity"] = {"nodeAffinity": required, "podAffinity": {"kept": True}}
+    pod = worker_pod(a_job(template=template), 0, "x", "http://operator:8443", ["a", "b"])
+    assert terms_of(pod) == [{**zone, "matchFields": fields} for zone in zones]
+    assert pod["spec"]["affinity"]["podAffinity"] == {"kept": True}
+
+
+def test_nodes_to_take_only_if_no_other_fits_are_disliked_beside_what_the_template_likes() -> None:
+    near = {"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [near]}}
+    job = a_job(template={"spec": {**TEMPLATE["spec"], "affinity": affinity}})
+    pod = worker_pod(job, 0, "x", "http://operator:8443", ["a", "b"], strictly=False)
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
+    dislike = {"weight": 100, "preference": {"matchFields": fields}}
+    expected = {"preferredDuringSchedulingIgnoredDuringExecution": [near, dislike]}
+    assert pod["spec"]["affinity"] == {"nodeAffinity": expected}
+    assert pod["metadata"]["annotations"]["elasticpytorch.dev/prefers-other-nodes-than"] == "a,b"
+
+
+@pytest.mark.parametrize(
+    ("containers", "name"),
+    [
+        ([{"name": "trainer"}], "trainer"),
+        ([{}], "pytorch"),
+        ([{"name": "proxy"}, {"name": "pytorch"}], "pytorch"),
+    ],
+)
+def test_pod_tells_which_container_trains(containers: list[dict[str, Any]], name: str) -> None:
+    pod = build(a_job(template={"metadata": {"annotations": {"team": "ml"}}, "spec": {"containers": containers}}))
+    assert pod["metadata"]["annotations"] == {"team": "ml", "elasticpytorch.dev/training-container": name}
+    assert "command" in next(c for c in pod["spec"]["containers"] if c["name"] == name)
+
+
+@pytest.mark.parametrize(
+    ("network", "policy"),
+    [
+        ({}, None),
+        ({"hostNetwork": True}, "ClusterFirstWithHostNet"),
+        ({"hostNetwork": True, "dnsPolicy": "None"}, "None"),
+        ({"dnsPolicy": "Default"}, "Default"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["operator", "c10d"])
+def test_pod_on_the_hosts_network_resolves_services(backend: str, network: dict[str, Any], policy: str | None) -> None:
+    job = a_job(template={"spec": {**TEMPLATE["spec"], **network}}, rendezvous={"backend": backend})
+    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else build(job)
+    assert pod["spec"].get("dnsPolicy") == policy
+
+
+def test_labels_are_the_users_where_nothing_selects_by_them() -> None:
+    own = {"app.kubernetes.io/name": "lm", "app.kubernetes.io/part-of": "search", "team": "ml"}
+    labels = build(a_job(template={"metadata": {"labels": own}, **TEMPLATE}))["metadata"]["labels"]
+    assert labels == {
+        **own,
+        "app.kubernetes.io/managed-by": "elastic-pytorch-operator",
+        "elasticpytorch.dev/job-name": "lm",
+        "elasticpytorch.dev/worker-index": "2",
+        "elasticpytorch.dev/role": "worker",
+    }
+    assert build()["metadata"]["labels"]["app.kubernetes.io/name"] == "elastic-pytorch-job"
+
+
+def terms_of(pod: dict[str, Any]) -> Any:
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return required["nodeSelectorTerms"]

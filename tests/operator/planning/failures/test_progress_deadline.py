@@ -1,0 +1,76 @@
+"""Groups that hang."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.observed import Observed, Progress
+from elastic_pytorch_operator.planning.failures.progress_deadline import STACKS_SECONDS, find_stall
+
+from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
+from tests.operator.simulation import Simulation
+
+JOB = a_job(progressDeadlineSeconds=60)
+
+
+def group(*steps: int | None, stepped_at: float = NOW - 90, **fields: Any) -> Observed:
+    agents = [an_agent(f"w{i}", rank=i, progress=Progress(step=step), progressed_at=stepped_at) for i, step in enumerate(steps)]
+    return observed([a_pod(i) for i in range(len(steps))], agents, round=fields.pop("round_", a_round(*range(len(steps)))))
+
+
+@pytest.mark.parametrize(
+    ("situation", "seen", "stalls"),
+    [
+        ("no step for longer than allowed", group(5, 5), True),
+        ("a step a moment ago", group(5, 5, stepped_at=NOW - 59), False),
+        ("a young round", group(5, 5, round_=replace(a_round(0, 1), declared_at=NOW - 30)), False),
+        ("nobody has ever reported", group(None, None, stepped_at=0.0), True),
+        ("no group", observed([a_pod(0)], [an_agent("w0")], round=a_round()), False),
+    ],
+)
+def test_stalls(situation: str, seen: Observed, stalls: bool) -> None:
+    assert (find_stall(JOB, seen, None)[0] is not None) == stalls, situation
+    assert find_stall(a_job(), seen, None) == (None, None), "no deadline, no stall"
+
+
+@pytest.mark.parametrize(
+    ("steps", "worker", "words"),
+    [
+        ((7, 6, 7), "w1", "rank 1 has come to step 6, others to step 7"),
+        ((7, 7), "w0", "all have come to step 7"),
+        ((None, None), "w0", "elastic_pytorch.report"),
+    ],
+)
+def test_the_worker_that_is_furthest_behind_is_named(steps: tuple[int | None, ...], worker: str, words: str) -> None:
+    stall, recheck = find_stall(JOB, group(*steps), None)
+    assert stall is not None
+    assert recheck == stall.restart_at == NOW + STACKS_SECONDS
+    assert stall.cause.worker == worker
+    assert words in stall.cause.message
+    assert str(stall.cause).startswith(f"rank {stall.cause.rank} ({worker}) hangs: no step was finished within")
+
+
+def test_looks_again_when_the_deadline_ends() -> None:
+    assert find_stall(JOB, group(5, 5, stepped_at=NOW - 20), None) == (None, NOW + 40)
+
+
+def test_stacks_first_then_a_restart_that_counts_then_the_end() -> None:
+    simulation = Simulation(a_job(replicas=2, progressDeadlineSeconds=20, failurePolicy={"maxFailures": 1}))
+    simulation.settle(10)
+    asked = []
+    for _ in range(160):
+        simulation.settle(0.25)
+        if simulation.last.dump_stacks:
+            asked.append(len(simulation.declared))
+    assert asked == [1, 2], "the stacks of each round, before it is restarted"
+    assert [round_.reason for round_ in simulation.declared] == ["FirstRound", "ProgressStalled"]
+    assert simulation.job.status["state"] == "Failed"
+    assert simulation.job.status["rootCause"]["message"].startswith("no step was finished within")
+
+
+def test_group_that_trains_on_to_its_boundary_before_an_orderly_change_does_not_hang() -> None:
+    agents = [an_agent(worker, round_=1, progressed_at=NOW - 20) for worker in ("w0", "w1")]
+    changed = replace(a_round(0, 1, 2), number=2, declared_at=NOW - 61, orderly_since=1)
+    assert find_stall(JOB, observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=changed), None) == (None, NOW + 40)
+    lost = replace(changed, orderly_since=2)
+    assert find_stall(JOB, observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=lost), None)[0] is not None

@@ -1,0 +1,114 @@
+"""Which pods and failures a rule decides on."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.failure import FailureRecord, Fault
+from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.planning.failures.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
+from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
+
+from tests.operator.builders import NOW, a_dead_pod, a_pod, a_round, an_agent, observed
+from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
+
+GOING: dict[str, Any] = {"deleting": True, "conditions": frozenset({DISRUPTED})}
+
+
+def judge(
+    seen: Observed, rules: tuple[FailureRule, ...] = (), ours: frozenset[str] = frozenset()
+) -> list[tuple[str, int | None]]:
+    """Each pod that matters, and the rule that decides on it."""
+    found = judge_pods(seen, weigh(seen, ours), rules, ended_pods(seen), ours)
+    return [(record.worker, record.rule.index if record.rule else None) for record in found]
+
+
+def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count() -> None:
+    pods = [
+        a_dead_pod(0),
+        a_dead_pod(1, exit_code=137),
+        a_dead_pod(2, seen_dead_at_start=True),
+        a_dead_pod(3, exit_code=128, exit_reason="StartError"),
+        a_dead_pod(4, exit_code=0),
+    ]
+    assert judge(observed(pods)) == [("w0", None)]
+
+
+def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent() -> None:
+    seen = observed([a_dead_pod(0, exit_code=127)], heard_before=frozenset({"w0"}))
+    assert judge(seen) == [("w0", None)]
+
+
+@pytest.mark.parametrize(
+    ("situation", "seen", "decides"),
+    [
+        ("its container has failed", observed([a_dead_pod(0, exit_code=42)]), [("w0", 1)]),
+        ("it was killed from outside", observed([a_dead_pod(0, exit_code=137)]), [("w0", 2)]),
+        ("the kubelet has evicted it", observed([a_dead_pod(0, exit_code=137, conditions=frozenset({DISRUPTED}))]), [("w0", 0)]),
+        (
+            "the kubelet has never started it",
+            observed([a_dead_pod(0, exit_code=None, conditions=frozenset({DISRUPTED}))]),
+            [("w0", 0)],
+        ),
+        ("it ended with success", observed([a_dead_pod(0, exit_code=0, conditions=frozenset({DISRUPTED}))]), []),
+        ("it ended since it was deleted", observed([a_dead_pod(0, exit_code=42, deleting=True)]), []),
+        (
+            "it was deleted since it had ended",
+            observed([a_dead_pod(0, exit_code=42, deleting=True, ended_before_deletion=True)]),
+            [("w0", 1)],
+        ),
+        (
+            "it had ended before this operator led: counting and ignoring were up to the one before",
+            observed([a_dead_pod(0, exit_code=137, seen_dead_at_start=True)]),
+            [],
+        ),
+        (
+            "the same, but to fail the job once more is to fail it once",
+            observed([a_dead_pod(0, exit_code=42, seen_dead_at_start=True)]),
+            [("w0", 1)],
+        ),
+        ("a member is evicted", observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0)), [("w0", 0)]),
+        ("a member is deleted", observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round(0)), []),
+        ("a member will be evicted", observed([a_pod(0, conditions=frozenset({DISRUPTED}))], [an_agent("w0")], round=a_round(0)), []),
+        (
+            "a member that is done is evicted",
+            observed([a_pod(0, **GOING)], [an_agent("w0", AgentState.SUCCEEDED)], round=a_round(0)),
+            [],
+        ),
+        ("a pod outside the group is evicted", observed([a_pod(0, **GOING)], round=a_round(1)), []),
+    ],
+)  # fmt: skip
+def test_rule_that_decides_on_a_pod(situation: str, seen: Observed, decides: list[tuple[str, int | None]]) -> None:
+    rules = parse_rules([on_condition("Ignore"), on_codes("FailJob", 42), on_codes("Count", 137)])
+    assert judge(seen, rules) == decides, situation
+
+
+def test_what_the_operator_deletes_is_not_lost() -> None:
+    seen = observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0))
+    assert judge(seen, parse_rules([on_condition("FailJob")]), ours=frozenset({"w0"})) == []
+
+
+def test_lost_pod_in_words() -> None:
+    seen = observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0))
+    [record] = judge_pods(seen, weigh(seen), parse_rules([on_condition("FailJob")]), ended_pods(seen))
+    assert str(record) == "w0 is being deleted (DisruptionTarget=True)"
+    assert record.as_status() == {"worker": "w0", "message": "is being deleted (DisruptionTarget=True)"}
+
+
+@pytest.mark.parametrize(("exit_code", "index"), [(42, 0), (-11, 1), (1, None), (None, None)])
+def test_rule_that_decides_on_a_process(exit_code: int | None, index: int | None) -> None:
+    rules = parse_rules([on_codes("FailJob", 42), on_codes("Ignore", 139), on_condition("Ignore")])
+    cause = FailureRecord("w0", 0, exit_code, "", "boom", NOW, Fault.CODE)
+    found = rule_on_worker(cause, observed([a_pod(0, group_restarts=3, conditions=frozenset({DISRUPTED}))]), rules)
+    assert (found.rule.index if found.rule else None, found.group_restarts) == (index, 3)
+
+
+def test_member_is_excused_until_the_group_does_without_it() -> None:
+    rule = parse_rules([on_condition("Ignore")])[0]
+    record = FailureRecord("w0", None, None, "", "lost", NOW, Fault.PLACE, "uid-w0", rule=rule)
+    seen = observed(round=a_round(0, 1))
+    excused = excused_members(seen, frozenset(), [record, replace(record, worker="w1", rule=None)])
+    assert excused == {"w0"}
+    assert excused_members(seen, excused, []) == {"w0"}, "its pod has gone"
+    assert excused_members(observed(round=a_round(1)), excused, []) == frozenset()

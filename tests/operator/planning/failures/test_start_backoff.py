@@ -1,0 +1,90 @@
+"""Pods that end before they have begun."""
+
+import pytest
+from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.planning.failures.start_backoff import find_failed_starts, why_given_up
+
+from tests.operator.builders import NOW, a_dead_pod, a_pod, an_agent, observed
+
+
+def failed(index: int = 0, **fields: object) -> PodView:
+    defaults = {"exit_code": None, "exit_reason": "UnexpectedAdmissionError", "ended_at": NOW}
+    return a_dead_pod(index, **{**defaults, **fields})  # type: ignore[arg-type]
+
+
+START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
+
+
+@pytest.mark.parametrize(
+    ("situation", "seen", "nodes"),
+    [
+        ("rejected by its kubelet", observed([failed()]), ("node-0",)),
+        ("its container could not be started", observed([failed(**START_ERROR)]), ("node-0",)),
+        ("ended before its agent spoke", observed([failed(exit_code=1, exit_reason="Error")]), ("node-0",)),
+        ("not the first in a row", observed([failed(failed_starts=("node-2", "node-1"))]), ("node-2", "node-1", "node-0")),
+        ("its agent has spoken", observed([failed(exit_code=1)], [an_agent("w0", "failed")]), None),
+        ("an earlier leader has heard it", observed([failed(exit_code=1)], heard_before=frozenset({"w0"})), None),
+        ("being deleted", observed([failed(deleting=True)]), None),
+        ("runs", observed([a_pod(0)]), None),
+        (
+            "a newer one of its index was well",
+            observed([failed(name="old"), failed(name="new", created_at=2.0)], [an_agent("new", "failed")]),
+            None,
+        ),
+        ("dead before this leader, the first", observed([failed(seen_dead_at_start=True)]), None),
+        (
+            "dead before this leader, in a row",
+            observed([failed(seen_dead_at_start=True, failed_starts=("a", "b"))]),
+            ("a", "b"),
+        ),
+    ],
+)
+def test_failed_starts_are_read_from_the_newest_pod_of_an_index(
+    situation: str, seen: Observed, nodes: tuple[str, ...] | None
+) -> None:
+    assert find_failed_starts(seen).nodes.get(0) == nodes, situation
+
+
+@pytest.mark.parametrize(("before", "pause_seconds"), [(0, 0), (1, 1), (2, 2), (4, 8), (7, 60), (20, 60)])
+def test_pause_grows(before: int, pause_seconds: float) -> None:
+    found = find_failed_starts(observed([failed(failed_starts=("node-1",) * before, ended_at=NOW - 5)]))
+    assert found.hold_until[0] == NOW - 5 + pause_seconds
+    assert len(found.nodes[0]) <= 8
+
+
+def test_node_is_avoided_after_two_of_the_jobs_pods() -> None:
+    assert find_failed_starts(observed([failed(0)])).avoid == frozenset()
+    assert find_failed_starts(observed([failed(0), failed(1)])).avoid == {"node-0"}
+    assert find_failed_starts(observed([failed(0, failed_starts=("node-0",))])).avoid == {"node-0"}
+    assert find_failed_starts(observed([failed(0), failed(1, node="node-1")])).avoid == frozenset()
+    long_ago = {"ended_at": NOW - 601}
+    assert find_failed_starts(observed([failed(0, **long_ago), failed(1, **long_ago)])).avoid == frozenset()
+
+
+def test_stock_worker_has_failed_to_start_if_the_kubelet_says_so() -> None:
+    pods = [failed(0), failed(1, **START_ERROR), failed(2, exit_code=1, exit_reason="Error")]
+    assert set(find_failed_starts(observed(pods), stock=True).nodes) == {0, 1}
+
+
+SIX = ("node-0",) * 5  # and this one
+
+
+@pytest.mark.parametrize(
+    ("situation", "pods", "given_up"),
+    [
+        ("no command of any index can be started", [failed(i, **START_ERROR, failed_starts=SIX) for i in range(2)], True),
+        ("one index has a try left", [failed(0, **START_ERROR, failed_starts=SIX), failed(1, **START_ERROR)], False),
+        ("one index runs", [failed(0, **START_ERROR, failed_starts=SIX), a_pod(1)], False),
+        ("kubelets reject them", [failed(i, failed_starts=SIX) for i in range(2)], False),
+    ],
+)
+def test_job_is_given_up_only_if_no_container_of_it_can_be_started(situation: str, pods: list[PodView], given_up: bool) -> None:
+    why = why_given_up(find_failed_starts(observed(pods)), 2)
+    assert bool(why) == given_up, situation
+
+
+def test_giving_up_says_why() -> None:
+    pods = [failed(0, **START_ERROR, failed_starts=SIX, exit_message='exec: "pyton": executable file not found in $PATH')]
+    why = why_given_up(find_failed_starts(observed(pods)), 1)
+    assert "pyton" in why
+    assert "`command`" in why

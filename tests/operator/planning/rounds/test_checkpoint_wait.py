@@ -1,0 +1,278 @@
+"""Waiting for a checkpoint: a table of what goes, what is held and until when, and a job that goes through it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api.conditions import find_condition, is_true
+from elastic_pytorch_operator.api.names import CHECKPOINT_WAIT_ENDED
+from elastic_pytorch_operator.model.actions import DeletePod, RecordEvent
+from elastic_pytorch_operator.model.observed import Observed, Progress
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, Hold, hold_for_checkpoint, leave_seconds
+from elastic_pytorch_operator.spec.job import Job
+
+from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
+from tests.operator.simulation import Simulation
+
+POLICY = {"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}
+HERE = a_round(0, 1, number=7)
+ORDERLY = replace(a_round(0, 1, 2, number=8, orderly_since=7), cause="w2 is ready")
+NEWCOMER_FAILED = replace(ORDERLY, reason="WorkerFailed")
+LOSS = replace(a_round(0, number=8), cause="w1 was deleted")
+
+
+def job(grace: int = 30, **policy: Any) -> Job:
+    container = {"name": "pytorch", "image": "torch"}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": grace}}
+    return a_job(resizePolicy={**POLICY, **policy}, template=template)
+
+
+def seen(now: float = NOW, *, deleting: bool = False, round_: Round | None = HERE, **agents: Any) -> Observed:
+    """What is known when w0 and w1 have counted so many checkpoints (None: they watch nothing), or are in a state."""
+    counts = {name: value for name, value in agents.items() if not isinstance(value, str)}
+    states = {name: value for name, value in agents.items() if isinstance(value, str)}
+    speaking = [
+        an_agent(name, states.get(name, "running"), 7, progress=Progress(checkpoints=counts.get(name)))
+        for name in ("w0", "w1", "w2")
+    ]
+    pods = [a_pod(0), a_pod(1, deleting=deleting), a_pod(2)]
+    return replace(observed(pods, speaking, round=round_), now=now)
+
+
+def since(seconds_ago: float, leaving: float | None = None, **counts: int) -> CheckpointWait:
+    return CheckpointWait(7, NOW - seconds_ago, counts, None if leaving is None else NOW - leaving)
+
+
+@pytest.mark.parametrize(
+    ("situation", "job_", "now", "wanted", "known", "until"),
+    [
+        ("nothing is to change", job(), seen(w0=3), None, None, None),
+        ("a change is wanted: it waits", job(), seen(w0=3), ORDERLY, None, NOW + 30),
+        (
+            "it still waits, also though other agents' counts differ",
+            job(),
+            seen(w0=3, w1=1),
+            ORDERLY,
+            since(10, w0=3),
+            NOW + 20,
+        ),
+        ("a checkpoint has been written", job(), seen(w0=4), ORDERLY, since(10, w0=3), None),
+        ("by any member", job(), seen(w0=3, w1=2), ORDERLY, since(10, w0=3, w1=1), None),
+        ("by somebody who is no member", job(), seen(w2=2, w0=3), ORDERLY, since(10, w0=3, w2=1), NOW + 20),
+        ("one that is heard for the first time has seen old ones", job(), seen(w1=9), ORDERLY, since(10, w0=3), NOW + 20),
+        ("it has waited long enough", job(), seen(w0=3), ORDERLY, since(30, w0=3), None),
+        ("another round has come", job(), seen(w0=3), ORDERLY, CheckpointWait(6, NOW - 90, {"w0": 0}), NOW + 30),
+        ("somebody is lost", job(), seen(w0=3), LOSS, None, None),
+        ("somebody is lost while it waits", job(), seen(w0=3), LOSS, since(10, w0=3), None),
+        ("a newcomer has failed before its group has formed", job(), seen(w0=3), NEWCOMER_FAILED, None, None),
+        ("nobody watches", job(), seen(), ORDERLY, None, None),
+        ("the folder has become unreadable", job(), seen(), ORDERLY, since(10, w0=3), None),
+        ("waiting is off", job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, None, None),
+        ("it has been turned off meanwhile", job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, since(10, w0=3), None),
+        ("nobody trains", job(), seen(round_=a_round(number=7), w0=3), ORDERLY, None, None),
+        ("no round yet", job(), seen(round_=None, w0=3), a_round(0, 1), None, None),
+        ("a pod is deleted: half its grace period", job(), seen(deleting=True, w0=3), ORDERLY, None, NOW + 13),
+        ("an agent got SIGTERM", job(), seen(w0=3, w1="leaving"), ORDERLY, None, NOW + 13),
+        ("a long grace period", job(grace=600), seen(deleting=True, w0=3), ORDERLY, None, NOW + 30),
+        ("a short one", job(grace=4), seen(deleting=True, w0=3), ORDERLY, None, None),
+        ("a pod is deleted while it waits", job(), seen(deleting=True, w0=3), ORDERLY, since(10, w0=3), NOW + 13),
+        ("shortly before its end", job(), seen(deleting=True, w0=3), ORDERLY, since(25, w0=3), NOW + 5),
+        ("the leaving one cannot wait longer", job(), seen(deleting=True, w0=3), ORDERLY, since(13, 13, w0=3), None),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+)
+def test_change_is_held_or_goes(
+    situation: str, job_: Job, now: Observed, wanted: Round | None, known: CheckpointWait | None, until: float | None
+) -> None:
+    hold = hold_for_checkpoint(job_, now, wanted, known)
+    assert hold.until == until, situation
+    assert (hold.wait is None) is (until is None)
+    assert bool(hold.text) is (until is not None)
+    ended = known is not None and known.round == 7 and until is None
+    assert bool(hold.over) is ended, situation
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "text"),
+    [
+        (seen(w0=4), ORDERLY, "After 4.0 s: w0 has seen a new checkpoint in /checkpoints"),
+        (seen(NOW + 26, w0=3), ORDERLY, "After 30.0 s without a new checkpoint in /checkpoints"),
+        (seen(w0=3), LOSS, "After 4.0 s: the change cannot wait, w1 was deleted"),
+        (seen(w0=3), None, "After 4.0 s: the group is to stay as it is"),
+        (seen(w1="failed", w0=3), None, "After 4.0 s: the workers of w1 have failed"),
+        (seen(), ORDERLY, "After 4.0 s: no agent can watch for a checkpoint in /checkpoints"),
+    ],
+)
+def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, text: str) -> None:
+    assert hold_for_checkpoint(job(), now, wanted, since(4, w0=3)) == Hold(over=text)
+
+
+def test_wait_says_what_it_waits_for() -> None:
+    hold = hold_for_checkpoint(job(), seen(w0=3), ORDERLY, None)
+    assert hold.text == "w2 is ready; waits up to 30 s for the next checkpoint in /checkpoints"
+    hold = hold_for_checkpoint(job(grace=9), seen(deleting=True, w0=3), ORDERLY, None)
+    assert hold.text == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
+
+
+@pytest.mark.parametrize(
+    ("job_", "seconds"),
+    [
+        (a_job(), 2),
+        (job(), 15),
+        (job(grace=600), 32),
+        (job(grace=4), 2),
+        (job(grace=0), 2),
+        (job(checkpointWaitSeconds=5), 7),
+    ],
+    ids=["no-wait", "half-the-grace-period", "the-whole-wait", "short-grace-period", "none", "short-wait"],
+)
+def test_leaving_pods_train_on_as_long_as_the_change_may_wait(job_: Job, seconds: float) -> None:
+    assert leave_seconds(job_) == seconds
+
+
+def trained(**fields: Any) -> Simulation:
+    """A group of two whose agents watch the folder."""
+    simulation = Simulation(a_job(replicas=2, resizePolicy=POLICY, **fields))
+    simulation.settle(10)
+    assert [r.size for r in simulation.declared] == [2]
+    write_checkpoint(simulation)
+    simulation.settle(1)
+    return simulation
+
+
+def write_checkpoint(simulation: Simulation) -> None:
+    for name, agent in simulation.agents.items():
+        count = (agent.progress.checkpoints or 0) + 1
+        simulation.agents[name] = replace(agent, progress=replace(agent.progress, checkpoints=count))
+
+
+def events(simulation: Simulation) -> list[str]:
+    return [f"{a.reason}: {a.note}" for a in simulation.last.actions if isinstance(a, RecordEvent)]
+
+
+def resizing(simulation: Simulation) -> tuple[str, str, str]:
+    condition = find_condition(simulation.job.status, "Resizing") or {}
+    return condition["status"], condition["reason"], condition["message"]
+
+
+def test_newcomer_waits_for_the_checkpoint_and_joins_after_it() -> None:
+    simulation = trained()
+    simulation.scale(3)
+    simulation.settle(10)
+    assert len(simulation.declared) == 1, "the newcomer is ready, and waits"
+    status, reason, message = resizing(simulation)
+    assert (status, reason) == ("True", "WaitingForCheckpoint")
+    assert message.startswith("growing from 2 to 3 workers: ")
+    assert message.endswith("waits up to 30 s for the next checkpoint in /checkpoints")
+    assert simulation.job.status["state"] == "Resizing"
+    assert simulation.reconcile().recheck_at is not None
+    write_checkpoint(simulation)
+    todo = simulation.reconcile()
+    assert todo.round is not None
+    assert todo.round.size == 3
+    ended, joined = events(simulation)
+    assert ended.startswith(f"{CHECKPOINT_WAIT_ENDED}: After ")
+    assert joined.startswith("WorkerJoined: Round 2, 2 -> 3 workers")
+    assert simulation.memory.checkpoint_wait is None
+    simulation.settle(1)
+    assert resizing(simulation)[0] == "False"
+
+
+def test_wait_ends_in_time_without_a_checkpoint() -> None:
+    simulation = trained()
+    simulation.scale(1)
+    simulation.settle(29)
+    assert len(simulation.declared) == 1
+    assert len(simulation.pods) == 2, "the victim trains on"
+    simulation.settle(2)
+    assert [r.size for r in simulation.declared] == [2, 1]
+    simulation.settle(1)
+    assert len(simulation.pods) == 1
+
+
+def test_second_newcomer_joins_in_the_same_round_and_does_not_prolong_the_wait() -> None:
+    simulation = trained(maximum=6)
+    simulation.scale(4)
+    simulation.settle(10)
+    simulation.scale(5)
+    simulation.settle(26)
+    assert [r.size for r in simulation.declared] == [2, 5]
+
+
+def test_loss_ends_the_wait_at_once() -> None:
+    simulation = trained()
+    simulation.scale(3)
+    simulation.settle(10)
+    simulation.kill_pod(simulation.declared[0].workers[0])
+    todo = simulation.reconcile()
+    assert todo.round is not None
+    assert todo.round.orderly_since == todo.round.number
+    ended, lost, *_ = events(simulation)
+    assert "the change cannot wait" in ended
+    assert lost.startswith("WorkerLost")
+
+
+def test_silent_member_is_missed_also_while_a_change_waits() -> None:
+    simulation = trained()
+    simulation.scale(3)
+    simulation.settle(10)
+    victim = simulation.declared[0].workers[1]
+    simulation.hung_nodes.add(simulation.pods[victim].node)
+    recheck_at = simulation.reconcile().recheck_at
+    assert recheck_at is not None
+    assert recheck_at <= simulation.now + 3, "long before the end of the wait"
+    simulation.now = recheck_at
+    for name, pod in simulation.pods.items():
+        if pod.node not in simulation.hung_nodes:
+            simulation.agents[name] = replace(simulation.agents[name], heard_at=simulation.now)
+    simulation.now += 0.1
+    todo = simulation.reconcile()
+    assert todo.round is not None
+    assert victim not in todo.round.workers
+
+
+def test_change_that_is_taken_back_ends_the_wait() -> None:
+    simulation = trained()
+    simulation.scale(1)
+    simulation.settle(5)
+    simulation.scale(2)
+    simulation.reconcile()
+    assert events(simulation) == [f"{CHECKPOINT_WAIT_ENDED}: After 4.8 s: the group is to stay as it is"]
+    assert len(simulation.declared) == 1
+    assert not any(isinstance(action, DeletePod) for action in simulation.last.actions)
+
+
+def test_suspended_job_trains_on_to_its_checkpoint() -> None:
+    simulation = trained()
+    simulation.job = replace(simulation.job, suspend=True, wanted=0)
+    simulation.settle(5)
+    assert len(simulation.declared) == 1
+    assert len(simulation.pods) == 2
+    message = (find_condition(simulation.job.status, "Suspended") or {})["message"]
+    assert message.endswith("waits up to 30 s for the next checkpoint in /checkpoints")
+    assert (simulation.job.status["state"], is_true(simulation.job.status, "Running")) == ("Suspending", True)
+    write_checkpoint(simulation)
+    simulation.settle(3)
+    assert [r.size for r in simulation.declared] == [2, 0]
+    assert not simulation.pods
+
+
+def test_restarted_operator_waits_anew() -> None:
+    simulation = trained()
+    simulation.scale(1)
+    simulation.settle(20)
+    simulation.restart_operator()
+    simulation.settle(25)
+    assert len(simulation.declared) == 1
+    simulation.settle(10)
+    assert [r.size for r in simulation.declared] == [2, 1]
+
+
+def test_without_the_wait_nothing_is_held() -> None:
+    simulation = Simulation(a_job(replicas=2))
+    simulation.settle(10)
+    write_checkpoint(simulation)
+    simulation.scale(1)
+    simulation.reconcile()
+    assert [r.size for r in simulation.declared] == [2, 1]

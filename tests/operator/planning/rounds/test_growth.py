@@ -1,0 +1,158 @@
+"""`resizePolicy.minSecondsBetweenResizes`: growth waits, nothing else does."""
+
+from dataclasses import replace
+
+import pytest
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
+
+from tests.operator.builders import NOW, a_job, a_round, observed
+from tests.operator.simulation import Simulation, running
+
+PAUSE = {"resizePolicy": {"minSecondsBetweenResizes": 60}}
+
+
+@pytest.mark.parametrize(
+    ("stored", "known", "expected"),
+    [
+        (None, None, None),
+        ("2025-12-31T23:59:20Z", None, NOW - 40),
+        ("2025-12-31T23:59:20Z", NOW - 7, NOW - 7),
+        ("2026-01-01T01:00:00Z", None, NOW),  # by a clock that is ahead
+    ],
+)
+def test_time_of_the_last_growth(stored: str | None, known: float | None, expected: float | None) -> None:
+    job = a_job(status={"lastGrowthTime": stored} if stored else {})
+    assert grown_before(job, observed(), known) == expected
+
+
+def test_what_growth_is() -> None:
+    assert grows(None, a_round(0))
+    assert grows(a_round(0), a_round(0, 1, number=2))
+    assert grows(a_round(number=1), a_round(0, number=2))
+    assert not grows(a_round(0, 1), a_round(0, 2, number=2)), "a lost worker is replaced"
+    assert not grows(a_round(0), None)
+
+
+def test_when_newcomers_may_join() -> None:
+    job = a_job(**PAUSE, status={"lastGrowthTime": "2025-12-31T23:59:20Z"})
+    assert may_grow_at(job, NOW - 40) == NOW + 20
+    assert may_grow_at(job, None) == 0.0
+    assert may_grow_at(a_job(), NOW) == NOW
+    assert describe_wait(job, "w3 is ready") == (
+        "w3 is ready; the group may grow at 2026-01-01T00:00:20Z, as resizePolicy.minSecondsBetweenResizes is 60"
+    )
+
+
+def sizes(simulation: Simulation) -> list[int]:
+    return [round_.size for round_ in simulation.declared]
+
+
+def rest(simulation: Simulation) -> None:
+    """Lets the pause after the first group pass."""
+    simulation.settle(70)
+
+
+def test_newcomers_wait_after_the_first_group_and_after_each_growth() -> None:
+    simulation = running(replicas=2, **PAUSE)
+    formed_at = simulation.declared[0].declared_at
+    simulation.scale(3)
+    simulation.settle(10)
+    resizing = find_condition(simulation.job.status, "Resizing")
+    assert resizing is not None
+    assert (resizing["status"], resizing["reason"]) == ("True", "CoolingDown")
+    assert resizing["message"].startswith("growing from 2 to 3 workers: w2-3 is ready; the group may grow at ")
+    degraded = find_condition(simulation.job.status, "Degraded")
+    assert degraded is not None
+    assert degraded["message"].startswith("trains with 2 of 3 workers; w2-3 is ready; the group may grow at ")
+    assert simulation.reconcile().recheck_at is not None
+    assert simulation.reconcile().actions == ()
+    simulation.settle(60)
+    assert sizes(simulation) == [2, 3]
+    assert 60 <= simulation.declared[1].declared_at - formed_at <= 61
+    simulation.scale(4)
+    simulation.settle(30)
+    assert sizes(simulation) == [2, 3]
+    simulation.settle(40)
+    assert sizes(simulation) == [2, 3, 4]
+
+
+def test_plan_is_made_again_when_the_pause_is_over() -> None:
+    simulation = running(replicas=2, **PAUSE)
+    simulation.scale(3)
+    simulation.settle(10)
+    simulation.agents = {name: replace(agent, heard_at=NOW + 1000) for name, agent in simulation.agents.items()}
+    assert simulation.reconcile().recheck_at == simulation.declared[0].declared_at + 60
+
+
+def test_newcomers_that_come_late_do_not_wait() -> None:
+    simulation = running(replicas=2, **PAUSE)
+    rest(simulation)
+    simulation.scale(3)
+    simulation.settle(10)
+    assert sizes(simulation) == [2, 3]
+
+
+def test_losses_failures_and_scale_downs_never_wait() -> None:
+    simulation = running(replicas=3, **PAUSE)
+    simulation.kill_pod(simulation.members[2])
+    simulation.settle(1)
+    assert sizes(simulation) == [3, 2]
+    simulation.fail_worker(simulation.members[0], "ValueError: boom")
+    simulation.settle(1)
+    assert sizes(simulation) == [3, 2, 2]
+    simulation.scale(1)
+    simulation.settle(1)
+    assert sizes(simulation) == [3, 2, 2, 1]
+
+
+def test_round_that_forms_anyway_takes_newcomers_along() -> None:
+    simulation = running(replicas=3, **PAUSE)
+    simulation.scale(4)
+    simulation.settle(10)
+    assert sizes(simulation) == [3]
+    simulation.fail_worker(simulation.members[0], "ValueError: boom")
+    simulation.settle(1)
+    assert sizes(simulation) == [3, 4]
+
+
+def test_replacement_of_a_lost_worker_waits_as_any_newcomer() -> None:
+    simulation = running(replicas=3, **PAUSE)
+    simulation.kill_pod(simulation.members[2])
+    simulation.settle(20)
+    assert sizes(simulation) == [3, 2]
+    simulation.settle(50)
+    assert sizes(simulation) == [3, 2, 3]
+
+
+def test_group_that_had_to_stop_forms_again_at_once() -> None:
+    simulation = running(replicas=2, minimum=2, maximum=2, **PAUSE)
+    simulation.kill_pod(simulation.members[1])
+    simulation.settle(20)
+    assert sizes(simulation) == [2, 0, 2]
+
+
+def test_pause_outlives_the_operator() -> None:
+    simulation = running(replicas=2, **PAUSE)
+    assert simulation.job.status["lastGrowthTime"]
+    simulation.scale(3)
+    simulation.settle(5)
+    simulation.restart_operator()
+    simulation.settle(30)
+    assert sizes(simulation) == [2]
+    simulation.settle(60)
+    assert sizes(simulation) == [2, 3]
+
+
+def test_time_of_growth_changes_with_growth_only() -> None:
+    simulation = running(replicas=3)
+    simulation.job = replace(simulation.job, status={**simulation.job.status, "lastGrowthTime": "2025-01-01T00:00:00Z"})
+    simulation.nodes = {name: NodeView(name, unschedulable=True) for name in simulation.nodes}
+    simulation.kill_pod(simulation.members[2])
+    simulation.settle(5)
+    assert simulation.job.status["lastGrowthTime"] == "2025-01-01T00:00:00Z"
+    simulation.nodes = {name: NodeView(name) for name in simulation.nodes}
+    simulation.settle(5)
+    assert sizes(simulation) == [3, 2, 3]
+    assert simulation.job.status["lastGrowthTime"] == "2026-01-01T00:00:00Z"

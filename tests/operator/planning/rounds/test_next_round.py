@@ -1,0 +1,214 @@
+"""Who is in the next round: a table of situations."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, assign_ranks, next_round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+
+from tests.operator.builders import NOW, a_round
+
+LONG_AGO = NOW - 100
+
+
+def candidate(index: int, standing: str = "ready", **fields: Any) -> Candidate:
+    defaults: dict[str, Any] = {"address": f"10.0.0.{index}", "port": 29510 + index, "heard_at": NOW, "ready_since": LONG_AGO}
+    return Candidate(
+        worker=fields.pop("worker", f"w{index}"), index=index, standing=Standing(standing), **{**defaults, **fields}
+    )
+
+
+def ready(*indices: int, **fields: Any) -> list[Candidate]:
+    return [candidate(index, **fields) for index in indices]
+
+
+def decide(current: Round | None, candidates: list[Candidate], wanted: int = 3, minimum: int = 1, **fields: Any) -> Decision:
+    arguments = {"settle_seconds": 1.0, "default_port": 29500, "now": NOW, **fields}
+    return next_round(current, candidates, wanted=wanted, minimum=minimum, **arguments)
+
+
+def workers(decision: Decision) -> list[str] | None:
+    return list(decision.round.workers) if decision.round else None
+
+
+JUST_READY = {"ready_since": NOW - 0.2}
+STARTING = {"container_runs": True}
+
+
+@pytest.mark.parametrize(
+    ("situation", "candidates", "wanted", "minimum", "expected"),
+    [
+        ("all wanted are ready: at once", ready(0, 1, 2, **JUST_READY), 3, 1, ["w0", "w1", "w2"]),
+        ("fewer than the minimum: waits", ready(0, 1), 4, 3, None),
+        ("the minimum has just come: waits for more", ready(0, 1, **JUST_READY), 3, 2, None),
+        ("nobody more has come for the settle time", ready(0, 1), 3, 2, ["w0", "w1"]),
+        (
+            "one more is about to be ready: waits",
+            [*ready(0, 1, ready_since=NOW - 5), candidate(2, "starting", **STARTING)],
+            3,
+            2,
+            None,
+        ),
+        ("one more takes too long: goes without", [*ready(0, 1), candidate(2, "starting", **STARTING)], 3, 2, ["w0", "w1"]),
+        (
+            "one more is Pending: does not wait",
+            [*ready(0, 1, ready_since=NOW - 5), candidate(2, "starting")],
+            3,
+            2,
+            ["w0", "w1"],
+        ),
+        ("more than wanted: the lowest indices", ready(3, 2, 1, 0), 2, 1, ["w0", "w1"]),
+        ("two pods of one index: one of them", [candidate(0), candidate(0, worker="w0b"), candidate(1)], 3, 2, ["w0", "w1"]),
+        ("leaving and gone do not count", [candidate(0), candidate(1, "leaving"), candidate(2, "gone")], 3, 1, ["w0"]),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)
+@pytest.mark.parametrize("current", [None, a_round(number=4)], ids=["never-trained", "paused"])
+def test_first_round(
+    current: Round | None, situation: str, candidates: list[Candidate], wanted: int, minimum: int, expected: list[str] | None
+) -> None:
+    decision = decide(current, candidates, wanted, minimum)
+    assert workers(decision) == expected, situation
+    if decision.round:
+        assert decision.round.number == (current.number if current else 0) + 1
+
+
+def test_first_round_waiting_says_when_to_look_again() -> None:
+    decision = decide(None, ready(0, 1, ready_since=NOW - 0.2), 3, 2)
+    assert decision.recheck_at == pytest.approx(NOW + 0.8)
+
+
+GROUP = a_round(0, 1, 2, number=7)
+
+
+def failed(index: int, **fields: Any) -> Candidate:
+    return candidate(index, failed=True, failed_since=NOW - 0.1, **fields)
+
+
+@pytest.mark.parametrize(
+    ("situation", "candidates", "expected", "reason"),
+    [
+        ("nothing has happened", ready(0, 1, 2), None, ""),
+        ("a pod is gone", [*ready(0, 1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
+        ("rank 0 is gone: the last rank takes its place", [candidate(0, "gone"), *ready(1, 2)], ["w2", "w1"], "WorkerLost"),
+        ("a pod is no longer known", ready(0, 2), ["w0", "w2"], "WorkerLost"),
+        (
+            "a pod is being drained",
+            [*ready(0, 2), candidate(1, "leaving", why="is being deleted")],
+            ["w0", "w2"],
+            "WorkerLeaving",
+        ),
+        (
+            "scaled down",
+            [*ready(0, 1), candidate(2, "leaving", why="is no longer wanted")],
+            ["w0", "w1"],
+            "ScaledDown",
+        ),
+        (
+            "a replacement is ready as a pod is lost: one round",
+            [*ready(0, 1, 3), candidate(2, "gone")],
+            ["w0", "w1", "w3"],
+            "WorkerLost",
+        ),
+        ("a worker failed, all have spoken: the same group", [failed(0), *ready(1, 2)], ["w0", "w1", "w2"], "WorkerFailed"),
+        ("a worker failed because a peer is gone", [failed(0), failed(1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
+        ("nobody is left: everybody stops", [candidate(i, "gone") for i in range(3)], [], "BelowMinimum"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)
+def test_change_of_a_running_group(
+    situation: str, candidates: list[Candidate], expected: list[str] | None, reason: str
+) -> None:
+    decision = decide(GROUP, candidates)
+    assert workers(decision) == expected, situation
+    if decision.round:
+        assert (decision.round.number, decision.round.reason) == (8, reason)
+
+
+def test_failure_whose_cause_is_not_known_yet_nudges_and_waits() -> None:
+    group = [failed(0), candidate(1), candidate(2, heard_at=NOW - 0.5, recheck_at=NOW + 0.2)]
+    decision = decide(GROUP, group, failure_open=True)
+    assert (decision.round, decision.nudge, decision.recheck_at) == (None, True, NOW + 0.2)
+
+
+def test_failed_group_is_held_back_but_a_lost_one_is_not() -> None:
+    held = decide(GROUP, [failed(0), *ready(1, 2)], hold_until=NOW + 4)
+    assert held.round is None
+    assert held.recheck_at == NOW + 4
+    assert decide(GROUP, [*ready(0, 1), candidate(2, "gone")], hold_until=NOW + 4).round is not None
+
+
+def test_newcomers_join_in_one_round_when_nobody_more_is_on_the_way() -> None:
+    group = a_round(0, 1, number=3)
+    both = [*ready(0, 1), *ready(2, 3, ready_since=NOW)]
+    assert workers(decide(group, both, wanted=4)) == ["w0", "w1", "w2", "w3"]
+    one = [*ready(0, 1), candidate(2, ready_since=NOW), candidate(3, "starting", **STARTING)]
+    assert workers(decide(group, one, wanted=4)) is None
+    settled = [*ready(0, 1), candidate(2, ready_since=NOW - 1.1), candidate(3, "starting")]
+    assert workers(decide(group, settled, wanted=4)) == ["w0", "w1", "w2"]
+
+
+def test_newcomers_do_not_disturb_a_group_that_finishes() -> None:
+    assert decide(a_round(0, 1), ready(0, 1, 2), finishing=True).round is None
+    assert decide(a_round(0, 1), [candidate(0), candidate(1, "gone"), candidate(2)], finishing=True).round is not None
+
+
+def test_taken_over_round_with_unheard_members_is_formed_anew() -> None:
+    assert workers(decide(a_round(0, 1, size=3), ready(0, 1))) == ["w0", "w1"]
+
+
+def test_round_number_is_above_all_that_is_known() -> None:
+    decision = decide(a_round(0, 1, number=7), [candidate(0), candidate(1, "gone")], last_number=12)
+    assert decision.round is not None
+    assert decision.round.number == 13
+
+
+def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
+    first = decide(None, ready(0, 1, 2)).round
+    assert first is not None
+    assert first.store_port == 29510
+    silent = decide(None, [candidate(0, port=0), candidate(1), candidate(2)]).round
+    assert silent is not None
+    assert silent.store_port == 29500
+
+
+@pytest.mark.parametrize(
+    ("members", "group", "expected"),
+    [
+        ([], [2, 0, 1], [0, 1, 2]),
+        (["w0", "w1", "w2"], [0, 1, 2, 3], [0, 1, 2, 3]),
+        (["w0", "w1", "w2"], [1, 2], [2, 1]),
+        (["w2", "w1"], [0, 1, 2], [2, 1, 0]),
+        (["w0", "w1", "w2", "w3"], [3], [3]),
+        (["w0", "w1"], [2, 3], [2, 3]),
+    ],
+)
+def test_survivors_keep_their_ranks(members: list[str], group: list[int], expected: list[int]) -> None:
+    assert [c.index for c in assign_ranks(members, ready(*group))] == expected
+
+
+def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
+    failed = {"failed": True, "failed_since": NOW}
+    group = [candidate(0, **failed), candidate(1, **failed, failure="ValueError: boom"), candidate(2, heard_at=NOW + 1)]
+    decision = decide(a_round(0, 1, 2), group)
+    assert decision.round is not None
+    assert (decision.round.reason, decision.round.cause) == ("WorkerFailed", "w1 has failed: ValueError: boom")
+
+
+def test_newcomers_wait_until_the_group_may_grow() -> None:
+    group, seen = a_round(0, 1), ready(0, 1, 2)
+    held = decide(group, seen, grow_at=NOW + 4)
+    assert (held.round, held.recheck_at, held.cooling) == (None, NOW + 4, "w2 is ready")
+    assert decide(group, seen, grow_at=NOW).round is not None
+    assert decide(None, seen, grow_at=NOW + 4).round is not None, "a group that stands still forms at once"
+    loss = [candidate(0), candidate(1, "gone"), candidate(2)]
+    assert workers(decide(group, loss, grow_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
+    assert workers(decide(a_round(0, 1, 2), ready(0, 1, 2, 3), wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
+
+
+def test_group_whose_workers_are_replaced_stops() -> None:
+    decision = decide(GROUP, ready(0, 1, 2), replaced="a rule says so")
+    assert decision.round is not None
+    assert (decision.round.size, decision.round.reason, decision.round.cause) == (0, "GroupRestarted", "a rule says so")
+    assert decide(a_round(number=2), ready(0, 1, 2), replaced="a rule says so").round is not None, "and forms again"

@@ -1,0 +1,175 @@
+"""Since when has nobody been lost: a table of changes, and chains of them."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.reconcile.observe import recover_round
+
+from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent
+from tests.operator.simulation import Simulation
+
+HERE, NEW = 7, 8  # the group's round and the next; nobody has been lost since round 5
+
+
+def candidate(index: int, standing: str = "ready", **fields: Any) -> Candidate:
+    defaults: dict[str, Any] = {"heard_at": NOW, "ready_since": NOW - 100, "port": 29510, "round": HERE, "restarts": 1}
+    return Candidate(f"w{index}", index, f"10.0.0.{index}", Standing(standing), **{**defaults, **fields})
+
+
+def ready(*indices: int) -> list[Candidate]:
+    return [candidate(index) for index in indices]
+
+
+def decide(current: Round | None, candidates: list[Candidate], wanted: int = 3, **fields: Any) -> Decision:
+    arguments = {"minimum": 1, "settle_seconds": 1.0, "default_port": 29500, "now": NOW, **fields}
+    return next_round(current, candidates, wanted=wanted, **arguments)
+
+
+FAILED = {"failed": True, "failed_since": NOW - 0.1}
+
+
+@pytest.mark.parametrize(
+    ("change", "candidates", "how", "reason", "since"),
+    [
+        ("scaled down, the victim is named", [*ready(0, 1), candidate(2, "leaving", why="is no longer wanted")], {}, "", 5),
+        ("scaled down, nobody is named yet", ready(0, 1, 2), {"wanted": 2}, "ScaledDown", 5),
+        ("a pod is drained", [*ready(0, 1), candidate(2, "leaving", why="is being deleted")], {}, "WorkerLeaving", 5),
+        ("too few are left by those who leave", [candidate(i, "leaving") for i in range(3)], {}, "BelowMinimum", 5),
+        ("a newcomer is ready", ready(0, 1, 2, 3), {"wanted": 4}, "WorkerJoined", 5),
+        ("a newcomer takes the place of one who leaves", [*ready(0, 1, 3), candidate(2, "leaving")], {}, "WorkerLeaving", 5),
+        ("suspended", ready(0, 1, 2), {"suspended": True, "wanted": 0}, "JobSuspended", 5),
+        ("a pod is gone", [*ready(0, 1), candidate(2, "gone")], {}, "WorkerLost", NEW),
+        ("a pod is no longer known", ready(0, 1), {}, "WorkerLost", NEW),
+        ("one is gone and one leaves", [*ready(0), candidate(1, "leaving"), candidate(2, "gone")], {}, "WorkerLost", NEW),
+        ("an agent is a stranger", [*ready(0, 1), candidate(2, "starting")], {}, "WorkerLeaving", NEW),
+        (
+            "one who leaves has been silent since",
+            [*ready(0, 1), candidate(2, "leaving", heard_at=NOW - 3.1)],
+            {},
+            "WorkerLeaving",
+            NEW,
+        ),
+        ("a worker has failed", [candidate(0, **FAILED), *ready(1, 2)], {}, "WorkerFailed", NEW),
+        ("one who leaves has failed", [*ready(0, 1), candidate(2, "leaving", **FAILED)], {}, "WorkerLeaving", NEW),
+        ("too few are left by a loss", [candidate(0), candidate(1, "gone")], {"minimum": 2}, "BelowMinimum", NEW),
+        ("suspended while a worker has failed", [candidate(0, **FAILED), *ready(1, 2)], {"suspended": True}, "", NEW),
+        ("suspended while a pod is gone", [*ready(0, 1), candidate(2, "gone")], {"suspended": True}, "", NEW),
+        ("the group hangs", ready(0, 1, 2), {"stalled": "no step for 60 s"}, "ProgressStalled", NEW),
+        ("a member has finished, another leaves", [*ready(0, 1), candidate(2, "leaving")], {"finishing": True}, "", NEW),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)
+def test_change_of_a_group(change: str, candidates: list[Candidate], how: dict[str, Any], reason: str, since: int) -> None:
+    declared = decide(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates, **how).round
+    assert declared is not None, change
+    assert (declared.number, declared.orderly_since) == (NEW, since), change
+    assert reason in ("", declared.reason), change
+
+
+BEHIND = {"round": HERE - 1}  # on its way to a step boundary in the round before
+NEWCOMER = {"restarts": 0}
+
+
+@pytest.mark.parametrize(
+    ("situation", "candidates", "since"),
+    [
+        ("a newcomer has failed", [candidate(0, **BEHIND), candidate(1, **BEHIND), candidate(2, **NEWCOMER, **FAILED)], 5),
+        ("a newcomer is lost", [candidate(0, **BEHIND), candidate(1), candidate(2, "gone", **NEWCOMER)], 5),
+        ("one that has left the round before has failed", [candidate(0, **BEHIND), candidate(1, **FAILED), candidate(2)], 5),
+        ("one that has left the round before is lost", [candidate(0, **BEHIND), candidate(1, "gone"), candidate(2)], NEW),
+        ("one of the round before is lost", [candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2)], NEW),
+        ("both", [candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2, **FAILED)], NEW),
+        ("the group has formed, a newcomer has failed", [candidate(0), candidate(1), candidate(2, **NEWCOMER, **FAILED)], NEW),
+        ("the group has formed, a newcomer is lost", [candidate(0), candidate(1), candidate(2, "gone", **NEWCOMER)], NEW),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)  # fmt: skip
+def test_trouble_in_a_group_that_has_not_formed(situation: str, candidates: list[Candidate], since: int) -> None:
+    declared = decide(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates).round
+    assert declared is not None, situation
+    assert declared.orderly_since == since, situation
+
+
+def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
+    simulation = Simulation(a_job(replicas=2, maximum=4, failurePolicy={"maxFailures": 1}))
+    simulation.settle(10)
+    trains = simulation.declared[-1]
+    simulation.saving.update(trains.workers)  # a checkpoint at the boundary that takes five minutes
+    simulation.scale(3)
+    simulation.settle(5)
+    for _ in range(5):
+        newcomer = next(worker for worker in simulation.declared[-1].workers if worker not in trains.workers)
+        simulation.settle(60)
+        simulation.fail_worker(newcomer, "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients")
+        simulation.settle(1)
+    assert len(simulation.declared) == 1 + 1 + 5
+    assert {declared.orderly_since for declared in simulation.declared} == {trains.number}
+    assert simulation.declared[-1].unformed == tuple(declared.number for declared in simulation.declared[1:-1])
+    assert simulation.job.status["failures"] == 0
+    simulation.saving.clear()
+    simulation.settle(5)
+    assert simulation.job.status["state"] == "Running"
+    assert simulation.job.status["worldSize"] == 3
+    simulation.kill_pod(newcomer)
+    simulation.settle(0.25)
+    lost = simulation.declared[-1]
+    assert (lost.orderly_since, lost.unformed) == (lost.number, ())
+
+
+@pytest.mark.parametrize("before", [None, a_round(number=HERE, orderly_since=5)], ids=["first", "after-an-empty-one"])
+def test_round_that_follows_nobody(before: Round | None) -> None:
+    declared = decide(before, ready(0, 1, 2), last_number=HERE).round
+    assert declared is not None
+    assert (declared.number, declared.orderly_since) == (NEW, NEW)
+
+
+def test_number_that_others_knew_of_is_no_gap() -> None:
+    declared = decide(a_round(0, 1, 2, number=HERE), ready(0, 1), wanted=2, last_number=11).round
+    assert declared is not None
+    assert (declared.number, declared.orderly_since) == (12, 12), "w2 is no longer known"
+    declared = decide(a_round(0, 1, number=HERE), ready(0, 1, 2), last_number=11).round
+    assert declared is not None
+    assert (declared.number, declared.orderly_since) == (12, HERE)
+
+
+def test_round_that_a_restarted_operator_puts_together_is_where_it_begins() -> None:
+    pods = [a_pod(index) for index in range(3)]
+    agents = {f"w{i}": an_agent(f"w{i}", round_=HERE, rank=i, world_size=3) for i in range(3)}
+    rebuilt = recover_round(pods, agents, NOW)
+    assert rebuilt is not None
+    assert rebuilt.orderly_since == HERE
+    declared = decide(rebuilt, ready(0, 1, 2, 3), wanted=4).round
+    assert declared is not None
+    assert declared.orderly_since == HERE
+    del agents["w1"]
+    partly = recover_round(pods, agents, NOW)
+    assert partly is not None
+    declared = decide(partly, ready(0, 1, 2)).round
+    assert declared is not None
+    assert declared.orderly_since == NEW, "w1 has not been heard of"
+
+
+def test_chain_of_changes_reaches_back_to_the_last_loss() -> None:
+    simulation = Simulation(a_job(replicas=2, maximum=6))
+    simulation.settle(10)
+    simulation.scale(4)
+    simulation.settle(10)
+    simulation.scale(3)
+    simulation.settle(10)
+    simulation.delete_pod(simulation.declared[-1].workers[0])
+    simulation.reconcile()
+    simulation.settle(10)
+    orderly = [(r.number, r.orderly_since) for r in simulation.declared]
+    assert len(orderly) >= 4
+    assert {since for _, since in orderly} == {orderly[0][0]}, "nobody was lost"
+
+    simulation.kill_pod(simulation.declared[-1].workers[0])
+    simulation.settle(0.25)
+    lost = simulation.declared[-1]
+    assert lost.orderly_since == lost.number
+    simulation.settle(10)  # its replacement joins
+    assert simulation.declared[-1].number > lost.number
+    assert simulation.declared[-1].orderly_since == lost.number

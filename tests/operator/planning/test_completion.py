@@ -1,0 +1,156 @@
+"""How a job ends: one line an end."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.spec.failure_rules import parse_rules
+
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.spec.test_failure_rules import on_codes
+
+BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
+
+
+def end(seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any) -> Ending | None:
+    return decide_ending(
+        a_job(**(job or {})), seen, weigh(seen, fields.get("victims", frozenset())), budget or Budget(), **fields
+    )[0]
+
+
+def group(*states: str, **fields: Any) -> Observed:
+    numbers = range(len(states))
+    return observed(
+        [a_pod(i) for i in numbers],
+        [an_agent(f"w{i}", state) for i, state in enumerate(states)],
+        round=a_round(*numbers),
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    ("situation", "seen", "complete"),
+    [
+        ("all have succeeded", group("succeeded", "succeeded"), True),
+        ("one has returned early", group("succeeded", "running"), False),
+        ("nobody has", group("running", "running"), False),
+        (
+            "the agents have exited already",
+            observed([a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)], round=a_round(0, 1)),
+            True,
+        ),
+        (
+            "a late joiner is not asked",
+            observed([a_pod(0), a_pod(1)], [an_agent("w0", "succeeded"), an_agent("w1", "ready", round_=0)], round=a_round(0)),
+            True,
+        ),
+        (
+            "the last one was lost before it could say so",
+            observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0", "succeeded")], round=a_round(0, 1)),
+            False,
+        ),
+        (
+            "exit 0 on SIGTERM is not success",
+            observed([a_pod(0), a_dead_pod(1, exit_code=0, deleting=True)], [an_agent("w0", "succeeded")], round=a_round(0, 1)),
+            False,
+        ),
+        (
+            "exit 0, and deleted later",
+            observed(
+                [a_pod(0), a_dead_pod(1, exit_code=0, deleting=True, ended_before_deletion=True)],
+                [an_agent("w0", "succeeded")],
+                round=a_round(0, 1),
+            ),
+            True,
+        ),
+        (
+            "exit 0, and a sidecar runs",
+            observed([a_pod(0, exit_code=0, sidecar_runs=True), a_dead_pod(1, exit_code=0)], round=a_round(0, 1)),
+            True,
+        ),
+        (
+            "success in an earlier round",
+            observed([a_pod(0)], [an_agent("w0", "succeeded", round_=1)], round=a_round(0, number=2)),
+            False,
+        ),
+        ("an empty round", observed([a_pod(0)], [an_agent("w0", "ready")], round=a_round()), False),
+    ],
+)
+def test_complete_when_the_round_agrees(situation: str, seen: Observed, complete: bool) -> None:
+    found = end(seen)
+    assert (found is not None and found.complete) == complete, situation
+
+
+LOST = observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0")], round=a_round(0, 1))
+IMAGE = "InvalidImageName of image NO"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "seen", "fields"),
+    [
+        ("InvalidTemplate", "no such field", group("running"), {"invalid": "no such field"}),
+        ("TooManyFailures", "boom", group("running"), {"budget": Budget(failures=4, last=BOOM)}),
+        (None, "", group("running"), {"budget": Budget(failures=3, last=BOOM)}),
+        ("PodLost", "w1 has ended with exit code 137", LOST, {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}}),
+        (None, "", LOST, {}),
+        (
+            None,
+            "",
+            group("running", "running"),
+            {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}, "victims": frozenset({"w1"})},
+        ),
+        ("DeadlineExceeded", "(60)", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW}),
+        (None, "", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW + 1}),
+        ("CannotStart", "NO", observed([a_pending_pod(0, waiting=IMAGE)]), {}),
+        (None, "", observed([a_pending_pod(0, waiting=IMAGE)]), {"job": {"status": {"round": 3}}}),
+    ],
+)
+def test_failed_at_a_limit(reason: str | None, words: str, seen: Observed, fields: dict[str, Any]) -> None:
+    found = end(seen, **fields)
+    assert (found.reason if found else None) == reason
+    assert found is None or (words in found.message and not found.complete)
+
+
+def test_success_goes_before_every_limit() -> None:
+    found = end(group("succeeded"), Budget(failures=9, last=BOOM), deadline_at=NOW - 5)
+    assert found is not None
+    assert found.complete
+
+
+def test_looks_again_at_the_deadline() -> None:
+    seen = group("running")
+    assert decide_ending(a_job(), seen, weigh(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 7
+
+
+RULE = parse_rules([on_codes("FailJob", 42)])[0]
+GANG = {"failurePolicy": {"onPodLoss": "FailJob"}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "budget", "job"),
+    [
+        ("FailurePolicyRule", "failurePolicy.rules[0]", Budget(fatal=replace(BOOM, rule=RULE)), {}),
+        ("BackoffLimitExceeded", "4 failures since the job began, failurePolicy.backoffLimit allows 3", Budget(total=4), 3),
+        ("BackoffLimitExceeded", "1 failure since the job began", Budget(total=1), 0),
+        (None, "", Budget(total=3), 3),
+        (None, "", Budget(total=1000), {}),
+    ],
+)
+def test_failed_by_the_failure_policy(reason: str | None, words: str, budget: Budget, job: dict[str, Any] | int) -> None:
+    spec = job if isinstance(job, dict) else {"failurePolicy": {"backoffLimit": job}}
+    found = end(group("running"), budget, job=spec)
+    assert (found.reason if found else None) == reason
+    assert found is None or words in found.message
+
+
+def test_lost_member_on_which_a_rule_has_decided_is_no_reason_to_fail() -> None:
+    assert end(LOST, job=GANG, excused={"w1"}) is None
+    unheard = observed([a_pod(0)], [an_agent("w0")], round=a_round(0, size=2))
+    status = {"workers": [{"name": "w0", "rank": 0}, {"name": "w1", "rank": 1}]}
+    assert end(unheard, job={**GANG, "status": status}) is not None
+    assert end(unheard, job={**GANG, "status": status}, excused={"w1"}) is None

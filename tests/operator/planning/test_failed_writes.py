@@ -1,0 +1,62 @@
+"""When a write that has failed is tried again, and what is told of it."""
+
+import pytest
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.planning.failed_writes import (
+    MAX_BACKOFF_SECONDS,
+    REFUSED_SECONDS,
+    FailedWrite,
+    describe,
+    mark_told,
+    note_failure,
+    untold,
+)
+
+from tests.operator.builders import NOW
+
+
+def fail(times: int, judgement: Judgement, **options: float) -> FailedWrite:
+    before = None
+    for _ in range(times):
+        before = note_failure(before, judgement, "no", NOW, **options)
+    assert before is not None
+    return before
+
+
+@pytest.mark.parametrize(
+    ("failed", "seconds", "lasting"),
+    [
+        (fail(1, Judgement.TROUBLE), 0.2, False),
+        (fail(2, Judgement.TROUBLE), 0.4, False),
+        (fail(3, Judgement.TROUBLE), 0.8, True),
+        (fail(1000, Judgement.TROUBLE), MAX_BACKOFF_SECONDS, True),
+        (fail(1, Judgement.TROUBLE, retry_after_seconds=7.0), 7.0, False),
+        (fail(1, Judgement.REFUSED), REFUSED_SECONDS, True),
+        (fail(9, Judgement.REFUSED), REFUSED_SECONDS, True),
+        (fail(1, Judgement.REFUSED, refused_seconds=60.0), 60.0, True),
+        (fail(1, Judgement.MALFORMED), REFUSED_SECONDS, True),
+    ],
+)
+def test_next_try_and_whether_its_user_is_to_know(failed: FailedWrite, seconds: float, lasting: bool) -> None:
+    assert failed.retry_at == pytest.approx(NOW + seconds)
+    assert failed.lasting is lasting
+
+
+def test_what_fails_is_told_by_one_event_however_often_it_is_tried() -> None:
+    quota = note_failure(None, Judgement.REFUSED, "exceeded quota", NOW)
+    passing = note_failure(None, Judgement.TROUBLE, "conflict", NOW)
+    failed = {"pods": quota, "service": quota, "status": passing}
+    assert describe(failed) == "exceeded quota"
+    assert untold(failed) == ("exceeded quota",)
+    failed = mark_told(failed)
+    assert untold(failed) == ()
+    failed = {"pods": note_failure(failed["pods"], Judgement.REFUSED, "exceeded quota: used 4", NOW), "delete x": quota}
+    assert describe(failed) == "exceeded quota: used 4; exceeded quota"
+    assert untold(failed) == ("exceeded quota",), "another write, another event"
+
+
+def test_refused_deletions_of_many_pods_do_not_fill_the_status_nor_make_many_events() -> None:
+    failed = {f"delete {n}": note_failure(None, Judgement.REFUSED, f"pod {n} is kept", NOW) for n in range(1000)}
+    assert describe(failed) == "pod 0 is kept; pod 1 is kept; pod 2 is kept; and 997 more"
+    assert len(untold(failed)) == 3
+    assert untold(mark_told(failed)) == ()

@@ -1,0 +1,210 @@
+"""What fails in the course of a job: whose fault it is, what it costs, and what a new leader still knows of it."""
+
+from dataclasses import replace
+
+import pytest
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.failure import recorded_cause
+from elastic_pytorch_operator.model.observed import AgentState, NodeView
+
+from tests.operator.builders import a_job
+from tests.operator.simulation import Simulation, running
+
+
+def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
+    simulation = running(failurePolicy={"maxFailures": 0})
+    for _ in range(5):
+        lost, *others = simulation.round.workers  # type: ignore[union-attr]
+        simulation.kill_pod(lost)
+        for worker in others:
+            simulation.fail_worker(worker)
+        simulation.settle(10)
+    assert simulation.job.status["state"] == "Running"
+    assert simulation.job.status["failures"] == 0
+
+
+NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
+DUPLICATE = (
+    NCCL
+    + "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 0"
+)
+NO_SPACE = (
+    NCCL
+    + "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast error:\nError while "
+    "creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)"
+)
+NO_INTERFACE = NCCL + "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found"
+REMOTE = NCCL + "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+NO_MESH = "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection refused"
+
+
+@pytest.mark.parametrize("message", [DUPLICATE, NO_SPACE, NO_INTERFACE, REMOTE, NO_MESH])
+def test_error_of_the_set_up_that_all_ranks_find_at_once_fails_the_job(message: str) -> None:
+    simulation = running(replicas=3)
+    began = simulation.now
+    while simulation.job.status["state"] != "Failed" and simulation.now < began + 120:
+        for worker in simulation.round.workers:  # type: ignore[union-attr]
+            simulation.fail_worker(worker, message)
+        simulation.settle(0.25)
+    condition = find_condition(simulation.job.status, "Failed")
+    assert condition is not None
+    assert condition["reason"] == "TooManyFailures"
+    assert f"rank 0 (w0-1) failed, exit code 1: {message}" in condition["message"]
+    assert simulation.job.status["rootCause"]["message"] == message
+    assert len(simulation.declared) == 4, "one round for each failure that maxFailures allows"
+    assert simulation.now - began >= 3, "it waits 1 and 2 seconds between them"
+
+
+def test_cause_is_told_with_its_process_its_node_and_the_time_and_is_not_written_again() -> None:
+    simulation = running(replicas=2, failurePolicy={"maxFailures": 9})
+    worker = simulation.round.workers[1]  # type: ignore[union-attr]
+    node = simulation.pods[worker].node
+    simulation.fail_worker(worker, "ValueError: boom", pid=57)
+    simulation.now += 61
+    for name, agent in simulation.agents.items():
+        simulation.agents[name] = replace(agent, heard_at=simulation.now)
+    simulation.settle(0.25)
+    cause = simulation.job.status["rootCause"]
+    assert {name: cause[name] for name in ("worker", "node", "pid", "time")} == {
+        "worker": worker,
+        "node": node,
+        "pid": 57,
+        "time": "2025-12-31T23:58:58Z",
+    }
+    simulation.settle(30)
+    assert simulation.job.status["rootCause"] == cause
+    recorded = recorded_cause(simulation.job.status)
+    assert recorded is not None
+    assert recorded.as_status() == cause
+
+
+def test_wrong_set_up_of_one_rank_is_the_cause_of_the_others_echoes() -> None:
+    simulation = running(replicas=3, failurePolicy={"maxFailures": 0})
+    first, second, third = simulation.round.workers  # type: ignore[union-attr]
+    simulation.fail_worker(first, REMOTE)
+    simulation.now += 0.01
+    simulation.fail_worker(third, NO_SPACE)
+    simulation.fail_worker(second, REMOTE)
+    simulation.settle(5)
+    assert simulation.job.status["state"] == "Failed"
+    assert simulation.job.status["rootCause"]["worker"] == third
+
+
+def test_group_that_backs_off_is_not_said_to_train() -> None:
+    simulation = running(failurePolicy={"maxFailures": 9})
+    for _ in range(3):
+        simulation.settle(0.5)
+        for worker in simulation.round.workers:  # type: ignore[union-attr]
+            simulation.fail_worker(worker, "ValueError: boom")
+        simulation.reconcile()
+    status = simulation.job.status
+    condition = find_condition(status, "Running")
+    assert condition is not None
+    assert (condition["status"], condition["reason"]) == ("False", "BackingOff")
+    assert (status["worldSize"], status["state"]) == (0, "Pending")
+    simulation.settle(10)
+    assert simulation.job.status["worldSize"] == 3
+
+
+def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() -> None:
+    simulation = running(failurePolicy={"maxFailures": 9})
+    for _ in range(4):
+        simulation.settle(0.5)
+        for worker in simulation.round.workers:  # type: ignore[union-attr]
+            simulation.fail_worker(worker, "ValueError: boom")
+        simulation.settle(0.5)
+    counted, rounds = simulation.job.status["failures"], len(simulation.declared)
+    simulation.restart_operator()
+    simulation.reconcile()
+    assert simulation.job.status["failures"] == counted
+    assert len(simulation.declared) == rounds, "the pause goes on"
+    simulation.settle(30)
+    assert (simulation.job.status["failures"], simulation.job.status["state"]) == (counted, "Running")
+
+
+def test_one_failure_among_hundreds_of_workers_counts_once() -> None:
+    simulation = Simulation(a_job(replicas=300, maximum=300), pods_per_node=100)
+    simulation.settle(10)
+    workers = simulation.round.workers  # type: ignore[union-attr]
+    for worker in workers:
+        simulation.fail_worker(worker, "ValueError: boom" if worker == workers[7] else "gloo: Connection closed by peer")
+        if worker in workers[::50]:
+            simulation.reconcile()
+    simulation.settle(2)
+    assert simulation.job.status["failures"] == 1
+    assert simulation.job.status["rootCause"]["worker"] == workers[7]
+
+
+def test_node_that_rejects_pods_costs_nothing_and_is_left_after_two() -> None:
+    simulation = running(replicas=3, failurePolicy={"maxFailures": 0})
+    simulation.nodes["node-3"] = NodeView("node-3")
+    simulation.rejecting_nodes.add("node-3")
+    simulation.kill_pod(simulation.round.workers[2])  # type: ignore[union-attr]
+    simulation.settle(30)
+    status = simulation.job.status
+    assert (status["state"], status["worldSize"], status["failures"]) == ("Running", 3, 0)
+    assert simulation.made <= 3 + 3
+
+
+def test_pods_that_are_always_rejected_are_made_at_a_growing_pace() -> None:
+    simulation = Simulation(a_job(replicas=1, failurePolicy={"maxFailures": 0}))
+    simulation.rejecting_nodes.update(simulation.nodes)
+    simulation.settle(300)
+    assert simulation.job.status["state"] == "Pending"
+    assert 6 <= simulation.made <= 15
+    made = simulation.made
+    simulation.restart_operator()
+    simulation.settle(55)
+    assert simulation.made <= made + 1, "the pause is as long for a new leader"
+    message = find_condition(simulation.job.status, "Running")["message"]  # type: ignore[index]
+    assert "UnexpectedAdmissionError" in message
+
+
+def test_command_that_never_joins_fails_the_job() -> None:
+    simulation = Simulation(a_job())
+    simulation.settle(1)
+    simulation.end_pod(next(iter(simulation.pods)), exit_code=0)
+    simulation.reconcile()
+    condition = find_condition(simulation.job.status, "Failed")
+    assert condition is not None
+    assert condition["reason"] == "NeverJoined"
+    assert 'args: ["train.py"]' in condition["message"]
+    assert "torchrun" in condition["message"]
+
+
+def test_gang_fails_if_a_member_is_lost_while_the_leader_changes() -> None:
+    simulation = running(failurePolicy={"onPodLoss": "FailJob"})
+    lost = simulation.round.workers[1]  # type: ignore[union-attr]
+    simulation.delete_pod(lost, force=True)
+    simulation.restart_operator()
+    simulation.settle(10)
+    condition = find_condition(simulation.job.status, "Failed")
+    assert condition is not None
+    assert condition["reason"] == "PodLost"
+    assert lost in condition["message"]
+
+
+def test_empty_round_is_not_forgotten_by_a_new_leader() -> None:
+    simulation = running()
+    simulation.agents = {
+        name: replace(agent, state=AgentState.READY, newest=agent.round + 1) for name, agent in simulation.agents.items()
+    }
+    before = simulation.round.number  # type: ignore[union-attr]
+    simulation.restart_operator()
+    simulation.settle(10)
+    assert simulation.round.number == before + 2  # type: ignore[union-attr]
+    assert simulation.round.size == 3  # type: ignore[union-attr]
+
+
+def test_worker_whose_process_outlives_sigkill_is_replaced() -> None:
+    simulation = running(replicas=2)
+    wedged = simulation.round.workers[0]  # type: ignore[union-attr]
+    simulation.wedged.add(wedged)
+    simulation.fail_worker(simulation.round.workers[1], "ValueError: boom")  # type: ignore[union-attr]
+    simulation.settle(50)
+    assert wedged in simulation.round.workers, "its grace period and a margin"  # type: ignore[union-attr]
+    simulation.settle(30)
+    assert wedged not in simulation.pods
+    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 2)
+    lost = next(declared for declared in simulation.declared if wedged in declared.cause)
+    assert "has not stopped its workers for 60 s: a process outlives SIGKILL" in lost.cause

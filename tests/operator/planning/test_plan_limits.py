@@ -1,0 +1,132 @@
+"""Suspension, deadlines, sizes and other people's jobs, in the course of a job."""
+
+from dataclasses import replace
+from typing import Any
+
+from elastic_pytorch_operator.api.conditions import find_condition, is_true
+from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
+from elastic_pytorch_operator.planning.failed_writes import FailedWrite
+from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.plan import plan
+
+from tests.operator.builders import NOW, a_job, a_manifest, observed, parse_job
+from tests.operator.simulation import Simulation
+
+
+def respec(simulation: Simulation, **spec: Any) -> None:
+    """Changes the job's spec as `kubectl patch` would."""
+    job = parse_job(a_manifest(**spec))
+    simulation.job = replace(job, status=simulation.job.status, generation=simulation.job.generation + 1)
+
+
+def events(simulation: Simulation) -> list[str]:
+    return [a.reason for a in simulation.last.actions if isinstance(a, RecordEvent)]
+
+
+def test_suspended_job_stops_its_group_first_and_keeps_nothing() -> None:
+    simulation = Simulation(a_job())
+    simulation.settle(10)
+    respec(simulation, suspend=True)
+    simulation.reconcile()
+    assert simulation.declared[-1].size == 0
+    assert events(simulation) == ["JobSuspended"]
+    simulation.settle(5)
+    status = simulation.job.status
+    assert not simulation.pods
+    assert (status["state"], status["worldSize"], status["replicas"], status["readyReplicas"]) == ("Suspended", 0, 0, 0)
+    assert is_true(status, "Suspended")
+    assert not is_true(status, "Running")
+    assert "startTime" not in status
+    assert simulation.reconcile().actions == ()
+
+
+def test_resumed_job_goes_on() -> None:
+    simulation = Simulation(a_job())
+    simulation.settle(10)
+    respec(simulation, suspend=True)
+    simulation.settle(5)
+    respec(simulation)
+    simulation.reconcile()
+    assert events(simulation) == ["JobResumed"]
+    simulation.settle(10)
+    status = simulation.job.status
+    assert [round_.size for round_ in simulation.declared] == [3, 0, 3]
+    assert (status["state"], status["failures"], status["recoveries"]) == ("Running", 0, 0)
+    assert find_condition(status, "Suspended")["status"] == "False"  # type: ignore[index]
+
+
+def test_job_created_suspended_makes_no_pod() -> None:
+    simulation = Simulation(a_job(suspend=True))
+    simulation.settle(5)
+    assert not simulation.pods
+    assert simulation.job.status["state"] == "Suspended"
+
+
+def test_others_jobs_are_left_alone() -> None:
+    assert plan(a_job(managedBy="kueue.x-k8s.io/multikueue"), observed(), Memory()) == Plan(Memory())
+    todo = plan(a_job(managedBy="elasticpytorch.dev/operator"), observed(), Memory())
+    assert any(isinstance(action, CreatePod) for action in todo.actions)
+
+
+def test_active_deadline_counts_from_the_start_and_not_while_suspended() -> None:
+    simulation = Simulation(a_job(activeDeadlineSeconds=30))
+    simulation.settle(20)
+    respec(simulation, suspend=True, activeDeadlineSeconds=30)
+    simulation.settle(60)
+    respec(simulation, activeDeadlineSeconds=30)
+    simulation.settle(25)
+    assert simulation.job.status["state"] == "Running"
+    simulation.settle(10)
+    assert find_condition(simulation.job.status, "Failed")["reason"] == "DeadlineExceeded"  # type: ignore[index]
+
+
+def test_active_deadline_outlives_the_operator() -> None:
+    job = a_job(activeDeadlineSeconds=60, status={"startTime": "2025-12-31T23:59:10Z"})
+    todo = plan(job, observed(), Memory())
+    assert todo.memory.active_since == NOW - 50
+    assert todo.recheck_at == NOW + 10
+
+
+def test_group_has_only_allowed_sizes() -> None:
+    sizes = {"replicas": 5, "minimum": 1, "maximum": 6, "resizePolicy": {"allowedReplicas": [2, 4]}}
+    simulation = Simulation(a_job(**sizes))
+    simulation.reconcile()
+    assert events(simulation) == ["ScaleRefused"]
+    simulation.settle(10)
+    assert simulation.declared[-1].size == 4
+    assert "5 were asked for" in find_condition(simulation.job.status, "Resizing")["message"]  # type: ignore[index]
+    simulation.nodes = {name: replace(node, unschedulable=True) for name, node in simulation.nodes.items()}
+    simulation.kill_pod(simulation.declared[-1].workers[3])
+    simulation.settle(10)
+    assert simulation.declared[-1].size == 2, "the third waits until it is one of four"
+    simulation.nodes = {name: replace(node, unschedulable=False) for name, node in simulation.nodes.items()}
+    simulation.settle(10)
+    assert [round_.size for round_ in simulation.declared] == [4, 2, 4]
+
+
+def test_gang_fails_with_its_first_lost_member() -> None:
+    simulation = Simulation(a_job(failurePolicy={"onPodLoss": "FailJob"}))
+    simulation.settle(10)
+    simulation.kill_pod(simulation.declared[-1].workers[1])
+    simulation.settle(5)
+    assert find_condition(simulation.job.status, "Failed")["reason"] == "PodLost"  # type: ignore[index]
+    assert [round_.size for round_ in simulation.declared] == [3]
+
+
+def test_gang_may_be_scaled_down() -> None:
+    simulation = Simulation(a_job(failurePolicy={"onPodLoss": "FailJob"}))
+    simulation.settle(10)
+    respec(simulation, replicas=2, failurePolicy={"onPodLoss": "FailJob"})
+    simulation.settle(10)
+    assert simulation.job.status["state"] == "Running"
+    assert simulation.declared[-1].size == 2
+
+
+def test_refusal_of_pods_is_told_once() -> None:
+    memory = Memory(failed={"pods": FailedWrite("the API server refuses: exceeded quota", NOW + 5, lasting=True)})
+    todo = plan(a_job(), observed(), memory)
+    assert [(a.reason, a.note) for a in todo.actions if isinstance(a, RecordEvent)] == [
+        ("RefusedByApiServer", "The API server refuses: exceeded quota")
+    ]
+    again = plan(a_job(), observed(), todo.memory)
+    assert not [a for a in again.actions if isinstance(a, RecordEvent)]

@@ -1,0 +1,125 @@
+"""Random things happen to a job; then they stop, and it must come to rest at the wanted size, having broken no rule on the way.
+
+The rules are asserted by the simulation after every plan: the size is within min..max, no two workers of a round have one index,
+round numbers grow, no ended pod is a member.
+"""
+
+from dataclasses import replace
+
+from elastic_pytorch_operator.model.observed import AgentState, NodeView
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.operator.builders import a_job
+from tests.operator.simulation import Simulation
+from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
+
+WORKER = st.integers(0, 7)
+EVENT = st.one_of(
+    st.tuples(st.just("wait"), st.sampled_from([1, 2, 5, 20])),
+    st.tuples(st.just("fail"), WORKER),
+    st.tuples(st.just("fail all"), st.just(0)),
+    st.tuples(st.just("kill"), WORKER),
+    st.tuples(st.just("delete"), WORKER),
+    st.tuples(st.just("scale"), st.integers(2, 5)),
+    st.tuples(st.just("hang node"), st.integers(0, 2)),
+    st.tuples(st.just("node back"), st.integers(0, 2)),
+    st.tuples(st.just("node not ready"), st.integers(0, 2)),
+    st.tuples(st.just("node removed"), st.integers(0, 2)),
+    st.tuples(st.just("cordon"), st.integers(0, 2)),
+    st.tuples(st.just("restart operator"), st.just(0)),
+    st.tuples(st.just("node rejects"), st.integers(0, 2)),
+    st.tuples(st.just("node accepts"), st.integers(0, 2)),
+    st.tuples(st.just("all nodes not ready"), st.just(0)),
+    st.tuples(st.just("policy refuses"), st.integers(0, 1)),
+    st.tuples(st.just("writes fail"), st.integers(1, 5)),
+    st.tuples(st.just("exit with 42"), WORKER),
+    st.tuples(st.just("end with 43"), WORKER),
+    st.tuples(st.just("evict"), WORKER),
+    st.tuples(st.just("tell to stop, then evict"), WORKER),
+)
+POLICY = {
+    "maxFailures": 1000,
+    "rules": [on_codes("RestartGroup", 42), on_codes("Ignore", 43), on_condition("RestartGroup")],
+}
+
+
+def happen(simulation: Simulation, event: str, number: int) -> None:
+    names = sorted(simulation.pods)
+    node = f"node-{number % 3}"
+    match event:
+        case "wait":
+            simulation.settle(number * 0.25)
+        case "fail" if names:
+            simulation.fail_worker(names[number % len(names)])
+        case "fail all":
+            for name in names:
+                simulation.fail_worker(name)
+        case "kill" if names:
+            simulation.kill_pod(names[number % len(names)])
+        case "delete" if names:
+            simulation.delete_pod(names[number % len(names)])
+        case "scale":
+            simulation.scale(number)
+        case "hang node":
+            simulation.hung_nodes.add(node)
+        case "node back":
+            simulation.hung_nodes.discard(node)
+            simulation.nodes[node] = NodeView(node)
+        case "node not ready":
+            simulation.nodes[node] = NodeView(node, ready=False)
+        case "node removed":
+            simulation.nodes[node] = NodeView(node, ready=False, removed=True)
+        case "cordon":
+            simulation.nodes[node] = NodeView(node, unschedulable=True)
+        case "restart operator":
+            simulation.restart_operator()
+        case "node rejects":
+            simulation.rejecting_nodes.add(node)
+        case "node accepts":
+            simulation.rejecting_nodes.discard(node)
+        case "all nodes not ready":
+            simulation.nodes = {name: NodeView(name, ready=False) for name in simulation.nodes}
+        case "policy refuses":
+            simulation.refusing = bool(number)
+        case "writes fail":
+            simulation.failing_writes = number
+        case "exit with 42" if names:
+            simulation.fail_worker(names[number % len(names)], "ValueError: boom", exit_code=42)
+        case "end with 43" if names and not simulation.pods[names[number % len(names)]].ended:
+            simulation.end_pod(names[number % len(names)], exit_code=43)
+        case "evict" | "tell to stop, then evict" if names:
+            name = names[number % len(names)]
+            if event != "evict" and (agent := simulation.agents.get(name)) is not None:
+                simulation.agents[name] = replace(agent, state=AgentState.LEAVING)
+                simulation.reconcile()
+            simulation.pods[name] = replace(simulation.pods[name], conditions=frozenset({DISRUPTED}))
+            simulation.delete_pod(name)
+    simulation.reconcile()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans())
+def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool, pauses: bool) -> None:
+    job = a_job(
+        replicas=3, minimum=2, maximum=5, failurePolicy=POLICY, resizePolicy={"minSecondsBetweenResizes": 10 if pauses else 0}
+    )
+    simulation = Simulation(job, sidecars=sidecars)
+    simulation.settle(3)
+    for event, number in events:
+        happen(simulation, event, number)
+    simulation.hung_nodes.clear()
+    simulation.rejecting_nodes.clear()
+    simulation.refusing, simulation.failing_writes = False, 0
+    simulation.nodes = {name: NodeView(name) for name in simulation.nodes}
+    simulation.settle(180)  # the longest pauses are a minute
+    assert simulation.round is not None
+    assert simulation.round.size == simulation.job.wanted
+    assert all(simulation.agents[worker].round == simulation.round.number for worker in simulation.round.workers)
+    live = [pod for pod in simulation.pods.values() if not pod.ended]
+    assert len(live) == simulation.job.wanted
+    assert not any(pod.lingers for pod in simulation.pods.values()), "what has ended gives its node back"
+    assert simulation.job.status["state"] == "Running"
+    restarts = simulation.job.status.get("groupRestarts", 0)
+    assert all(pod.group_restarts == restarts for pod in live), "a restart of the group leaves no pod behind"
+    assert simulation.reconcile().actions == (), "planning again must change nothing"

@@ -1,0 +1,150 @@
+"""Is a worker in, arriving, leaving or gone: a table of witnesses."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView
+from elastic_pytorch_operator.planning.workers.liveness import Standing, weigh
+
+from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
+
+GROUP = a_round(0, 1, 2)
+SILENT = {"heard_at": NOW - 3.5}
+
+
+def standing_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentView] | None = None, **fields: Any) -> Standing:
+    """The standing of w0, in a group with w1 and w2."""
+    others = peers if peers is not None else [an_agent("w1"), an_agent("w2")]
+    pods = [*([pod] if pod else []), a_pod(1), a_pod(2)]
+    seen = observed(pods, [*([agent] if agent else []), *others], round=GROUP, **fields)
+    return next(c.standing for c in weigh(seen) if c.worker == "w0")
+
+
+OTHERS = {f"node-{n}": NodeView(f"node-{n}") for n in (1, 2)}
+NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False), **OTHERS}}
+NODE_REMOVED = {"nodes": {"node-0": NodeView("node-0", ready=False, removed=True), **OTHERS}}
+OUTAGE = {"nodes": {name: NodeView(name, ready=False) for name in ("node-0", "node-1", "node-2")}}
+FAILED = {"state": "failed", "state_since": NOW - 0.5}
+
+
+@pytest.mark.parametrize(
+    ("situation", "pod", "agent", "fields", "expected"),
+    [
+        ("works", a_pod(0), an_agent("w0"), {}, "ready"),
+        ("not in the cluster", None, an_agent("w0"), {}, "gone"),
+        ("not scheduled", a_pending_pod(0), None, {}, "starting"),
+        ("agent not heard yet", a_pod(0), None, {}, "starting"),
+        ("address not known yet", a_pod(0, address=""), an_agent("w0"), {}, "starting"),
+        ("container ended", a_dead_pod(0), an_agent("w0"), {}, "gone"),
+        ("container ended, sidecar runs", a_pod(0, exit_code=1, sidecar_runs=True), an_agent("w0"), {}, "gone"),
+        ("evicted", a_pod(0, phase="Failed", exit_reason="Evicted"), an_agent("w0"), {}, "gone"),
+        ("being deleted", a_pod(0, deleting=True), an_agent("w0"), {}, "leaving"),
+        ("told to stop", a_pod(0), an_agent("w0", "leaving"), {}, "leaving"),
+        ("silent", a_pod(0), an_agent("w0", **SILENT), {}, "gone"),
+        ("silent for a moment", a_pod(0), an_agent("w0", heard_at=NOW - 2), {}, "ready"),
+        ("node not heard of yet", a_pod(0, node="elsewhere"), an_agent("w0"), {}, "ready"),
+        ("node not heard of yet, nor the agent", a_pod(0, node="elsewhere"), None, {}, "starting"),
+        ("node removed but agent speaks", a_pod(0), an_agent("w0"), NODE_REMOVED, "ready"),
+        ("node removed and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_REMOVED, "gone"),
+        ("node removed before the agent spoke", a_pod(0), None, NODE_REMOVED, "gone"),
+        ("node not ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_LOST, "gone"),
+        ("node not ready but agent speaks", a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
+        ("node not ready before the agent spoke", a_pod(0), None, NODE_LOST, "gone"),
+        ("no node ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), OUTAGE, "ready"),
+        ("no node ready before the agent spoke", a_pod(0), None, OUTAGE, "starting"),
+        ("stops its workers", a_pod(0), an_agent("w0", "stopping", state_since=NOW - 59), {}, "ready"),
+        ("has not stopped them in time", a_pod(0), an_agent("w0", "stopping", state_since=NOW - 61), {}, "gone"),
+        (
+            "has a longer time for that",
+            a_pod(0, grace_seconds=600),
+            an_agent("w0", "stopping", state_since=NOW - 629),
+            {},
+            "ready",
+        ),
+        ("that has passed, too", a_pod(0, grace_seconds=600), an_agent("w0", "stopping", state_since=NOW - 631), {}, "gone"),
+        ("trains for long", a_pod(0), an_agent("w0", state_since=NOW - 9999), {}, "ready"),
+        ("connection closed, group fine", a_pod(0), an_agent("w0", disconnected_since=NOW - 1), {}, "ready"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and " " in value else None,
+)
+def test_standing(situation: str, pod: PodView | None, agent: AgentView | None, fields: dict[str, Any], expected: str) -> None:
+    assert standing_of(pod, agent, **fields) == expected, situation
+
+
+@pytest.mark.parametrize(
+    ("situation", "agent", "expected"),
+    [
+        ("has spoken since", an_agent("w0"), "ready"),
+        ("has not spoken, still connected", an_agent("w0", heard_at=NOW - 0.9), "ready"),
+        ("has not spoken, connection closed", an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.6), "gone"),
+        ("has not spoken, connection just closed", an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.1), "ready"),
+    ],
+)
+def test_standing_while_a_peer_has_failed(situation: str, agent: AgentView, expected: str) -> None:
+    peers = [an_agent("w1", **FAILED), an_agent("w2")]
+    assert standing_of(a_pod(0), agent, peers) == expected, situation
+
+
+def test_silence_after_a_peer_has_failed_is_short() -> None:
+    peers = [an_agent("w1", state="failed", state_since=NOW - 1.3), an_agent("w2")]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 1.4), peers) == "gone"
+
+
+def test_a_group_that_steps_vouches_for_a_silent_member() -> None:
+    stepping = [an_agent("w1", progressed_at=NOW - 0.5), an_agent("w2")]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 20), stepping) == "ready"
+    stopped = [an_agent("w1", progressed_at=NOW - 3.5), an_agent("w2")]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 20), stopped) == "gone"
+
+
+def test_nobody_is_lost_when_nobody_is_heard() -> None:
+    silent = [an_agent("w1", heard_at=NOW - 90), an_agent("w2", heard_at=NOW - 90)]
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent) == "ready"
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent, **NODE_LOST) == "gone"
+
+
+def test_a_whole_group_is_lost_after_half_a_minute_if_other_jobs_are_heard() -> None:
+    def whole(seconds: float) -> Standing:
+        agents = [an_agent(f"w{i}", heard_at=NOW - seconds) for i in range(3)]
+        return standing_of(a_pod(0), agents[0], agents[1:], last_heard_at=NOW)
+
+    assert whole(9) == "ready"
+    assert whole(31) == "gone"
+
+
+def test_last_words_of_a_failure_are_kept_unless_they_only_echo_another() -> None:
+    def failure_of(message: str) -> str:
+        agent = an_agent("w0", "failed", failure=a_failure(message))
+        [found] = weigh(observed([a_pod(0)], [agent], round=a_round(0)))
+        assert found.failed
+        return found.failure
+
+    assert failure_of("Traceback:\n  File\nValueError: boom\n") == "ValueError: boom"
+    assert failure_of("RuntimeError: gloo: Connection closed by peer") == ""
+
+
+@pytest.mark.parametrize(
+    ("situation", "listening_for", "fields", "expected"),
+    [
+        ("may be about to speak", 14, {}, "starting"),
+        ("cannot reach the operator, as others can", 16, {}, "gone"),
+        ("others still arrive", 16, {"arrived_at": NOW - 10}, "starting"),
+        ("nobody can", 100, {"last_heard_at": NOW - 50}, "starting"),
+        ("has never spoken, and may be installing things first", 100, {"heard_before": frozenset()}, "starting"),
+    ],
+)
+def test_agent_that_a_new_operator_has_not_heard(
+    situation: str, listening_for: float, fields: dict[str, Any], expected: str
+) -> None:
+    known = {"heard_before": frozenset({"w0"}), "listening_since": NOW - listening_for, "last_heard_at": NOW} | fields
+    seen = observed([a_pod(0), a_pod(1)], [an_agent("w1", "ready")], **known)
+    [found] = [candidate for candidate in weigh(seen) if candidate.worker == "w0"]
+    assert found.standing == expected, situation
+    assert (found.recheck_at is not None) == (expected == "starting" and bool(known["heard_before"]))
+
+
+def test_rarer_heartbeats_are_waited_for_longer() -> None:
+    quiet = an_agent("w0", **SILENT)
+    assert standing_of(a_pod(0), quiet) == "gone"
+    assert standing_of(a_pod(0), quiet, heartbeat_seconds=2.0) == "ready"
+    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 6.5), heartbeat_seconds=2.0) == "gone"

@@ -1,0 +1,109 @@
+"""How many processes the workers of a group run: who is left out, and what a job with unlike nodes says."""
+
+import pytest
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.rounds.next_round import next_round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each
+
+from tests.operator.builders import NOW, a_job, a_pod, a_round
+from tests.operator.simulation import Simulation
+
+
+def candidates(*processes: int, standing: str = "ready") -> list[Candidate]:
+    return [
+        Candidate(f"w{i}", i, f"10.0.0.{i}", Standing(standing), heard_at=NOW, ready_since=NOW - 100, processes=number, round=1)
+        for i, number in enumerate(processes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("situation", "members", "processes", "each"),
+    [
+        ("none is ready", [], [], 0),
+        ("no agent says", [], [0, 0], 0),
+        ("all are alike", [], [8, 8, 8], 8),
+        ("most run more", [], [8, 16, 16], 16),
+        ("most run fewer", ["w0"], [16, 8, 8], 8),
+        ("a tie goes to the group", ["w1"], [8, 16], 16),
+        ("a tie without a group goes to the lowest index", [], [8, 16], 8),
+        ("one does not say", [], [0, 8], 8),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)
+def test_number_that_counts(situation: str, members: list[str], processes: list[int], each: int) -> None:
+    assert processes_each(members, candidates(*processes)) == each, situation
+
+
+def test_only_ready_workers_differ() -> None:
+    assert [differs(candidate, 8) for candidate in candidates(8, 16, 0)] == [False, True, False]
+    assert not any(differs(candidate, 8) for candidate in candidates(8, 16, standing="leaving"))
+
+
+def test_words() -> None:
+    pods = [a_pod(i, node=f"node-{i}") for i in range(3)]
+    assert explain_difference([], candidates(8, 8, 8), pods) == ""
+    assert explain_difference([], candidates(8, 16, 8), pods) == (
+        "left out for the number of processes: w1 on node node-1 runs 16, the others run 8 each; create the job with a number in "
+        "spec.nprocPerNode, or with a nodeSelector for nodes that are alike"
+    )
+    many = candidates(*[8] * 10, *[16] * 5)
+    assert "w12 on node  runs 16 and 2 more pods run another number, the others run 8 each" in explain_difference(
+        [], many, pods
+    )
+
+
+@pytest.mark.parametrize(
+    ("situation", "members", "processes", "wanted", "minimum", "reason", "workers"),
+    [
+        ("the first round", (), [8, 16, 16], 3, 1, "FirstRound", ["w1", "w2"]),
+        ("the first round waits for the minimum", (), [8, 16, 16], 3, 3, None, []),
+        ("a newcomer that differs", (0, 1), [8, 8, 16], 3, 1, None, []),
+        ("two newcomers, of which one differs", (0, 1), [8, 8, 16, 8], 4, 1, "WorkerJoined", ["w0", "w1", "w3"]),
+        ("newcomers are more", (0,), [8, 16, 16], 3, 1, "ProcessesDiffer", ["w1", "w2"]),
+        ("members that differ", (0, 1, 2), [8, 16, 16], 3, 1, "ProcessesDiffer", ["w2", "w1"]),
+        ("members that differ, too few are left", (0, 1), [8, 16], 2, 2, "BelowMinimum", []),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)
+def test_rounds(
+    situation: str, members: tuple[int, ...], processes: list[int], wanted: int, minimum: int, reason: str, workers: list[str]
+) -> None:
+    current = a_round(*members) if members else None
+    declared = next_round(
+        current, candidates(*processes), wanted=wanted, minimum=minimum, settle_seconds=1, default_port=29500, now=NOW
+    ).round
+    assert (declared.reason if declared else None) == reason, situation
+    assert sorted(declared.workers if declared else ()) == sorted(workers), situation
+
+
+def test_worker_on_an_unlike_node_is_left_out_with_words() -> None:
+    nodes = {name: NodeView(name) for name in ("node-0", "node-1", "node-2")}
+    simulation = Simulation(a_job(replicas=3, minimum=2, nprocPerNode="cpu"), nodes, pods_per_node=1)
+    simulation.processes = {"node-0": 16, "node-1": 8, "node-2": 16}
+    simulation.settle(60)
+    assert simulation.round is not None
+    nodes_of = {simulation.pods[worker].node for worker in simulation.round.workers}
+    assert nodes_of == {"node-0", "node-2"}
+    status = simulation.job.status
+    assert (status["state"], status["worldSize"], status["failures"]) == ("Resizing", 32, 0)
+    degraded = find_condition(status, "Degraded")
+    assert degraded is not None
+    assert (
+        "on node node-1 runs 8, the others run 16 each; create the job with a number in spec.nprocPerNode"
+        in degraded["message"]
+    )
+    assert len(simulation.declared) == 1, "one group, which nothing disturbs"
+    assert simulation.made == 3, "no pod is made in place of the one that waits"
+
+
+def test_job_whose_nodes_are_all_unlike_waits_and_says_why() -> None:
+    simulation = Simulation(a_job(replicas=2, minimum=2, nprocPerNode="auto"), pods_per_node=1)
+    simulation.processes = {"node-0": 16, "node-1": 8, "node-2": 4}
+    simulation.settle(60)
+    assert simulation.round is None
+    running = find_condition(simulation.job.status, "Running")
+    assert running is not None
+    assert (running["status"], running["reason"]) == ("False", "WaitingForWorkers")
+    assert "left out for the number of processes" in running["message"]

@@ -1,0 +1,76 @@
+"""How long a new leader listens before it decides anything."""
+
+import pytest
+from elastic_pytorch_operator.planning.workers.takeover_grace import listens_until
+
+from tests.operator.builders import NOW, a_pending_pod, a_pod, a_round, an_agent, observed
+
+
+@pytest.mark.parametrize(
+    ("listening", "arrived", "until"),
+    [
+        (0.5, 100.0, NOW + 4.5),  # all that live come within five seconds
+        (5.0, 100.0, None),
+        (5.0, 0.2, NOW + 0.8),  # but they still keep coming
+        (29.5, 0.2, NOW + 0.5),
+        (30.0, 0.2, None),  # nobody waits for ever
+        (1000.0, 0.2, None),
+    ],
+)
+def test_silent_worker_is_waited_for(listening: float, arrived: float, until: float | None) -> None:
+    found = observed([a_pod(0), a_pod(1)], [an_agent("w0")], listening_since=NOW - listening, arrived_at=NOW - arrived)
+    assert listens_until(found) == (None if until is None else pytest.approx(until))
+
+
+def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
+    def listens(*speaking: str) -> float | None:
+        pods, agents = [a_pod(0), a_pod(1), a_pod(2)], [an_agent(name) for name in speaking]
+        known = frozenset({"w0", "w1"})
+        return listens_until(observed(pods, agents, listening_since=NOW - 6, arrived_at=NOW - 100, heard_before=known))
+
+    assert listens() == NOW + 4
+    assert listens("w2") == NOW + 4, "a newcomer says nothing of the group"
+    assert listens("w0") is None
+
+
+def test_nobody_is_waited_for_once_all_have_spoken() -> None:
+    found = observed([a_pod(0), a_pending_pod(1)], [an_agent("w0")], listening_since=NOW, arrived_at=NOW)
+    assert listens_until(found) is None
+
+
+@pytest.mark.parametrize(
+    ("listening", "arrived", "until"),
+    [
+        (0.3, 0.1, NOW + 0.7),  # a second, for its agent may be at a try that takes half of one
+        (1.2, 0.1, NOW + 0.4),  # agents still come
+        (1.2, 0.5, None),
+        (29.9, 0.1, NOW + 0.1),
+        (30.0, 0.1, None),
+    ],
+)
+def test_worker_lost_with_the_leaders_node_is_not_waited_for_as_long(
+    listening: float, arrived: float, until: float | None
+) -> None:
+    found = observed(
+        [a_pod(0), a_pod(1, node="node-1")],
+        [an_agent("w0", "failed")],
+        round=a_round(0, size=2),
+        heard_before=frozenset({"w0", "w1"}),
+        lost_leader_node="node-1",
+        listening_since=NOW - listening,
+        arrived_at=NOW - arrived,
+    )
+    assert listens_until(found) == (None if until is None else pytest.approx(until))
+
+
+def test_with_another_silent_worker_elsewhere_all_are_waited_for() -> None:
+    found = observed(
+        [a_pod(0), a_pod(1, node="node-1"), a_pod(2)],
+        [an_agent("w0", "failed")],
+        round=a_round(0, size=3),
+        heard_before=frozenset({"w0", "w1", "w2"}),
+        lost_leader_node="node-1",
+        listening_since=NOW - 2.0,
+        arrived_at=NOW - 1.5,
+    )
+    assert listens_until(found) == NOW + 3.0

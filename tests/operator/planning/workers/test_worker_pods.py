@@ -1,0 +1,126 @@
+"""Which pods should exist, and who goes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.observed import NodeView, Observed
+from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
+
+from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+
+
+def decide(seen: Observed, wanted: int) -> Replicas:
+    return plan_replicas(seen.pods, seen.nodes, weigh(seen), seen.round, wanted)
+
+
+def running(*indices: int, **fields: Any) -> Observed:
+    return observed([a_pod(i) for i in indices], [an_agent(f"w{i}") for i in indices], round=a_round(*indices), **fields)
+
+
+def test_missing_pods_are_created_with_the_smallest_free_indices() -> None:
+    assert decide(observed(), 3).create == (0, 1, 2)
+    assert decide(running(0, 2), 3).create == (1,)
+    assert decide(running(0, 3), 2) == Replicas()
+
+
+def test_dead_and_leaving_pods_are_replaced() -> None:
+    seen = observed([a_pod(0), a_dead_pod(1), a_pod(2, deleting=True)], [an_agent("w0"), an_agent("w2")])
+    assert decide(seen, 3).create == (1, 2)
+
+
+def test_dead_pod_is_kept_for_its_log_until_the_next_of_its_index_has_died() -> None:
+    first, second = a_dead_pod(1, name="w1-a", created_at=1.0), a_dead_pod(1, name="w1-b", created_at=2.0)
+    assert decide(observed([first]), 2).discard == ()
+    assert decide(observed([first, second]), 2).discard == (first,)
+
+
+LINGERING = a_pod(1, started=False, exit_code=1, sidecar_runs=True)
+
+
+@pytest.mark.parametrize("wanted", [3, 2, 0])
+def test_pod_that_lingers_beside_its_sidecar_goes(wanted: int) -> None:
+    """Its replacement needs its place, its devices and its part of the quota; and what is not wanted is to hold nothing."""
+    seen = observed([a_pod(0), LINGERING, a_pod(2)], [an_agent("w0"), an_agent("w2")], round=a_round(0, 2))
+    assert decide(seen, wanted).discard == (LINGERING,)
+    assert decide(seen, wanted).create == ((1,) if wanted == 3 else ())
+
+
+def test_pod_that_lingers_is_not_deleted_twice() -> None:
+    assert decide(observed([replace(LINGERING, deleting=True)]), 1).discard == ()
+
+
+def test_member_that_has_succeeded_stays_while_its_round_does() -> None:
+    done = replace(LINGERING, exit_code=0)
+    seen = observed([a_pod(0), done], [an_agent("w0")], round=a_round(0, 1))
+    assert decide(seen, 2) == Replicas()
+    deleted_by_others = replace(done, deleting=True, ended_before_deletion=True)
+    assert decide(replace(seen, pods=(seen.pods[0], deleted_by_others)), 2) == Replicas()
+    next_round = replace(seen, round=a_round(0, number=2))
+    assert decide(next_round, 2) == Replicas(create=(1,), discard=(done,))
+
+
+def test_victims_serve_least() -> None:
+    assert decide(running(0, 1, 2, 3), 2).victims == {"w2", "w3"}
+    pending = observed([a_pod(1), a_pod(2), a_pending_pod(0)], [an_agent("w1"), an_agent("w2")], round=a_round(1, 2))
+    assert decide(pending, 2).victims == {"w0"}
+    unready = observed([a_pod(0), a_pod(1), a_pod(2)], [an_agent("w1"), an_agent("w2")], round=a_round(1, 2))
+    assert decide(unready, 2).victims == {"w0"}
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", unschedulable=True)}
+    cordoned = observed([a_pod(0, node="node-1"), a_pod(1), a_pod(2)], [an_agent(f"w{i}") for i in range(3)], nodes=nodes)
+    assert decide(cordoned, 2).victims == {"w0"}
+
+
+def test_twin_of_an_index_goes() -> None:
+    seen = observed(
+        [a_pod(0), a_pod(0, name="w0-twin", created_at=2.0)], [an_agent("w0"), an_agent("w0-twin")], round=a_round(0)
+    )
+    assert decide(seen, 2).victims == {"w0-twin"}
+    assert decide(seen, 2).create == (1,)
+
+
+def test_pod_on_a_lost_node_is_given_up_and_replaced() -> None:
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", ready=False)}
+    lost = a_pod(1, node="node-1")
+    seen = observed([a_pod(0), lost], [an_agent("w0"), an_agent("w1", heard_at=NOW - 9)], nodes=nodes, round=a_round(0, 1))
+    assert decide(seen, 2) == Replicas(create=(1,), abandon=(lost,))
+
+
+@pytest.mark.parametrize(
+    ("removed", "heard_at", "abandoned"),
+    [(True, NOW - 9, True), (True, NOW, False), (False, NOW - 9, True), (False, NOW, False)],
+)
+def test_pod_is_given_up_for_its_node_only_if_its_agent_is_silent(removed: bool, heard_at: float, abandoned: bool) -> None:
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", ready=False, removed=removed)}
+    pods = [a_pod(0), a_pod(1, node="node-1")]
+    seen = observed(pods, [an_agent("w0"), an_agent("w1", heard_at=heard_at)], nodes=nodes, round=a_round(0, 1))
+    assert decide(seen, 2) == (Replicas(create=(1,), abandon=(pods[1],)) if abandoned else Replicas())
+
+
+def test_deletion_that_no_kubelet_will_confirm_is_asked_for_again_once_the_node_is_removed() -> None:
+    leaving = a_pod(1, node="node-1", deleting=True)
+    for removed in (True, False):
+        nodes = {"node-1": NodeView("node-1", ready=False, removed=removed)}
+        assert decide(observed([leaving], nodes=nodes), 1).abandon == ((leaving,) if removed else ())
+
+
+def test_silent_pod_is_replaced_and_removed() -> None:
+    silent = a_pod(1)
+    seen = observed([a_pod(0), silent], [an_agent("w0"), an_agent("w1", heard_at=NOW - 9)], round=a_round(0, 1))
+    assert decide(seen, 2) == Replicas(create=(1,), discard=(silent,))
+
+
+def replace_outdated(seen: Observed, *outdated: str) -> Replicas:
+    return plan_replicas(seen.pods, seen.nodes, weigh(seen), seen.round, 2, outdated=outdated)
+
+
+def test_outdated_pods_are_victims_and_are_replaced_once_all_of_them_go() -> None:
+    todo = replace_outdated(running(0, 1), "w0", "w1")
+    assert (todo.create, todo.victims) == ((), {"w0", "w1"})
+    first_goes = observed([a_pod(0, deleting=True), a_pod(1)], [an_agent("w1")])
+    assert replace_outdated(first_goes, "w0", "w1") == Replicas(victims=frozenset({"w1"}))
+    all_go = observed([a_pod(0, deleting=True), a_pod(1, deleting=True)])
+    assert replace_outdated(all_go, "w0", "w1") == Replicas(create=(0, 1))
+    replaced = observed([a_pod(0, deleting=True), a_pod(1, deleting=True), a_pod(0, name="w0-b"), a_pod(1, name="w1-b")])
+    assert replace_outdated(replaced, "w0", "w1") == Replicas()

@@ -1,0 +1,184 @@
+"""The volume claims that a running controller creates, finds, and leaves alone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
+from elastic_pytorch_operator.spec.job import parse_job
+
+from tests.operator.builders import a_manifest
+from tests.operator.running_controller import Running
+
+SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+TEMPLATES = [{"metadata": {"name": name}, "spec": SPEC} for name in ("checkpoints", "data")]
+OURS = {names.LABEL_MANAGED_BY: names.OPERATOR, names.LABEL_JOB_NAME: "lm"}
+QUOTA = 'persistentvolumeclaims "checkpoints-lm" is forbidden: exceeded quota: storage'
+
+
+def a_job_with_claims(backend: str = "operator", **spec: Any) -> dict[str, Any]:
+    endpoint = {"endpoint": "etcd:2379"} if backend == "etcd-v2" else {}
+    return a_manifest(volumeClaimTemplates=TEMPLATES, rendezvous={"backend": backend, **endpoint}, **spec)
+
+
+async def make_claim(running: Running, **metadata: Any) -> None:
+    """A claim that was there before the job."""
+    claim = {"metadata": {"name": "checkpoints-lm", "namespace": "default", **metadata}, "spec": {"of": "another"}}
+    await running.cluster.create_claim(claim)
+    running.cluster.calls.clear()
+
+
+async def claim_of(running: Running, name: str) -> Manifest | None:
+    try:
+        return await running.cluster.get_claim("default", name)
+    except ClusterError as error:
+        assert error.code == 404
+        return None
+
+
+@pytest.mark.parametrize("backend", ["operator", "etcd-v2"])
+async def test_claims_are_created_once_and_before_the_pods(running: Running, backend: str) -> None:
+    running.cluster.apply_job(a_job_with_claims(backend))
+    await running.until(lambda: len(running.indices()) == 3)
+    calls = running.cluster.calls
+    assert calls.count("create_claim") == 2
+    assert max(n for n, call in enumerate(calls) if call == "create_claim") < calls.index("create_pod")
+    running.cluster.finish_deletion("default", running.cluster.pods()[-1]["metadata"]["name"])
+    await running.until(lambda: len(running.indices()) == 3)
+    assert calls.count("create_claim") == 2
+    assert "get_claim" not in calls
+
+
+@pytest.mark.parametrize(("policy", "stays"), [("Retain", True), ("Delete", False)])
+async def test_claim_stays_or_goes_with_its_job_and_the_next_job_finds_it(running: Running, policy: str, stays: bool) -> None:
+    manifest = a_job_with_claims(volumeClaimRetentionPolicy={"whenDeleted": policy})
+    running.cluster.apply_job(manifest)
+    await running.until(lambda: len(running.indices()) == 3)
+    before = await claim_of(running, "checkpoints-lm")
+    running.cluster.remove_job("lm")
+    for pod in running.cluster.pods():
+        running.cluster.finish_deletion("default", pod["metadata"]["name"])
+    assert (await claim_of(running, "checkpoints-lm") is not None) is stays
+    running.cluster.apply_job(manifest)
+    await running.until(lambda: len(running.indices()) == 3)
+    after = await claim_of(running, "checkpoints-lm")
+    assert before is not None
+    assert after is not None
+    assert (before["metadata"]["uid"] == after["metadata"]["uid"]) is stays
+
+
+async def test_suspended_job_has_no_claim_but_asks_whether_it_could(running: Running) -> None:
+    running.cluster.apply_job(a_job_with_claims(suspend=True))
+    await running.until(lambda: "dry_run_pod" in running.cluster.calls)
+    assert running.cluster.calls.count("dry_run_claim") == 2
+    assert "create_claim" not in running.cluster.calls
+    running.cluster.apply_job(a_job_with_claims())
+    await running.until(lambda: len(running.indices()) == 3)
+    assert running.cluster.calls.count("create_claim") == 2
+
+
+async def test_refusal_is_told_while_the_job_is_suspended(running: Running) -> None:
+    running.cluster.fail_next("dry_run_claim", 403, QUOTA)
+    running.cluster.apply_job(a_job_with_claims(suspend=True))
+    await running.until(lambda: QUOTA in running.condition("Suspended"))
+
+
+@pytest.mark.parametrize(("labels", "reason"), [(OURS, "JobSuspended"), ({}, "RefusedByApiServer")])
+async def test_suspended_job_says_whether_an_existing_claim_is_its_own(
+    running: Running, labels: dict[str, str], reason: str
+) -> None:
+    await make_claim(running, labels=labels)
+    running.cluster.apply_job(a_job_with_claims(suspend=True))
+    await running.until(lambda: "get_claim" in running.cluster.calls)
+    await running.until(lambda: running.condition("Suspended").startswith(reason))
+
+
+async def test_strangers_claim_is_told_and_never_mounted_or_deleted(running: Running) -> None:
+    await make_claim(running)
+    running.cluster.apply_job(a_job_with_claims())
+    words = "PersistentVolumeClaim checkpoints-lm exists and was not created for this job"
+    await running.until(lambda: words in running.condition("Running"))
+    await running.until(lambda: len(running.events("RefusedByApiServer")) == 1)
+    await asyncio.sleep(0.3)
+    assert running.indices() == []
+    claim = await claim_of(running, "checkpoints-lm")
+    assert claim is not None
+    assert claim["spec"] == {"of": "another"}
+
+
+async def test_claim_of_a_job_just_deleted_is_waited_for(running: Running) -> None:
+    owner = {"kind": names.KIND, "name": "lm", "uid": "before"}
+    await make_claim(running, labels=OURS, ownerReferences=[owner])
+    running.cluster.apply_job(a_job_with_claims())
+    await running.until(lambda: "get_claim" in running.cluster.calls)
+    assert running.indices() == []
+    running.cluster.remove_claim("checkpoints-lm")
+    await running.until(lambda: len(running.indices()) == 3, 60)
+    assert "PersistentVolumeClaim" not in running.condition("Running")
+
+
+async def test_retained_claim_is_used_as_it_is_also_where_the_quota_is_used_up(running: Running) -> None:
+    await make_claim(running, labels=OURS)
+    running.cluster.fail_next("create_claim", 403, QUOTA)
+    running.cluster.apply_job(a_job_with_claims(volumeClaimRetentionPolicy={"whenDeleted": "Delete"}))
+    await running.until(lambda: len(running.indices()) == 3)
+    claim = await claim_of(running, "checkpoints-lm")
+    assert claim is not None
+    assert "ownerReferences" not in claim["metadata"], "it outlives a job that has not created it"
+    assert running.events("RefusedByApiServer") == []
+
+
+@pytest.mark.parametrize("backend", ["operator", "c10d"])
+async def test_refused_claim_is_told_once_and_no_pod_is_created_without_it(running: Running, backend: str) -> None:
+    for _ in range(20):
+        running.cluster.fail_next("create_claim", 403, QUOTA)
+    running.cluster.apply_job(a_job_with_claims(backend))
+    await running.until(lambda: QUOTA in running.condition("Running"))
+    await asyncio.sleep(0.5)
+    assert running.cluster.calls.count("create_claim") == 1, "the second one is not asked for either"
+    assert running.indices() == []
+    assert len(running.events("RefusedByApiServer")) == 1
+
+
+async def test_trouble_passes_without_a_word(running: Running) -> None:
+    running.cluster.fail_next("create_claim", 500, "etcdserver: request timed out")
+    running.cluster.apply_job(a_job_with_claims())
+    await running.until(lambda: len(running.indices()) == 3)
+    assert running.events("RefusedByApiServer") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (422, 'PersistentVolumeClaim "checkpoints-lm" is invalid: spec.accessModes: Required value'),
+        (
+            400,
+            'PersistentVolumeClaim in version "v1" cannot be handled as a PersistentVolumeClaim: strict decoding error: '
+            'unknown field "spec.storageClass"',
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", ["create_claim", "dry_run_claim"])
+async def test_template_that_no_claim_can_be_made_of_fails_the_job(running: Running, verb: str, code: int, words: str) -> None:
+    running.cluster.fail_next(verb, code, words)
+    running.cluster.apply_job(a_job_with_claims(suspend=verb == "dry_run_claim"))
+    expected = f"InvalidTemplate: spec.volumeClaimTemplates cannot make a claim: {words}"
+    await running.until(lambda: running.condition("Failed") == expected)
+    assert running.indices() == []
+
+
+async def test_claims_are_looked_for_again_once_they_are_forgotten() -> None:
+    cluster, job = FakeCluster(), parse_job(a_job_with_claims())
+    writer = ClaimWriter(cluster)
+    for write in writer.missing(job):
+        await write()
+    assert writer.missing(job) == []
+    writer.forget()
+    cluster.remove_claim("data-lm")
+    for write in writer.missing(job):
+        await write()
+    assert writer.missing(job) == []
+    assert await cluster.get_claim("default", "data-lm")

@@ -1,0 +1,324 @@
+"""The controller on a cluster in memory: what it writes, and what it does when the API server refuses or fails."""
+
+import asyncio
+
+import pytest
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.write_errors import Cause
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.execute import merge_patch
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.spec.job import JobKey
+
+from tests.operator.builders import a_manifest
+from tests.operator.faulty_cluster import FaultyCluster
+from tests.operator.running_controller import Running
+
+
+async def test_makes_a_service_and_pods_once(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: running.indices() == ["0", "1", "2"])
+    running.cluster.apply_job(a_manifest())
+    await asyncio.sleep(0.2)
+    assert running.indices() == ["0", "1", "2"]
+    assert running.cluster.calls.count("create_service") == 1
+
+
+async def test_follows_scale_and_deletion(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: len(running.indices()) == 3)
+    running.cluster.scale_job("lm", 4)
+    await running.until(lambda: running.indices() == ["0", "1", "2", "3"])
+    running.cluster.remove_job("lm")
+    assert len(await running.cluster.list_jobs()) == 0
+
+
+async def test_refused_pod_is_a_condition_and_is_not_asked_for_again_and_again(running: Running) -> None:
+    running.cluster.fail_next("create_pod", 403, 'pods "lm" is forbidden: exceeded quota')
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: "exceeded quota" in running.condition("Running"))
+    assert running.cluster.calls.count("create_pod") == 1
+
+
+async def test_template_that_makes_no_pod_fails_the_job(running: Running) -> None:
+    running.cluster.fail_next("create_pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value')
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: "spec.containers[0].image" in running.condition("Failed"))
+    assert running.indices() == []
+    assert running.cluster.job("lm")["status"]["state"] == "Failed"
+
+
+async def test_policy_that_denies_a_replacement_never_fails_the_job(running: Running) -> None:
+    await running.begin()
+    denied = "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no team"
+    running.cluster.fail_next("create_pod", 422, denied, reason="Invalid", causes=[Cause("", denied, "")])
+    running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
+    await running.until(lambda: "denied request: no team" in running.condition("Running"))
+    await running.until(lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {denied}"])
+    assert running.condition("Failed").startswith("NotEnded")
+    assert running.cluster.calls.count("create_pod") == 4
+
+
+async def test_job_that_has_begun_is_not_failed_even_if_its_pods_are_malformed(running: Running) -> None:
+    await running.begin()
+    running.cluster.fail_next("create_pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value')
+    running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
+    await running.until(lambda: "spec.containers[0].image" in running.condition("Running"))
+    assert running.condition("Failed").startswith("NotEnded")
+
+
+async def test_pods_are_created_strictly_until_the_job_has_begun(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: len(running.indices()) == 3)
+    assert running.cluster.strict == [True, True, True]
+    await running.begin()
+    running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
+    await running.until(lambda: len(running.indices()) == 3)
+    assert running.cluster.strict[3:] == [False], "what it has begun with, an earlier operator may have taken without a word"
+
+
+async def test_suspended_job_whose_pods_are_malformed_fails_at_once(running: Running) -> None:
+    message = (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
+    )
+    running.cluster.fail_next("dry_run_pod", 400, message)
+    running.cluster.apply_job(a_manifest(suspend=True))
+    await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
+    assert running.condition("Failed").startswith("InvalidTemplate")
+    assert running.cluster.pods() == []
+
+
+async def test_suspended_job_whose_pods_are_refused_says_so_and_is_asked_about_once(running: Running) -> None:
+    running.cluster.fail_next("dry_run_pod", 403, 'pods "lm" is forbidden: exceeded quota')
+    running.cluster.apply_job(a_manifest(suspend=True))
+    await running.until(lambda: "exceeded quota" in running.condition("Suspended"))
+    assert running.condition("Suspended").startswith("RefusedByApiServer: spec.suspend is true: nothing runs")
+    running.cluster.apply_job(a_manifest("fits", suspend=True))
+    await running.until(lambda: bool(running.cluster.job("fits")["status"]))
+    await asyncio.sleep(0.3)
+    assert running.cluster.calls.count("dry_run_pod") == 2
+
+
+async def test_worker_of_a_stock_job_is_tried_before_its_store_is_made(running: Running) -> None:
+    message = (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
+    )
+    running.cluster.fail_next("dry_run_pod", 400, message)
+    running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
+    await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
+    assert "create_pod" not in running.cluster.calls
+
+
+async def test_failed_create_does_not_abandon_the_others(running: Running) -> None:
+    running.cluster.create_seconds = 0.5
+    running.cluster.pass_next("create_pod", 5)
+    running.cluster.fail_next("create_pod", 409, "resourcequotas: the object has been modified")
+    running.cluster.apply_job(a_manifest(replicas=40, maximum=40))
+    await running.until(lambda: len(running.indices()) == 40)
+    await asyncio.sleep(1.5)
+    assert running.indices() == sorted(str(index) for index in range(40))
+    assert running.cluster.calls.count("create_pod") == 41
+
+
+async def test_denied_deletion_stops_neither_the_others_nor_the_status(running: Running) -> None:
+    running.cluster.apply_job(a_manifest(replicas=4))
+    await running.until(lambda: running.cluster.job("lm")["status"].get("replicas") == 4)
+    words = 'admission webhook "keep.example.com" denied the request: it is mine'
+    running.cluster.fail_next("delete_pod", 403, words)
+    running.cluster.scale_job("lm", 2)
+    await running.until(lambda: words in running.condition("Running"))
+    assert running.cluster.job("lm")["status"]["observedGeneration"] == 2
+    assert running.cluster.calls.count("delete_pod") == 2
+    await running.until(lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {words}"])
+
+
+@pytest.mark.parametrize("backend", ["operator", "etcd-v2"])
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (400, 'admission webhook "p.example.com" denied the request: no headless Services'),
+        (500, 'Internal error occurred: failed calling webhook "p.example.com": failed to call webhook'),
+    ],
+)
+async def test_service_that_is_denied_is_told_and_holds_nothing_up(
+    running: Running, backend: str, code: int, words: str
+) -> None:
+    for _ in range(20):
+        running.cluster.fail_next("create_service", code, words)
+    endpoint = {"endpoint": "etcd:2379"} if backend == "etcd-v2" else {}
+    running.cluster.apply_job(a_manifest(rendezvous={"backend": backend, **endpoint}))
+    await running.until(lambda: len(running.indices()) == 3 and words in running.condition("Running"))
+    running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
+    await running.until(lambda: len(running.indices()) == 3)
+    assert running.cluster.calls.count("create_service") == 1
+    assert len(running.events("RefusedByApiServer")) == 1
+
+
+@pytest.mark.parametrize("backend", ["operator", "c10d"])
+async def test_strangers_service_of_the_jobs_name_is_told(running: Running, backend: str) -> None:
+    await running.cluster.create_service({"metadata": {"name": "lm", "namespace": "default"}, "spec": {}})
+    running.cluster.apply_job(a_manifest(rendezvous={"backend": backend}))
+    await running.until(lambda: "Service lm exists and does not belong to this job" in running.condition("Running"))
+    await running.until(lambda: len(running.events("RefusedByApiServer")) == 1)
+    assert "delete that Service" in running.events("RefusedByApiServer")[0]
+
+
+async def test_service_of_a_job_just_deleted_is_waited_for_without_a_word(running: Running) -> None:
+    owner = {"kind": names.KIND, "name": "lm", "uid": "before"}
+    await running.cluster.create_service({"metadata": {"name": "lm", "namespace": "default", "ownerReferences": [owner]}})
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: len(running.indices()) == 3 and bool(running.condition("Running")))
+    await asyncio.sleep(0.3)
+    assert "Service" not in running.condition("Running")
+
+
+@pytest.mark.parametrize("field", ["stored", "pruned"])
+async def test_status_that_is_stored_in_another_way_is_not_written_again_and_again(running: Running, field: str) -> None:
+    running.cluster.alters_status = field
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: bool(running.condition("Running")))
+    await asyncio.sleep(1.0)
+    assert running.cluster.calls.count("patch_job_status") < 8
+
+
+async def test_late_answer_does_not_bring_a_deleted_job_back(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: len(running.indices()) == 3)
+    await running.until(lambda: bool(running.condition("Running")))
+    running.cluster.delay_next("patch_job_status")
+    running.cluster.scale_job("lm", 2)
+    await running.until(lambda: running.cluster.held == 1)
+    running.cluster.remove_job("lm")
+    calls = len(running.cluster.calls)
+    running.cluster.release()
+    await asyncio.sleep(0.5)
+    assert running.store.keys == []
+    assert len(running.cluster.calls) <= calls + 1
+
+
+async def test_job_deleted_while_its_plan_is_carried_out_is_no_fault(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.cluster.apply_job(a_manifest("other"))
+    await running.until(lambda: len(running.cluster.pods()) == 3)
+    running.cluster.delay_next("create_service")
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: running.cluster.held == 1)
+    running.cluster.remove_job("lm")
+    running.cluster.remove_job("other")
+    await asyncio.sleep(0.2)
+    running.cluster.release()
+    await asyncio.sleep(0.2)
+    assert "cannot reconcile" not in caplog.text
+
+
+async def test_status_write_that_finds_no_job_forgets_it(running: Running) -> None:
+    running.cluster.fail_next("patch_job_status", 404, 'elasticpytorchjobs "lm" not found')
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: running.store.keys == [])
+    await asyncio.sleep(0.3)
+    assert running.cluster.calls.count("patch_job_status") == 1
+
+
+async def test_event_is_cut_at_what_the_api_takes_in_bytes(running: Running) -> None:
+    running.cluster.fail_next("create_pod", 403, "verboten: " + "ü" * 600 + "\ud800")
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: len(running.events("RefusedByApiServer")) == 1)
+    note = running.events("RefusedByApiServer")[0]
+    assert 1020 < len(note.encode()) <= 1024
+    assert note.endswith("ü")
+
+
+async def test_ended_job_that_cannot_be_read_is_cleaned_up_and_meets_its_time_to_live(running: Running) -> None:
+    running.cluster.apply_job(a_manifest(cleanPodPolicy="All", ttlSecondsAfterFinished=2))
+    await running.until(lambda: len(running.indices()) == 3)
+    await running.until(lambda: bool(running.condition("Running")))
+    running.cluster.apply_job(a_manifest(minimum=9, cleanPodPolicy="All", ttlSecondsAfterFinished=2))
+    await running.until(lambda: running.condition("Failed").startswith("InvalidSpec"))
+    await running.until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in running.cluster.pods()), 20)
+    await running.until(lambda: "delete_job" in running.cluster.calls, 20)
+    assert running.cluster.calls.count("delete_job") == 1
+
+
+async def test_job_that_cannot_be_read_says_so_once(running: Running) -> None:
+    running.cluster.apply_job(a_manifest(minimum=9))
+    await running.until(lambda: running.condition("Failed").startswith("InvalidSpec: spec.maxReplicas"))
+    await asyncio.sleep(0.1)
+    assert running.cluster.calls.count("patch_job_status") == 1
+
+
+async def test_job_that_has_begun_or_ended_is_not_failed_by_a_spec_that_cannot_be_read(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: bool(running.condition("Running")))
+    await running.cluster.patch_job_status(
+        "default", "lm", {"round": 4}, running.cluster.job("lm")["metadata"]["resourceVersion"]
+    )
+    running.cluster.apply_job(a_manifest(minimum=9))
+    await running.until(lambda: running.condition("Degraded").startswith("InvalidSpec: spec.maxReplicas"))
+    assert "Running" in [c["type"] for c in running.cluster.job("lm")["status"]["conditions"]]
+    assert running.condition("Failed").startswith("NotEnded")
+
+    complete = {"conditions": [{"type": "Complete", "status": "True", "message": "done"}]}
+    await running.cluster.patch_job_status("default", "lm", complete, running.cluster.job("lm")["metadata"]["resourceVersion"])
+    running.cluster.apply_job(a_manifest("kueues", minimum=9, managedBy="kueue"))
+    await asyncio.sleep(0.2)
+    assert running.cluster.job("lm")["status"]["conditions"] == complete["conditions"]
+    assert running.cluster.job("kueues")["status"] == {}
+
+
+async def test_refused_service_holds_nothing_up(running: Running) -> None:
+    running.cluster.fail_next("create_service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: running.indices() == ["0", "1", "2"] and "exceeded quota" in running.condition("Running"))
+    assert running.cluster.calls.count("create_service") == 1
+
+
+async def test_refused_service_is_not_asked_for_again_and_again(running: Running) -> None:
+    for _ in range(50):
+        running.cluster.fail_next("create_service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
+    running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
+    await running.until(lambda: "create_service" in running.cluster.calls)
+    await asyncio.sleep(1)
+    assert running.cluster.calls.count("create_service") == 1
+
+
+async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> None:
+    cluster, store = FaultyCluster(), Store()
+    queue: WorkQueue[JobKey] = WorkQueue()
+    controller = Controller(cluster, store, Roster(), queue, "http://operator")
+    cluster.watch(lambda kind, change, found: feed(store, queue.add, kind, change, found))
+    await controller.prime()
+    cluster.apply_job(a_manifest())
+    leading = asyncio.create_task(controller.work())
+    running = Running(cluster, Roster(), store)
+    await running.until(lambda: len(running.indices()) == 3)
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
+
+    cluster.delay_next("list_pods")
+    listing = asyncio.create_task(controller.prime())
+    await running.until(lambda: cluster.held == 1)
+    cluster.finish_deletion("default", cluster.pods()[1]["metadata"]["name"])
+    cluster.release()
+    await listing
+    leading = asyncio.create_task(controller.work())
+    await running.until(lambda: running.indices() == ["0", "1", "2"])
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
+
+
+@pytest.mark.parametrize("verb", ["create_service", "create_pod", "patch_job_status", "create_event"])
+async def test_failing_api_server_is_asked_again(running: Running, verb: str) -> None:
+    for _ in range(2):
+        running.cluster.fail_next(verb, 500)
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: running.indices() == ["0", "1", "2"] and bool(running.condition("Running")))
+
+
+def test_merge_patch_removes_what_is_no_longer_there() -> None:
+    old = {"progress": {"step": 1, "loss": "2"}, "rootCause": {"signal": "SIGKILL"}, "workers": [1]}
+    new = {"progress": {"step": 2}, "workers": [], "round": 1}
+    assert merge_patch(old, new) == {"progress": {"step": 2, "loss": None}, "rootCause": None, "workers": [], "round": 1}

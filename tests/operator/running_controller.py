@@ -1,0 +1,42 @@
+"""A controller that runs on a cluster in memory, with words for what a test waits for."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.informer.cache import Store
+
+from tests.operator.builders import a_manifest
+from tests.operator.faulty_cluster import FaultyCluster
+
+
+@dataclass
+class Running:
+    cluster: FaultyCluster
+    roster: Roster
+    store: Store
+
+    async def begin(self) -> None:
+        """Has the job, with its three pods, begun."""
+        self.cluster.apply_job(a_manifest())
+        await self.until(lambda: len(self.indices()) == 3 and bool(self.condition("Running")))
+        version = self.cluster.job("lm")["metadata"]["resourceVersion"]
+        await self.cluster.patch_job_status("default", "lm", {"round": 1}, version)
+
+    def events(self, reason: str) -> list[str]:
+        return [event["note"] for event in self.cluster.events if event["reason"] == reason]
+
+    async def until(self, fulfilled: Callable[[], bool], seconds: float = 10.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not fulfilled():
+                await asyncio.sleep(0.01)
+
+    def condition(self, type_: str) -> str:
+        found = find_condition(self.cluster.job("lm").get("status", {}), type_)
+        return f"{found['reason']}: {found['message']}" if found else ""
+
+    def indices(self) -> list[str]:
+        return sorted(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX] for pod in self.cluster.pods())

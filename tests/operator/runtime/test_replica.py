@@ -1,0 +1,301 @@
+"""Two replicas of the operator in one process, on one cluster in memory, with real sockets: one acts, the other stands by."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import aiohttp
+import pytest
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.leadership.fence import FencedCluster
+from elastic_pytorch_operator.leadership.lease import LeaseTiming
+from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Place, Replica, run_replicas
+from elastic_pytorch_operator.spec.job import JobKey
+
+from tests.operator.builders import a_manifest
+
+SYSTEM = "system"
+BEAT = {"incarnation": "a", "state": "ready", "round": 0}
+
+
+def a_free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Line(FencedCluster):
+    """A replica's connection to the API server, which may be cut."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        super().__init__(cluster, lambda: not self.is_cut)
+        self.is_cut = False
+
+    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+        if self.is_cut:
+            raise ClusterError(0, "cut")
+        return await super().get_lease(namespace, name)
+
+    async def put_lease(self, manifest: Manifest) -> Manifest:
+        if self.is_cut:
+            raise ClusterError(0, "cut")
+        return await super().put_lease(manifest)
+
+
+@dataclass
+class Running:
+    """A replica that runs, and what it takes to disturb it."""
+
+    name: str
+    made: list[Replica]
+    task: asyncio.Task[None]
+    stop: asyncio.Event
+    place: Place
+    clock_ahead: list[float]
+    line: Line
+
+    @property
+    def replica(self) -> Replica:
+        """The newest of this process."""
+        return self.made[-1]
+
+    async def crash(self) -> None:
+        """Ends without a word."""
+        self.line.is_cut = True
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def get(self, session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
+        async with session.get(f"http://127.0.0.1:{self.place.probe_port}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def beat(self, session: aiohttp.ClientSession, token: str) -> aiohttp.ClientResponse:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with session.post(f"http://127.0.0.1:{self.place.port}/v1/heartbeat", json=BEAT, headers=headers) as answer:
+            return answer
+
+
+@dataclass
+class World:
+    cluster: FakeCluster
+    session: aiohttp.ClientSession
+    replicas: list[Running] = field(default_factory=list)
+
+    async def start(self, name: str, *, again: bool = False, **place_options: Any) -> Running:
+        """Starts a process: of one replica, or of as many as it takes until it is stopped."""
+        pod = {"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}}
+        with contextlib.suppress(ClusterError):  # the container is started anew in the pod that is there
+            await self.cluster.create_pod(pod)
+        place = Place("http://operator", "127.0.0.1", a_free_port(), a_free_port(), SYSTEM, name)
+        place = replace(place, **place_options)
+        ahead = [0.0]
+        line = Line(self.cluster)
+        made: list[Replica] = []
+
+        def begin() -> Replica:
+            made.append(Replica(line, place, self._watch, clock=lambda: time.monotonic() + ahead[0]))
+            return made[-1]
+
+        stop = asyncio.Event()
+        task = asyncio.create_task(run_replicas(begin, stop) if again else begin().run(stop))
+        running = Running(name, made, task, stop, place, ahead, line)
+        self.replicas.append(running)
+        return running
+
+    async def _watch(self, store: Store, request_work: Callable[[JobKey, float], None]) -> None:
+        self.cluster.watch(lambda kind, change, found: feed(store, request_work, kind, change, found))
+        await asyncio.Event().wait()
+
+    async def until(self, fulfilled: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not fulfilled():
+                await asyncio.sleep(0.02)
+
+    async def until_leading(self, running: Running) -> None:
+        await self.until(lambda: running.replica.leading)
+
+    def labelled(self) -> list[str]:
+        pods = self.cluster.pods(SYSTEM)
+        return [p["metadata"]["name"] for p in pods if (p["metadata"].get("labels") or {}).get(names.LABEL_LEADER) == "true"]
+
+    def pods_made(self) -> int:
+        return self.cluster.calls.count("create_pod") - len({running.name for running in self.replicas})
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with aiohttp.ClientSession() as session:
+        found = World(FakeCluster(), session)
+        yield found
+        for running in found.replicas:
+            running.task.cancel()
+        await asyncio.gather(*(running.task for running in found.replicas), return_exceptions=True)
+
+
+async def test_one_acts_and_both_are_ready(world: World) -> None:
+    first = await world.start("first")
+    await world.until_leading(first)
+    second = await world.start("second")
+    world.cluster.apply_job(a_manifest())
+    await world.until(lambda: len(world.cluster.pods()) == 3)
+    async with asyncio.timeout(20):
+        while any([(await running.get(world.session, "/readyz"))[0] != 200 for running in (first, second)]):
+            await asyncio.sleep(0.05)
+    assert world.pods_made() == 3
+    assert world.labelled() == ["first"]
+    token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
+    assert (await first.beat(world.session, token)).status == 200
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await second.beat(world.session, token)
+    metrics = (await second.get(world.session, "/metrics"))[1]
+    assert 'leader_election_master_status{name="elastic-pytorch-operator"} 0.0' in metrics
+
+
+async def test_stopped_leader_is_replaced_at_once_and_nothing_is_made_twice(world: World) -> None:
+    first = await world.start("first")
+    await world.until_leading(first)
+    second = await world.start("second")
+    world.cluster.apply_job(a_manifest())
+    await world.until(lambda: len(world.cluster.pods()) == 3)
+    world.cluster.scale_job("lm", 4)
+    first.stop.set()
+    await first.task
+    await world.until_leading(second)
+    await world.until(lambda: len(world.cluster.pods()) == 4)
+    await asyncio.sleep(0.3)
+    assert world.pods_made() == 4
+    assert world.labelled() == ["second"]
+    assert world.cluster.calls.count("create_service") <= 2, "the second finds it there"
+
+
+async def test_long_poll_ends_with_the_leader(world: World) -> None:
+    first = await world.start("first")
+    await world.until_leading(first)
+    world.cluster.apply_job(a_manifest())
+    await world.until(lambda: len(world.cluster.pods()) == 3)
+    token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
+
+    async def poll() -> Any:
+        url = f"http://127.0.0.1:{first.place.port}/v1/round?after=99&hold=20"
+        async with world.session.get(url, headers={"Authorization": f"Bearer {token}"}) as answer:
+            return await answer.json()
+
+    polling = asyncio.create_task(poll())
+    await asyncio.sleep(0.3)
+    first.stop.set()
+    with pytest.raises(aiohttp.ClientError):
+        await asyncio.wait_for(polling, 10)
+
+
+async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -> None:
+    first = await world.start("first")
+    await world.until_leading(first)
+    second = await world.start("second")
+    world.cluster.apply_job(a_manifest())
+    await world.until(lambda: len(world.cluster.pods()) == 3)
+    await first.crash()
+    await asyncio.sleep(1.5)
+    assert not second.replica.leading
+    second.clock_ahead[0] = 5.0
+    await world.until_leading(second)
+    assert world.labelled() == ["second"]
+    assert world.pods_made() == 3
+
+
+async def test_container_that_is_started_anew_leads_on_without_waiting(world: World) -> None:
+    first = await world.start("first")
+    await world.until_leading(first)
+    await first.crash()
+    again = await world.start("first")
+    await world.until_leading(again)
+
+
+async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> None:
+    first = await world.start("first")
+    await world.until_leading(first)
+    second = await world.start("second")
+    await asyncio.sleep(1.5)
+    # As if the first had been suspended for longer than its lease, and had come back.
+    lease = await world.cluster.get_lease(SYSTEM, names.OPERATOR)
+    assert lease is not None
+    await world.cluster.put_lease({**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
+    await world.until_leading(second)
+    with pytest.raises(LeadershipLostError):
+        await asyncio.wait_for(first.task, 20)
+    world.cluster.apply_job(a_manifest())
+    await world.until(lambda: len(world.cluster.pods()) == 3)
+    assert world.pods_made() == 3
+
+
+async def test_leader_held_up_for_longer_than_its_lease_does_not_act_even_before_it_knows(world: World) -> None:
+    first = await world.start("first")
+    await world.until_leading(first)
+    first.clock_ahead[0] = 10.0
+    assert not first.replica.leading
+    world.cluster.apply_job(a_manifest())
+    await asyncio.gather(first.task, return_exceptions=True)
+    assert world.cluster.pods() == []
+
+
+async def test_leader_that_is_cut_off_stops_before_its_lease_is_over(world: World) -> None:
+    first = await world.start("first")
+    await world.until_leading(first)
+    first.line.is_cut = True
+    first.clock_ahead[0] = 1.0  # it has taken as long as that to notice
+    began = time.monotonic()
+    with pytest.raises(LeadershipLostError):
+        await asyncio.wait_for(first.task, 20)
+    assert time.monotonic() - began < LeaseTiming().lease_seconds
+
+
+async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world: World) -> None:
+    first = await world.start("first", again=True)
+    await world.until(lambda: bool(first.made) and first.replica.leading)
+    world.cluster.apply_job(a_manifest())
+    await world.until(lambda: len(world.cluster.pods()) == 3)
+    token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
+    for number in (2, 3):
+        first.line.is_cut = True
+        await world.until(lambda number=number: len(first.made) == number)  # type: ignore[misc]
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await first.beat(world.session, token)
+        first.line.is_cut = False
+        await world.until(lambda: first.replica.leading)
+        assert (await first.beat(world.session, token)).status == 200
+        assert (await first.get(world.session, "/readyz"))[0] == 200
+    assert world.pods_made() == 3
+    first.stop.set()
+    await asyncio.wait_for(first.task, 20)
+
+
+async def test_api_server_away_for_a_while_leaves_one_of_two_leading(world: World) -> None:
+    both = [await world.start(name, again=True) for name in ("first", "second")]
+    await world.until(lambda: sum(bool(running.made) and running.replica.leading for running in both) == 1)
+    [before] = [running for running in both if running.replica.leading]
+    for running in both:
+        running.line.is_cut = True
+    await world.until(lambda: len(before.made) == 2)
+    assert not any(running.replica.leading for running in both)
+    for running in both:
+        running.line.is_cut = False
+    await world.until(lambda: sum(running.replica.leading for running in both) == 1)
+    [leader] = [running for running in both if running.replica.leading]
+    await world.until(lambda: world.labelled() == [leader.name])
+    assert not any(running.task.done() for running in both)
+
+
+async def test_status_of_a_leader_before_is_refused() -> None:
+    cluster = FakeCluster()
+    version = cluster.apply_job(a_manifest())["metadata"]["resourceVersion"]
+    await cluster.patch_job_status("default", "lm", {"round": 2}, version)
+    with pytest.raises(ClusterError) as refusal:
+        await cluster.patch_job_status("default", "lm", {"round": 1}, version)
+    assert refusal.value.code == 409

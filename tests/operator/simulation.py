@@ -1,0 +1,275 @@
+"""A job's world in pure code: pods, nodes and agents that behave, a planner that decides, and faults that a test injects.
+
+No event loop, no cluster: time is a number. Each `settle` plays agents, kubelets and the planner against each other until nothing
+changes any more, and checks after every plan what must always hold.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
+from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.planning.recall import recall
+from elastic_pytorch_operator.reconcile.observe import recover_round
+from elastic_pytorch_operator.spec.job import Job
+
+from tests.operator.builders import TIME, a_failure, a_job
+
+STEP_SECONDS = 0.25
+POD_START_SECONDS = 0.5
+AGENT_START_SECONDS = 1.5
+
+
+@dataclass
+class Simulation:
+    """One job on nodes with room for a number of pods each.
+
+    Attributes:
+        hung_nodes: whose kubelets confirm nothing, and whose pods do not speak.
+        rejecting_nodes: whose kubelets reject every pod.
+        refusing: a policy refuses every pod.
+        failing_writes: how many of the next actions the API server fails.
+        saving: workers that save at the step boundary of their round, and take up no newer one before they are done.
+        wedged: workers with a process that outlives SIGKILL: their agents stop them for ever.
+        processes: how many the pods on a node run, if not one.
+        sidecars: each pod has another container, which runs on until its pod is deleted.
+    """
+
+    job: Job
+    nodes: dict[str, NodeView] = field(default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)})
+    pods_per_node: int = 2
+    sidecars: bool = False
+    now: float = 1000.0
+    pods: dict[str, PodView] = field(default_factory=dict)
+    agents: dict[str, AgentView] = field(default_factory=dict)
+    hung_nodes: set[str] = field(default_factory=set)
+    rejecting_nodes: set[str] = field(default_factory=set)
+    refusing: bool = False
+    saving: set[str] = field(default_factory=set)
+    wedged: set[str] = field(default_factory=set)
+    processes: dict[str, int] = field(default_factory=dict)
+    failing_writes: int = 0
+    round: Round | None = None
+    memory: Memory = field(default_factory=Memory)
+    service: bool = False
+    listening_since: float = 0.0
+    declared: list[Round] = field(default_factory=list)
+    made: int = 0
+    last: Plan = field(default_factory=lambda: Plan(Memory()))
+
+    def observe(self) -> Observed:
+        return Observed(
+            now=self.now,
+            time=TIME,
+            pods=tuple(self.pods.values()),
+            nodes=dict(self.nodes),
+            agents={name: agent for name, agent in self.agents.items() if name in self.pods},
+            round=self.round,
+            listening_since=self.listening_since,
+            service_exists=self.service,
+        )
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The workers of the current round, in rank order."""
+        return self.round.workers if self.round else ()
+
+    def reconcile(self) -> Plan:
+        """One plan, carried out and checked."""
+        todo = self.last = plan(self.job, self.observe(), self.memory)
+        self.memory = todo.memory
+        if todo.round is not None:
+            self._check_round(todo.round)
+            self.round = todo.round
+            self.declared.append(todo.round)
+        for action in todo.actions:
+            if self.failing_writes:
+                self.failing_writes -= 1
+                continue
+            match action:
+                case CreatePod() if PODS in self.memory.failed and self.now < self.memory.failed[PODS].retry_at:
+                    pass
+                case CreatePod() if self.refusing:
+                    refused = FailedWrite("denied by a policy", self.now + REFUSED_SECONDS, lasting=True)
+                    self.memory = replace(self.memory, failed={PODS: refused})
+                case CreatePod():
+                    self._create_pod(action)
+                    self.memory = replace(self.memory, failed={})
+                case DeletePod(name, _, _, force):
+                    self.delete_pod(name, force=force)
+                case PatchStatus(status):
+                    self.job = replace(self.job, status=status)
+                case CreateService():
+                    self.service = True
+        wanted = [pod for pod in self.pods.values() if not pod.ended and not pod.deleting and pod.node not in self.hung_nodes]
+        assert len(wanted) <= self.job.maximum, "more pods than maxReplicas"
+        return todo
+
+    def settle(self, seconds: float = 60.0) -> None:
+        """Lets time pass."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now += STEP_SECONDS
+            self._schedule()
+            self._live()
+            self.reconcile()
+
+    def _check_round(self, round_: Round) -> None:
+        indices = [member.index for member in round_.members]
+        assert len(set(indices)) == len(indices), f"two workers of one index: {round_}"
+        assert round_.size == 0 or self.job.minimum <= round_.size <= self.job.maximum, f"outside min..max: {round_}"
+        assert round_.number > (self.round.number if self.round else 0), "round numbers must grow"
+        for worker in round_.workers:
+            assert worker in self.pods, f"{worker} is not there"
+            assert not self.pods[worker].ended, f"{worker} has ended"
+
+    def _create_pod(self, action: CreatePod) -> None:
+        self.made += 1
+        name, nodes = f"w{action.index}-{self.made}", frozenset(action.avoid)
+        pod = PodView(
+            name,
+            f"uid-{name}",
+            action.index,
+            avoids=nodes if action.strictly else frozenset(),
+            prefers_others_to=frozenset() if action.strictly else nodes,
+            created_at=self.now,
+            ended_at=self.now,
+            failed_starts=action.failed_starts,
+            group_restarts=action.group_restarts,
+        )
+        self.pods[name] = pod
+
+    def _schedule(self) -> None:
+        for pod in [p for p in self.pods.values() if not p.node and not p.deleting]:
+            load = {
+                name: sum(p.node == name and (not p.ended or p.lingers) for p in self.pods.values())
+                for name, node in self.nodes.items()
+                if node.ready and not node.unschedulable
+            }
+            free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
+            if free:
+                node = min(free, key=lambda name: (name in pod.prefers_others_to, load[name], name))
+                self.pods[pod.name] = replace(pod, node=node, unschedulable=False, created_at=self.now)
+            else:
+                self.pods[pod.name] = replace(pod, unschedulable=True)
+
+    def _live(self) -> None:
+        """Kubelets start and stop pods; agents come up, take up rounds and speak."""
+        for pod in list(self.pods.values()):
+            if pod.node in self.hung_nodes or not pod.node:
+                continue
+            if pod.deleting:
+                self.pods.pop(pod.name)
+                self.agents.pop(pod.name, None)
+            elif pod.ended:
+                continue
+            elif not pod.started and pod.node in self.rejecting_nodes:
+                self.end_pod(pod.name, exit_code=None, reason="UnexpectedAdmissionError")
+            elif not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
+                self.pods[pod.name] = replace(pod, started=True, phase="Running", address=f"10.0.0.{pod.index}")
+            elif pod.started:
+                self._speak(pod)
+
+    def _speak(self, pod: PodView) -> None:
+        agent = self.agents.get(pod.name)
+        if agent is None:
+            if self.now - pod.created_at >= AGENT_START_SECONDS:
+                self.agents[pod.name] = AgentView(
+                    pod.name,
+                    f"i-{pod.name}",
+                    AgentState.READY,
+                    0,
+                    0,
+                    0,
+                    self.processes.get(pod.node, 1),
+                    29500,
+                    self.now,
+                    self.now,
+                )
+            return
+        agent = replace(agent, heard_at=self.now)
+        if self.round is not None and self.round.number > agent.round and pod.name not in self.saving:
+            rank = self.round.rank_of(pod.name)
+            if pod.name in self.wedged:
+                if agent.state is not AgentState.STOPPING:
+                    agent = replace(agent, state=AgentState.STOPPING, state_since=self.now)
+            elif rank is not None:
+                agent = replace(
+                    agent,
+                    state=AgentState.RUNNING,
+                    round=self.round.number,
+                    rank=rank,
+                    world_size=self.round.size,
+                    state_since=self.now,
+                    restarts=agent.restarts + (agent.round > 0),
+                    failure=None,
+                )
+            elif agent.state is not AgentState.READY:
+                agent = replace(agent, state=AgentState.READY, state_since=self.now, failure=None)
+        self.agents[pod.name] = agent
+
+    # What can go wrong.
+
+    def fail_worker(self, name: str, message: str = "gloo: Connection closed by peer", **fields: Any) -> None:
+        agent = self.agents.get(name)
+        if agent is not None and agent.state is AgentState.RUNNING:
+            failure = a_failure(message, failed_at=self.now, **fields)
+            self.agents[name] = replace(
+                agent, state=AgentState.FAILED, state_since=self.now, heard_at=self.now, failure=failure
+            )
+
+    def kill_pod(self, name: str) -> None:
+        self.end_pod(name, exit_code=137)
+
+    def end_pod(self, name: str, *, exit_code: int | None, reason: str = "Error") -> None:
+        """Ends a pod's training container; None: its kubelet rejects the pod."""
+        pod = replace(self.pods[name], exit_code=exit_code, exit_reason=reason, started=False, ended_at=self.now)
+        if self.sidecars and pod.node and exit_code is not None:
+            self.pods[name] = replace(pod, sidecar_runs=True)
+        else:
+            self.pods[name] = replace(pod, phase="Succeeded" if exit_code == 0 else "Failed")
+
+    def delete_pod(self, name: str, *, force: bool = False) -> None:
+        pod = self.pods.get(name)
+        if pod is None:
+            return
+        if force or (pod.ended and not pod.lingers) or not pod.node:
+            self.pods.pop(name)
+            self.agents.pop(name, None)
+        else:
+            self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
+
+    def make_progress(self, step: int) -> None:
+        for name, agent in self.agents.items():
+            self.agents[name] = replace(agent, progress=Progress(step=step, first_step=1), progressed_at=self.now)
+
+    def succeed(self) -> None:
+        for name, agent in self.agents.items():
+            if agent.state is AgentState.RUNNING:
+                self.agents[name] = replace(agent, state=AgentState.SUCCEEDED, state_since=self.now)
+
+    def restart_operator(self) -> None:
+        """Forgets all that an operator keeps in memory."""
+        for pod in self.pods.values():
+            if pod.ended:
+                self.pods[pod.name] = replace(pod, seen_dead_at_start=True, ended_at=self.now)
+                self.agents.pop(pod.name, None)
+        self.memory = recall(self.job, self.now)
+        self.listening_since = self.now
+        self.round = recover_round(tuple(self.pods.values()), self.agents, self.now) or self.round
+
+    def scale(self, wanted: int) -> None:
+        self.job = replace(self.job, wanted=wanted, generation=self.job.generation + 1)
+
+
+def running(**fields: Any) -> Simulation:
+    """A job whose workers all train."""
+    simulation = Simulation(a_job(**fields))
+    simulation.settle(10)
+    assert simulation.round is not None
+    assert simulation.round.size == simulation.job.wanted
+    return simulation

@@ -1,0 +1,108 @@
+"""The accelerators of a container, and the processes that follow from them."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import worker_pod
+from elastic_pytorch_operator.planning.reporting.status import world_size
+from elastic_pytorch_operator.spec.accelerators import count_accelerators, processes_per_node, uses_accelerators
+from elastic_pytorch_operator.spec.fields import InvalidJob
+
+from tests.operator.builders import a_job, a_round
+
+
+def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
+    resources = {"limits": limits, "requests": requests}
+    return {"name": "pytorch", "image": "torch", "resources": {k: v for k, v in resources.items() if v is not None}}
+
+
+@pytest.mark.parametrize(
+    ("container", "count"),
+    [
+        ({}, 0),
+        ({"resources": None}, 0),
+        ({"resources": {"limits": None}}, 0),
+        (asking({"cpu": "8", "memory": "32Gi", "ephemeral-storage": "1Gi"}), 0),
+        (asking({"nvidia.com/gpu": 8}), 8),
+        (asking({"nvidia.com/gpu": "8"}), 8),
+        (asking({"nvidia.com/gpu": "8e0"}), 8),
+        (asking({"nvidia.com/gpu": 0}), 0),
+        (asking({"nvidia.com/gpu": "0"}), 0),
+        (asking({"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 8}), 8),
+        (asking({"nvidia.com/gpu": 0}, {"nvidia.com/gpu": 8}), 0),
+        (asking(None, {"amd.com/gpu": "4"}), 4),
+        (asking({"memory": "1Gi"}, {"amd.com/gpu": 4}), 4),
+        (asking({"gpu.intel.com/i915": 2}), 2),
+        (asking({"gpu.intel.com/xe": 2, "gpu.intel.com/i915": 1}), 3),
+        (asking({"nvidia.com/gpu": 1, "amd.com/gpu": 2}), 3),
+        (asking({"gpu.intel.com/i915_monitoring": 1, "gpu.intel.com/xe_monitoring": 1}), 0),
+        (asking({"gpu.intel.com/millicores": 500, "gpu.intel.com/memory.max": "8Gi", "gpu.intel.com/tiles": 2}), 0),
+        (asking({"rdma/hca_shared_devices_a": 8, "vpc.amazonaws.com/efa": 4, "nvidia.com/hostdev": 8}), 0),
+        (asking({"nvidia.com/mig-1g.5gb": 4}), 0),
+        (asking({"nvidia.com/gpu.shared": 4}), 0),
+        (asking({"nvidia.com/gpu": "500m"}), 0),
+        (asking({"nvidia.com/gpu": "1.5"}), 0),
+        (asking({"nvidia.com/gpu": "many"}), 0),
+        (asking({"nvidia.com/gpu": "NaN"}), 0),
+        (asking({"nvidia.com/gpu": "Infinity"}), 0),
+        (asking({"nvidia.com/gpu": -1}), 0),
+        (asking({"nvidia.com/gpu": None}), 0),
+        (asking("8"), 0),
+    ],
+)
+def test_devices_that_a_container_asks_for(container: dict[str, Any], count: int) -> None:
+    assert count_accelerators(container) == count
+    assert processes_per_node(None, container) == str(max(1, count))
+
+
+@pytest.mark.parametrize(
+    ("container", "used"),
+    [
+        ({}, False),
+        (asking({"cpu": 8}), False),
+        (asking({"nvidia.com/gpu": 0}), False),
+        (asking({"nvidia.com/gpu": 1}), True),
+        (asking({"nvidia.com/mig-3g.20gb": 1}), True),
+        (asking({"nvidia.com/gpu.shared": "1"}), True),
+        (asking({"nvidia.com/hostdev": 1}), False),
+        (asking({"gpu.intel.com/xe_monitoring": 1}), False),
+    ],
+)
+def test_container_uses_a_device_or_a_part_of_one(container: dict[str, Any], used: bool) -> None:
+    assert uses_accelerators(container) is used
+
+
+@pytest.mark.parametrize(
+    ("value", "processes"),
+    [(1, "1"), (4, "4"), ("8", "8"), (1024, "1024"), ("auto", "auto"), ("cpu", "cpu"), ("gpu", "gpu"), ("xpu", "xpu")],
+)
+def test_a_value_wins_over_what_the_container_asks_for(value: object, processes: str) -> None:
+    assert processes_per_node(value, asking({"nvidia.com/gpu": 2})) == processes
+
+
+@pytest.mark.parametrize(
+    "value", [0, "0", "08", 1025, "1025", -1, "-1", 1.5, "1.5", "", " 2", "two", "GPU", True, [2], "\u0662"]
+)
+def test_a_value_that_is_no_number_of_processes_is_refused(value: object) -> None:
+    with pytest.raises(InvalidJob, match=r"spec\.nprocPerNode: must be a number from 1 to 1024, or auto, cpu, gpu or xpu, not"):
+        a_job(nprocPerNode=value)
+
+
+@pytest.mark.parametrize("backend", ["operator", "c10d"])
+@pytest.mark.parametrize(("spec", "processes"), [({}, "8"), ({"nprocPerNode": 1}, "1"), ({"nprocPerNode": "gpu"}, "gpu")])
+def test_pods_run_a_process_for_each_accelerator_of_the_training_container(
+    backend: str, spec: dict[str, Any], processes: str
+) -> None:
+    sidecar = {**asking({"nvidia.com/gpu": 1}), "name": "exporter"}
+    init = {**asking({"nvidia.com/gpu": 1}), "name": "warm-up"}
+    template = {"spec": {"containers": [sidecar, asking({"nvidia.com/gpu": 8})], "initContainers": [init]}}
+    job = a_job(template=template, rendezvous={"backend": backend}, **spec)
+    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8443")
+    [value] = [v["value"] for v in pod["spec"]["containers"][1]["env"] if v["name"] == "PET_NPROC_PER_NODE"]
+    assert value == processes
+
+
+def test_world_size_counts_them_before_an_agent_has_spoken() -> None:
+    job = a_job(template={"spec": {"containers": [asking({"nvidia.com/gpu": 8})]}})
+    assert world_size(a_round(0, 1), (), job) == 16

@@ -1,0 +1,109 @@
+"""`failurePolicy.rules`: which rule decides, and which rules are refused."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.spec.failure_rules import FailureAction, InvalidRule, find_rule, parse_rules
+from elastic_pytorch_operator.spec.fields import InvalidJob
+
+from tests.operator.builders import a_job
+
+DISRUPTED = ("DisruptionTarget", "True")
+
+
+def on_codes(action: str, *values: int, operator: str = "In") -> dict[str, Any]:
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(values)}}
+
+
+def on_condition(action: str, type_: str = "DisruptionTarget", **fields: str) -> dict[str, Any]:
+    return {"action": action, "onPodConditions": [{"type": type_, **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "exit_code", "conditions", "decides"),
+    [
+        ([on_codes("FailJob", 42)], 42, [], 0),
+        ([on_codes("FailJob", 42)], 1, [], None),
+        ([on_codes("FailJob", 1, 2), on_codes("Ignore", 2)], 2, [], 0),
+        ([on_codes("FailJob", 1), on_codes("Ignore", 2)], 2, [], 1),
+        # Signals: as the kubelet reports them, and as Python does.
+        ([on_codes("Ignore", 139)], 139, [], 0),
+        ([on_codes("Ignore", 139)], -11, [], 0),
+        ([on_codes("Ignore", 11)], -11, [], None),
+        # A hang and a lost pod have no exit code, and success is no failure.
+        ([on_codes("FailJob", 42, operator="NotIn")], 1, [], 0),
+        ([on_codes("FailJob", 42, operator="NotIn")], 42, [], None),
+        ([on_codes("FailJob", 42, operator="NotIn")], None, [], None),
+        ([on_codes("FailJob", 42, operator="NotIn")], 0, [], None),
+        # Conditions.
+        ([on_condition("Ignore")], None, [DISRUPTED], 0),
+        ([on_condition("Ignore")], 137, [DISRUPTED], 0),
+        ([on_condition("Ignore")], 137, [("DisruptionTarget", "False")], None),
+        ([on_condition("Ignore")], 137, [], None),
+        ([on_condition("FailJob", "Ready", status="False")], None, [("Ready", "False")], 0),
+        ([on_codes("FailJob", 137), on_condition("Ignore")], 137, [DISRUPTED], 0),
+        ([on_condition("Ignore"), on_codes("FailJob", 137)], 137, [DISRUPTED], 0),
+        ([on_condition("Ignore"), on_codes("FailJob", 137)], 137, [], 1),
+        ([], 1, [DISRUPTED], None),
+    ],
+)
+def test_first_matching_rule_decides(
+    rules: list[Any], exit_code: int | None, conditions: list[tuple[str, str]], decides: int | None
+) -> None:
+    rule = find_rule(parse_rules(rules), exit_code, conditions)
+    assert (rule.index if rule else None) == decides
+
+
+def test_one_of_several_conditions_is_enough() -> None:
+    several = {"action": "Count", "onPodConditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "Unknown"}]}
+    [rule] = parse_rules([several])
+    assert rule.action is FailureAction.COUNT
+    assert find_rule([rule], None, [("B", "Unknown")]) is rule
+    assert find_rule([rule], None, [("B", "True")]) is None
+
+
+def test_rule_in_words() -> None:
+    rules = parse_rules([on_codes("FailJob", 3, 1), on_codes("Count", 2, operator="NotIn"), on_condition("Ignore")])
+    assert [str(rule) for rule in rules] == [
+        "failurePolicy.rules[0] (onExitCodes In 1, 3)",
+        "failurePolicy.rules[1] (onExitCodes NotIn 2)",
+        "failurePolicy.rules[2] (onPodConditions DisruptionTarget=True)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ("Ignore", "rules: must be a list"),
+        ([on_codes("Ignore", 1)] * 21, "rules: must be a list of at most 20 rules"),
+        (["Ignore"], "rules[0]: must be an object"),
+        ([on_codes("Retry", 1)], "rules[0].action: must be one of Count, Ignore, FailJob, RestartGroup"),
+        ([{"action": "Ignore"}], "rules[0]: must have exactly one of onExitCodes and onPodConditions"),
+        ([{**on_codes("Ignore", 1), **on_condition("Ignore")}], "rules[0]: must have exactly one of"),
+        ([on_codes("Ignore", 1), on_codes("Ignore", 1, operator="in")], "rules[1].onExitCodes.operator: must be In or NotIn"),
+        ([on_codes("Ignore")], "rules[0].onExitCodes.values: must be a list of exit codes from 1 to 255"),
+        ([on_codes("Ignore", 0)], "rules[0].onExitCodes.values: must be"),
+        ([on_codes("Ignore", 256)], "rules[0].onExitCodes.values: must be"),
+        ([on_codes("Ignore", True)], "rules[0].onExitCodes.values: must be"),
+        ([{"action": "Ignore", "onPodConditions": []}], "rules[0].onPodConditions: must be a list of conditions"),
+        ([on_condition("Ignore", "")], "rules[0].onPodConditions[0].type: must name a condition"),
+        ([on_condition("Ignore", status="yes")], "rules[0].onPodConditions[0].status: must be True, False or Unknown"),
+    ],
+)
+def test_what_is_no_rule_is_refused_by_the_field(rules: object, told: str) -> None:
+    with pytest.raises(InvalidRule) as refused:
+        parse_rules(rules)
+    assert told in str(refused.value)
+
+
+def test_job_names_the_rule_that_it_refuses() -> None:
+    with pytest.raises(InvalidJob) as refused:
+        a_job(failurePolicy={"rules": [on_codes("Retry", 1)]})
+    assert refused.value.path == "spec.failurePolicy.rules[0].action"
+
+
+def test_stock_torchrun_cannot_restart_a_group_by_rule() -> None:
+    stock = {"rendezvous": {"backend": "c10d"}}
+    with pytest.raises(InvalidJob, match=r"rules\[1\].action: may not be RestartGroup unless rendezvous.backend is operator"):
+        a_job(failurePolicy={"rules": [on_codes("Ignore", 1), on_codes("RestartGroup", 2)]}, **stock)
+    assert len(a_job(failurePolicy={"rules": [on_codes("Ignore", 1)]}, **stock).rules) == 1

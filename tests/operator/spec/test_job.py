@@ -1,0 +1,121 @@
+"""Jobs as they are read: defaults, and refusals that name the field."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from elastic_pytorch_operator.local.run import run_local
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import parse_job
+
+from tests.operator.builders import a_job, a_manifest
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({"replicas": 3, "minimum": 2, "maximum": None}, (3, 2, 3)),
+        ({"replicas": 3, "minimum": None, "maximum": None}, (3, 3, 3)),
+        ({"replicas": 3, "minimum": None, "maximum": None, "suspend": True}, (0, 3, 3)),
+        ({"replicas": 3, "minimum": None, "maximum": None, "rendezvous": {"backend": "c10d"}}, (3, 3, 3)),
+        ({"replicas": 3, "minimum": 1, "maximum": 4}, (3, 1, 4)),
+        ({"replicas": 3, "minimum": 1, "resizePolicy": {"allowedReplicas": [4, 2]}}, (2, 2, 4)),
+        ({"replicas": 3, "suspend": True}, (0, 1, 4)),
+    ],
+)
+def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
+    job = parse_job(a_manifest(**sizes))
+    assert (job.wanted, job.minimum, job.maximum) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({"minimum": 2, "maximum": 5}, (5, 2, 5)),
+        ({"minimum": 2, "maximum": None}, (2, 2, 2)),
+        ({"minimum": 1, "maximum": None}, (1, 1, 1)),
+    ],
+)
+def test_job_that_an_older_release_stored_without_replicas_keeps_its_size(
+    sizes: dict[str, Any], expected: tuple[int, int, int]
+) -> None:
+    job = parse_job(a_manifest(replicas=None, **sizes))
+    assert (job.wanted, job.minimum, job.maximum) == expected
+
+
+FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"minimum": 5}, "spec.maxReplicas"),
+        ({"minimum": 4, "maximum": None}, "spec.replicas"),
+        ({"minimum": None}, "spec.maxReplicas"),
+        ({"replicas": None, **FIXED}, "spec.replicas"),
+        ({"resizePolicy": {"allowedReplicas": [3]}, **FIXED}, "spec.resizePolicy.allowedReplicas"),
+        ({"replicas": 5}, "spec.replicas"),
+        ({"replicas": 0}, "spec.replicas"),
+        ({"replicas": "3"}, "spec.replicas"),
+        ({"minimum": True}, "spec.minReplicas"),
+        ({"template": None}, "spec.template"),
+        ({"template": {"spec": {"containers": []}}}, "spec.template.spec.containers"),
+        ({"template": {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}}, "spec.template.spec.containers"),
+        ({"failurePolicy": {"maxFailures": -1}}, "spec.failurePolicy.maxFailures"),
+        ({"name": "x" * 46}, "metadata.name"),
+        ({"resizePolicy": {"allowedReplicas": [5]}}, "spec.resizePolicy.allowedReplicas"),
+        ({"resizePolicy": {"allowedReplicas": [4]}}, "spec.replicas"),
+        ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
+        ({"injectAgent": "yes"}, "spec.injectAgent"),
+        ({"torchrun": {"nnodes": 2}}, "spec.torchrun.nnodes"),
+        ({"torchrun": ["nnodes"]}, "spec.torchrun"),
+        ({"rendezvous": {"backend": "etcd"}}, "spec.rendezvous.backend"),
+        ({"rendezvous": {"backend": "etcd-v2"}}, "spec.rendezvous.endpoint"),
+        ({"rendezvous": {"backend": "c10d", "endpoint": "etcd:2379"}}, "spec.rendezvous.endpoint"),
+        ({"rendezvous": {"endpoint": "etcd:2379"}}, "spec.rendezvous.endpoint"),
+        ({"rendezvous": {"backend": "c10d"}, "progressDeadlineSeconds": 60}, "spec.progressDeadlineSeconds"),
+        ({"rendezvous": {"backend": "c10d"}, "resizePolicy": {"allowedReplicas": [3]}}, "spec.resizePolicy.allowedReplicas"),
+        ({"resizePolicy": {"checkpointWaitSeconds": 30}}, "spec.resizePolicy.checkpointPath"),
+        ({"resizePolicy": {"checkpointPath": "checkpoints"}}, "spec.resizePolicy.checkpointPath"),
+        ({"resizePolicy": {"checkpointPath": ["/checkpoints"]}}, "spec.resizePolicy.checkpointPath"),
+        ({"resizePolicy": {"checkpointWaitSeconds": -1}}, "spec.resizePolicy.checkpointWaitSeconds"),
+        ({"rendezvous": {"backend": "c10d"}, "resizePolicy": {"checkpointPath": "/c"}}, "spec.resizePolicy.checkpointPath"),
+    ],
+)
+def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidJob) as refusal:
+        parse_job(a_manifest(**change))
+    assert refusal.value.path == path
+    assert str(refusal.value).startswith(path)
+
+
+def test_no_change_waits_for_a_checkpoint_unless_it_is_said() -> None:
+    job = parse_job(a_manifest())
+    assert (job.checkpoint_wait_seconds, job.checkpoint_path) == (0, "")
+    job = parse_job(a_manifest(resizePolicy={"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}))
+    assert (job.checkpoint_wait_seconds, job.checkpoint_path, job.settle_seconds) == (30, "/checkpoints", 1)
+
+
+def test_rendezvous_is_the_operators_unless_it_is_said_otherwise() -> None:
+    assert not parse_job(a_manifest()).stock
+    job = parse_job(a_manifest(rendezvous={"backend": "etcd-v2", "endpoint": "etcd:2379"}))
+    assert (job.stock, job.backend, job.endpoint) == (True, "etcd-v2", "etcd:2379")
+
+
+def test_stock_torchrun_is_not_told_a_bound_that_the_job_has_not() -> None:
+    assert parse_job(a_manifest(maximum=None, rendezvous={"backend": "c10d"})).maximum == 4096
+
+
+def test_allowed_sizes_do_not_depend_on_the_wanted_one() -> None:
+    sizes = {"resizePolicy": {"allowedReplicas": [2, 4, 8]}}
+    assert [a_job(replicas=n, minimum=2, maximum=None, **sizes).wanted for n in (8, 5, 4)] == [8, 4, 4]
+
+
+async def test_local_mode_asks_for_the_number_of_workers_as_the_api_server_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(a_manifest(replicas=None)))
+    assert await run_local(path) == 2
+    assert "spec.replicas: set the number of workers" in capsys.readouterr().err

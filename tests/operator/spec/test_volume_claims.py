@@ -1,0 +1,117 @@
+"""The volume claims of a job: how they are read, what pods get of them, and which existing claim is one of them."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.worker_pod import volume_claim, worker_pod
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.volume_claims import find_conflict
+
+from tests.operator.builders import a_job
+
+SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+OURS = {"app.kubernetes.io/managed-by": "elastic-pytorch-operator", "elasticpytorch.dev/job-name": "lm"}
+CONTAINERS = [{"name": "pytorch", "image": "torch"}]
+
+
+def a_template(name: object = "checkpoints", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}, "spec": SPEC}
+
+
+def test_a_claim_is_named_by_template_and_job_and_stays_by_default() -> None:
+    job = a_job(volumeClaimTemplates=[a_template(labels={"team": "ml"}, annotations={"why": "checkpoints"})])
+    claim = volume_claim(job, job.claims[0])
+    assert (claim["apiVersion"], claim["kind"], claim["spec"]) == ("v1", "PersistentVolumeClaim", SPEC)
+    assert claim["metadata"] == {
+        "name": "checkpoints-lm",
+        "namespace": "default",
+        "labels": {"team": "ml", "app.kubernetes.io/name": "elastic-pytorch-job", **OURS},
+        "annotations": {"why": "checkpoints"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "owned"), [(None, False), ({}, False), ({"whenDeleted": "Retain"}, False), ({"whenDeleted": "Delete"}, True)]
+)
+def test_a_claim_is_the_jobs_only_if_it_is_to_be_deleted_with_it(policy: dict[str, str] | None, owned: bool) -> None:
+    job = a_job(volumeClaimTemplates=[a_template()], volumeClaimRetentionPolicy=policy)
+    owners = volume_claim(job, job.claims[0])["metadata"].get("ownerReferences", [])
+    assert [(owner["kind"], owner["uid"]) for owner in owners] == [("ElasticPyTorchJob", "uid-lm")] * owned
+
+
+def test_the_longest_names_make_a_valid_one() -> None:
+    job = a_job(name="j" * 45, volumeClaimTemplates=[a_template("t" * 63)])
+    assert len(volume_claim(job, job.claims[0])["metadata"]["name"]) == 109, "of the 253 characters that Kubernetes allows"
+
+
+@pytest.mark.parametrize("backend", ["operator", "c10d"])
+def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name(backend: str) -> None:
+    own = {"name": "data", "emptyDir": {}}
+    job = a_job(
+        volumeClaimTemplates=[a_template(), a_template("data")],
+        template={"spec": {"containers": CONTAINERS, "volumes": [own]}},
+        rendezvous={"backend": backend},
+    )
+    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8443")
+    claim = {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints-lm"}}
+    assert pod["spec"]["volumes"][:2] == [own, claim]
+    assert [volume["name"] for volume in pod["spec"]["volumes"]].count("data") == 1
+    if job.stock:
+        assert "volumes" not in store_pod(job, "x", 1)["spec"]
+
+
+@pytest.mark.parametrize(
+    ("templates", "words"),
+    [
+        ({}, "must be a list of at most 8"),
+        ([a_template(f"t{number}") for number in range(9)], "must be a list of at most 8"),
+        (["checkpoints"], r"\[0\] must be an object"),
+        ([{"spec": SPEC}], r"\[0\] must have metadata"),
+        ([{"metadata": {"name": "checkpoints"}}], r"\[0\] must have metadata"),
+        ([a_template(None)], r"\[0\]\.metadata\.name must be a DNS label"),
+        ([a_template("Checkpoints")], r"\[0\]\.metadata\.name must be a DNS label"),
+        ([a_template("check.points")], r"\[0\]\.metadata\.name must be a DNS label"),
+        ([a_template("t" * 64)], r"\[0\]\.metadata\.name must be a DNS label"),
+        ([a_template(), a_template()], r"\[1\]\.metadata\.name: Duplicate value: 'checkpoints'"),
+        ([a_template(labels={"a": 1})], r"\[0\]\.metadata\.labels must be an object of strings"),
+        ([a_template(annotations=["a"])], r"\[0\]\.metadata\.annotations must be an object of strings"),
+    ],
+)
+def test_templates_that_make_no_claim_are_refused(templates: object, words: str) -> None:
+    with pytest.raises(InvalidJob, match=rf"spec\.volumeClaimTemplates: {words}"):
+        a_job(volumeClaimTemplates=templates)
+
+
+@pytest.mark.parametrize("policy", ["Delete", ["Delete"], {"whenDeleted": "Recycle"}, {"whenDeleted": 1}])
+def test_another_retention_policy_is_refused(policy: object) -> None:
+    with pytest.raises(InvalidJob, match=r"spec\.volumeClaimRetentionPolicy: whenDeleted must be Retain or Delete"):
+        a_job(volumeClaimRetentionPolicy=policy)
+
+
+def owner(uid: str, kind: str = "ElasticPyTorchJob", name: str = "lm") -> dict[str, str]:
+    return {"kind": kind, "name": name, "uid": uid}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "conflict"),
+    [
+        ({"labels": OURS}, ""),
+        ({"labels": {**OURS, "team": "ml"}, "ownerReferences": []}, ""),
+        ({"labels": OURS, "ownerReferences": [owner("uid-lm")]}, ""),
+        ({"ownerReferences": [owner("other", "Backup", "nightly"), owner("uid-lm")]}, ""),
+        ({"labels": OURS, "ownerReferences": [owner("before")]}, "passes"),
+        ({"labels": OURS, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "passes"),
+        ({"ownerReferences": [owner("uid-lm")], "deletionTimestamp": "2026-01-01T00:00:00Z"}, "passes"),
+        ({}, "stays"),
+        ({"labels": {"elasticpytorch.dev/job-name": "lm"}}, "stays"),
+        ({"labels": {**OURS, "elasticpytorch.dev/job-name": "other"}}, "stays"),
+        ({"labels": {**OURS, "app.kubernetes.io/managed-by": "Helm"}}, "stays"),
+        ({"labels": OURS, "ownerReferences": [owner("other", "StatefulSet", "checkpoints")]}, "stays"),
+        ({"labels": OURS, "ownerReferences": [owner("other", name="other")]}, "stays"),
+    ],
+)
+def test_existing_claim_is_used_only_if_it_was_created_for_a_job_of_that_name(metadata: dict[str, Any], conflict: str) -> None:
+    found = find_conflict({"metadata": {"name": "checkpoints-lm", **metadata}}, "lm", "uid-lm")
+    assert ("" if found is None else "passes" if found.passes else "stays") == conflict
+    assert found is None or found.message.startswith("PersistentVolumeClaim checkpoints-lm ")

@@ -1,0 +1,93 @@
+"""Manifests of the public kinds, written after their documented fields, and what they become.
+
+Each folder of cases/ holds `before.yaml`, what is written for it (`after.yaml`, or nothing), and what is said of it (`remarks.txt`).
+`python tests/plugin/migration/test_migrated_manifests.py` writes the last two again, to be read before they are committed.
+"""
+
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from elastic_pytorch_client.migration.documents import migrate_documents
+from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
+from elastic_pytorch_operator.spec.job import parse_job
+
+from tests.documentation import blocks
+from tests.paths import ROOT
+
+CASES = sorted(path.parent for path in (ROOT / "tests" / "plugin" / "migration" / "cases").glob("*/before.yaml"))
+SCHEMA = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())["spec"]["versions"][0]["schema"]
+NOT_MIGRATED = {"accelerate", "image-entrypoint", "long-name", "trainjob-unknown-runtime"}
+
+
+def migrated(text: str) -> tuple[str, str]:
+    """The manifests that are written for a text, and the remarks."""
+    found = migrate_documents(read_documents(text))
+    documents = [document for one in found for document in one.documents]
+    lines: list[str] = []
+    for one in found:
+        lines += [f"{one.title}: {remark}\n" for remark in one.remarks]
+        lines += [f"{one.title}: error: {one.failed}\n"] if one.failed else []
+    return write_documents(documents) if documents else "", "".join(lines)
+
+
+def text_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def jobs_of(text: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(text) if document["kind"] == "ElasticPyTorchJob"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_manifests_and_remarks(case: Path) -> None:
+    after, remarks = migrated((case / "before.yaml").read_text())
+    assert after == text_of(case / "after.yaml")
+    assert remarks == text_of(case / "remarks.txt")
+    assert ("error: " in remarks) is (case.name in NOT_MIGRATED)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name not in NOT_MIGRATED], ids=lambda case: case.name)
+def test_what_is_written_is_a_valid_job(case: Path) -> None:
+    jobs = jobs_of((case / "after.yaml").read_text())
+    assert jobs
+    for job in jobs:
+        jsonschema.Draft7Validator(SCHEMA["openAPIV3Schema"]).validate(job)
+        job["metadata"] = {"name": "made-by-the-server", "namespace": "team", "uid": "7"} | job["metadata"]
+        parse_job(job)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_is_written_passes_again_as_it_is(case: Path) -> None:
+    after = text_of(case / "after.yaml")
+    if after:
+        assert migrated(after) == (after, "")
+
+
+def test_the_page_shows_what_the_command_writes() -> None:
+    shown = [block for block in blocks(ROOT / "docs" / "migrate.md") if block.language == "yaml"]
+    pairs = [(old.text, new.text) for old, new in itertools.pairwise(shown) if old.not_run and not new.not_run]
+    assert len(pairs) == 2
+    for old, new in pairs:
+        assert yaml.safe_load(migrated(old)[0]) == yaml.safe_load(new)
+
+
+def write_all(say: Callable[[str], Any]) -> None:
+    for case in CASES:
+        after, remarks = migrated((case / "before.yaml").read_text())
+        for name, text in (("after.yaml", after), ("remarks.txt", remarks)):
+            path = case / name
+            if text:
+                path.write_text(text)
+            else:
+                path.unlink(missing_ok=True)
+        say(case.name)
+
+
+if __name__ == "__main__":
+    write_all(lambda name: sys.stdout.write(f"{name}\n"))

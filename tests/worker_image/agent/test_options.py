@@ -1,0 +1,156 @@
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from elastic_pytorch.agent.options import DECIDED, NEWER, OptionsError, parse_options, unknown_variables, worker_arguments
+from elastic_pytorch_operator.spec.torchrun_options import OPTIONS, torchrun_variables
+
+from tests.torch_features import torchrun_has
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("PYTHON_EXEC", raising=False)
+    yield
+
+
+def test_defaults() -> None:
+    options = parse_options(["train.py", "--lr", "0.1"])
+    assert options.warm
+    assert options.monitor_interval == 0.05
+    assert worker_arguments(options) == ("script", "train.py", "--lr", "0.1")
+
+
+@pytest.mark.parametrize("spelling", ["--nproc-per-node=2", "--nproc_per_node=2"])
+def test_both_spellings(spelling: str) -> None:
+    assert parse_options([spelling, "train.py"]).nproc_per_node == "2"
+
+
+def test_options_of_the_script_are_its_own() -> None:
+    options = parse_options(["-m", "pkg.train", "--nnodes", "4", "--rdzv-id=x"])
+    assert worker_arguments(options) == ("module", "pkg.train", "--nnodes", "4", "--rdzv-id=x")
+
+
+def test_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "4")
+    monkeypatch.setenv("PET_MONITOR_INTERVAL", "0.5")
+    monkeypatch.setenv("PET_START_METHOD", "spawn")
+    monkeypatch.setenv("PET_NNODES", "1:4")  # for a plain torchrun
+    monkeypatch.setenv("PET_RDZV_BACKEND", "elastic-pytorch")
+    options = parse_options(["train.py"])
+    assert (options.nproc_per_node, options.monitor_interval, options.warm) == ("4", 0.5, False)
+
+
+def test_variables_of_all_options_that_a_job_may_set_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = {
+        "maxRestarts": 7,
+        "monitorIntervalMilliseconds": 500,
+        "startMethod": "spawn",
+        "role": "trainer",
+        "redirects": "0:3",
+        "tee": 2,
+        "logDir": "/logs",
+        "localRanksFilter": [0, 2],
+        "logLinePrefixTemplate": "${rank}: ",
+        "duplicateStdoutFilters": ["loss", "a,b"],
+        "duplicateStderrFilters": ["error"],
+        "eventLogHandler": "console",
+        "signalsToHandle": ["SIGTERM", "SIGUSR1"],
+        "shutdownTimeoutSeconds": 20,
+        "virtualLocalRank": True,
+    }
+    assert set(everything) == OPTIONS
+    understood = {
+        "max_restarts": 7,
+        "monitor_interval": 0.5,
+        "start_method": "spawn",
+        "role": "trainer",
+        "redirects": "0:3",
+        "tee": "2",
+        "log_dir": "/logs",
+        "local_ranks_filter": "0,2",
+        "duplicate_stdout_filters": ["loss", "a,b"],
+        "duplicate_stderr_filters": ["error"],
+        "event_log_handler": "console",
+        "signals_to_handle": "SIGTERM,SIGUSR1",
+        "shutdown_timeout": 20,
+        "virtual_local_rank": True,
+    }
+    lacking = {name for name in NEWER if not torchrun_has(f"--{name.replace('_', '-')}")}
+    for variable, value in torchrun_variables(everything).items():
+        if variable.removeprefix("PET_").lower() not in lacking:
+            monkeypatch.setenv(variable, value)
+    options = vars(parse_options(["train.py"]))
+    assert {name: options.get(name) for name in understood.keys() - lacking} == {
+        name: value for name, value in understood.items() if name not in lacking
+    }
+
+
+def test_option_that_an_older_torch_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_VIRTUAL_LOCAL_RANK", "1")
+    monkeypatch.setenv("PET_SHUTDOWN_TIMEOUT", "5")  # which the agent carries out itself
+    [problem] = unknown_variables({"nnodes", "role"})
+    assert problem.startswith("PET_VIRTUAL_LOCAL_RANK is set, but torch ")
+    assert "remove spec.torchrun.virtualLocalRank from the job" in problem
+    assert unknown_variables({"virtual_local_rank"}) == []
+
+
+@pytest.mark.skipif(not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank")
+def test_flag_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_VIRTUAL_LOCAL_RANK", "yes")
+    with pytest.raises(OptionsError, match="must be 0 or 1"):
+        parse_options(["train.py"])
+
+
+def test_run_path_runs_the_script_by_its_path_warm_or_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = parse_options(["--run-path", "--no-python", "/train.py"])
+    assert (options.warm, options.run_path, options.no_python) == (True, False, False)
+    assert not parse_options(["--run-path", "--start-method=spawn", "/train.py"]).warm
+    monkeypatch.setenv("PYTHON_EXEC", "/opt/other/python")  # which torchrun does not ask, either
+    assert parse_options(["--run-path", "/train.py"]).warm
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_the_operator_decides_is_refused_by_name(name: str) -> None:
+    option = "--" + name.replace("_", "-")
+    argv = [option] if name == "standalone" else [option, "1"]
+    with pytest.raises(OptionsError, match=f"{option} .* decided by"):
+        parse_options([*argv, "train.py"])
+
+
+@pytest.mark.parametrize(("argv", "warned"), [(["--max-restarts=5"], True), (["--max-restarts=3"], False), ([], False)])
+def test_number_of_restarts_that_the_command_line_names_is_said_to_be_no_budget(
+    argv: list[str], warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PET_MAX_RESTARTS", "3")
+    with caplog.at_level(logging.WARNING):
+        options = parse_options([*argv, "train.py"])
+    assert options.max_restarts == (5 if warned else 3)
+    assert ("decided by spec.failurePolicy.maxFailures" in caplog.text) is warned
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["--no-such-option", "train.py"],
+        ["--no-python", "-m", "train"],
+        ["--monitor-interval=0", "train.py"],
+        ["--max-restarts=x", "t.py"],
+        ["--max-restarts=-1", "t.py"],
+    ],
+)
+def test_wrong_command_lines_are_refused(argv: list[str]) -> None:
+    with pytest.raises(OptionsError):
+        parse_options(argv)
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ"),
+    [(["--start-method=spawn", "t.py"], {}), (["--no-python", "prog"], {}), (["t.py"], {"PYTHON_EXEC": "/opt/other/python"})],
+)
+def test_cold_starts(argv: list[str], environ: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert not parse_options(argv).warm

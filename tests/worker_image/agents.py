@@ -1,0 +1,111 @@
+"""Real agents, as processes of this machine, each with a loopback address of its own."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch.stopping.stacks import children
+
+from tests.paths import ROOT
+
+SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
+WAIT_SECONDS = 60.0
+
+
+class Agent:
+    """An agent process and what it leaves behind.
+
+    Attributes:
+        worker: its name, w0, w1…
+        process: the agent itself.
+        log: where its and its workers' stderr goes.
+        out: where its workers' stdout goes.
+        termination_log: its pod's termination message.
+    """
+
+    def __init__(
+        self, worker: str, url: str, directory: Path, *arguments: Any, command: list[str] | None = None, **environment: Any
+    ) -> None:
+        self.worker = worker
+        self.log = directory / f"{worker}.log"
+        self.out = directory / f"{worker}.out"
+        self.termination_log = directory / f"{worker}.termination"
+        self.termination_log.touch()
+        token = directory / f"{worker}.token"
+        token.write_text(worker + "\n")
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PET_", "ELASTIC_PYTORCH_", "OMP_"))
+        }
+        environ = inherited | {
+            "ELASTIC_PYTORCH_OPERATOR_URL": url,
+            "ELASTIC_PYTORCH_TOKEN_FILE": str(token),
+            "ELASTIC_PYTORCH_JOB": "job",
+            "ELASTIC_PYTORCH_JOB_UID": "uid-of-job",
+            "ELASTIC_PYTORCH_WORKER": worker,
+            "ELASTIC_PYTORCH_WORKER_INDEX": worker[1:],
+            "ELASTIC_PYTORCH_GRACE_SECONDS": "8",
+            "ELASTIC_PYTORCH_TERMINATION_LOG": str(self.termination_log),
+            "GLOO_SOCKET_IFNAME": "lo",
+            "EVENTS": str(directory / "events"),
+            "WORKER": worker,
+            **{name: str(value) for name, value in environment.items()},
+        }
+        command = command or [sys.executable, "-m", "elastic_pytorch.agent"]
+        with self.log.open("ab") as err, self.out.open("ab") as out:
+            self.process = subprocess.Popen(
+                [*command, *(str(argument) for argument in arguments)],
+                env=environ,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Ends the agent as a lost node would: nothing is said any more, and nobody is left, whatever session it is in."""
+        family = _descendants(self.process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def wait(self, seconds: float = WAIT_SECONDS) -> int:
+        """Waits for its end and returns the exit code."""
+        return self.process.wait(seconds)
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+def _descendants(pid: int) -> list[int]:
+    return [descendant for child in children(pid) for descendant in (child, *_descendants(child))]
+
+
+class Events:
+    """What the scripts of a test write, line by line, to one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def all(self, **wanted: Any) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [event for event in lines if all(event.get(key) == value for key, value in wanted.items())]
+
+    def wait(self, count: int = 1, **wanted: Any) -> list[dict[str, Any]]:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while len(found := self.all(**wanted)) < count:
+            assert time.monotonic() < deadline, f"{count} of {wanted} not in {WAIT_SECONDS} s; last: {self.all()[-5:]}"
+            time.sleep(0.01)
+        return found

@@ -1,0 +1,139 @@
+"""The agent as it is brought into an image that has only torch: a folder, and nothing installed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+from tests.torch_features import needs_torchrun_handlers
+from tests.worker_image.agents import Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., Agent]
+
+WORKER_IMAGE = ROOT / "worker_image"
+
+SCRIPT = """
+import elastic_pytorch, os, sys
+sys.path.insert(0, os.environ["SCRIPTS"])
+from events import event
+elastic_pytorch.report(step=1)
+event("found", package=elastic_pytorch.__file__, path=os.environ["PYTHONPATH"], rank=os.environ["RANK"])
+"""
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that worker_image/agent.Dockerfile makes, by the same means."""
+    source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("image")
+    for name in ("pyproject.toml", "__main__.py"):
+        shutil.copy(WORKER_IMAGE / name, source)
+    shutil.copytree(WORKER_IMAGE / "elastic_pytorch", source / "elastic_pytorch", ignore=shutil.ignore_patterns("__pycache__"))
+    options = ["--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", made, source], check=True, timeout=120)
+    shutil.copy(source / "__main__.py", made)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path, image: Path) -> Path:
+    made = tmp_path / "opt" / "elastic-pytorch"
+    shutil.copytree(image, made)
+    for path in (*made.rglob("*"), made):
+        path.chmod(path.stat().st_mode & ~0o222)  # as in the pod, where it is mounted read-only
+    return made
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SCRIPTS", str(ROOT / "tests" / "worker_image" / "scripts"))
+    path = tmp_path / "found.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_image_has_the_whole_package_and_the_rendezvous_handlers_entry_point(image: Path) -> None:
+    for path in (WORKER_IMAGE / "elastic_pytorch").rglob("*.py"):
+        assert (image / path.relative_to(WORKER_IMAGE)).read_bytes() == path.read_bytes()
+    code = (
+        "import importlib.metadata as m\n"
+        "[point] = m.entry_points(group='torchrun.handlers', name='elastic-pytorch')\n"
+        "print(point.value, m.distribution('elastic-pytorch').locate_file(''))"
+    )
+    # -S: without what is installed here, the folder is all that there is
+    command = [sys.executable, "-S", "-c", code]
+    found = subprocess.run(
+        command, env={"PYTHONPATH": str(image)}, text=True, capture_output=True, check=True, cwd=image.parent
+    )
+    assert found.stdout.split() == ["elastic_pytorch.agent.torchrun_handler:handler_creator", str(image)]
+
+
+def test_image_file_does_what_this_module_does() -> None:
+    text = (WORKER_IMAGE / "agent.Dockerfile").read_text()
+    assert "pip install --no-index --no-deps --no-build-isolation" in text
+    assert "COPY worker_image/pyproject.toml worker_image/__main__.py /src/" in text
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_agent_starts_from_its_folder_and_scripts_find_the_package(
+    operator: ScriptedOperator, agents: Start, events: Events, folder: Path, script: Path, start_method: str
+) -> None:
+    own = {"PYTHONPATH": "/image/has/this", "PET_START_METHOD": start_method}
+    agent = agents("w0", script, command=[sys.executable, str(folder)], **own)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait_for("succeeded", "w0")
+    [found] = events.all(what="found")
+    assert found["package"] == str(folder / "elastic_pytorch" / "__init__.py")
+    assert found["path"] == f"{folder}:/image/has/this"
+    operator.end("complete")
+    assert agent.wait() == 0
+
+
+@needs_torchrun_handlers
+def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
+    operator: ScriptedOperator, agents: Start, events: Events, folder: Path, script: Path
+) -> None:
+    torchrun = [str(Path(sys.executable).with_name("torchrun"))]
+    joining = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3, "PYTHONPATH": folder}
+    agent = agents("w0", script, command=torchrun, ELASTIC_PYTORCH_CHECKPOINT_PATH=folder, **joining)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait_for("succeeded", "w0")
+    assert [found["package"] for found in events.all(what="found")] == [str(folder / "elastic_pytorch" / "__init__.py")]
+    told = operator.last("w0")
+    assert told is not None
+    assert told.progress["checkpoints"] == 0, "it watches the folder, too"
+    operator.end("complete")
+    assert agent.wait() == 0
+
+
+def test_python_is_taken_where_python3_has_no_torch(
+    operator: ScriptedOperator, agents: Start, folder: Path, script: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    without_torch = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
+    agent = agents("w0", script, command=[*without_torch, str(folder)], PATH=f"{python.parent}:{os.environ['PATH']}")
+    operator.wait_for("ready", "w0")
+    agent.signal()
+    assert agent.wait() == 143
+
+
+def test_old_python_is_named_in_the_termination_message(agents: Start, folder: Path, script: Path, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "sitecustomize.py").write_text("import sys; sys.version_info = (3, 9, 18, 'final', 0)\n")
+    agent = agents("w0", script, command=[sys.executable, str(folder)], PYTHONPATH=tmp_path / "old")
+    assert agent.wait() == 2
+    assert agent.termination_log.read_text() == (
+        f"elastic-pytorch needs Python 3.10 or newer in the image: {sys.executable} is Python 3.9.18"
+    )

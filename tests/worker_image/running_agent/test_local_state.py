@@ -1,0 +1,71 @@
+"""What a worker keeps in its agent outlives the worker, and is on the disk before the agent ends."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.stopping.stacks import children
+from elastic_pytorch.storage.checkpoint_folder import newest
+
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., Agent]
+
+
+def sockets(pid: int) -> set[str]:
+    with contextlib.suppress(OSError):
+        return {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH115, PTH208
+    return set()
+
+
+def listening(path: str) -> set[str]:
+    """How the sockets that are bound to a path are called in a process's list of descriptors."""
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    return {f"socket:[{row[6]}]" for row in rows if row[-1] == path}
+
+
+def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+    agent = agents("w0", SCRIPTS / "keeps.py", "--folder", tmp_path / "folder")
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    (kept,) = events.wait(what="kept")
+    assert kept["step"] == 7
+
+    # The server's own sockets are the agent's alone: not the forkserver's, not the worker's.
+    servers = listening(kept["path"])
+    assert servers & sockets(agent.process.pid)
+    (forkserver,) = [pid for pid in children(agent.process.pid) if kept["pid"] in children(pid)]
+    assert not servers & sockets(forkserver)
+    assert not servers & sockets(kept["pid"])
+
+    for step in (7, 14):
+        os.kill(events.all(what="kept")[-1]["pid"], signal.SIGKILL)
+        operator.wait_for("failed", "w0")
+        number = operator.declare("w0")
+        operator.wait_for("running", "w0", number=number)
+        events.wait(what="found", step=step, stamp=[1, step])
+        events.wait(what="kept", step=step + 7)
+
+    agent.signal()  # the last one asks for a flush as it ends
+    assert agent.wait() == 143
+    assert [checkpoint.stamp for checkpoint in newest(tmp_path / "folder")] == [Stamp(1, 21)]
+    assert not Path(kept["path"]).parent.exists()
+
+
+def test_the_last_checkpoint_is_on_the_disk_before_the_job_is_done(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+) -> None:
+    agent = agents("w0", SCRIPTS / "keeps.py", "--folder", tmp_path / "folder", "--end")
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait_for("succeeded", "w0")
+    operator.end("complete")
+    assert agent.wait() == 0
+    assert [checkpoint.stamp for checkpoint in newest(tmp_path / "folder")] == [Stamp(1, 7)]

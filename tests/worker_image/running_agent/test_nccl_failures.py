@@ -1,0 +1,90 @@
+"""What the operator hears of the failures that NCCL has a way of its own to tell, and what it makes of them."""
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.model.failure import Fault, fault_of_worker
+from elastic_pytorch_operator.model.observed import Failure
+
+import tests.python_of_operator  # noqa: F401 - leaves this module out
+from tests.worker_image.agents import SCRIPTS, Agent
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+TRAIN = """
+import datetime, os, sys, time
+sys.path.insert(0, os.environ["SCRIPTS"])
+import nccl_like
+import torch
+import torch.distributed as dist
+from elastic_pytorch import in_process
+
+def train():
+    dist.init_process_group("nccl_like", timeout=datetime.timedelta(seconds=float(os.environ["TIMEOUT"])))
+    for step in range(2):
+        if step == 1 and dist.get_rank() == 1:
+            time.sleep(600)
+        dist.all_reduce(torch.ones(1))
+
+train = in_process(train) if "in_process" in sys.argv else train
+train()
+"""
+
+ERRORS = {
+    "invalid-usage": "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
+    "shared-memory": "Error while creating shared memory segment /dev/shm/nccl-aqMV6n (size 5767520)",
+    "interface": "Bootstrap : no socket interface found",
+    "out-of-memory": "Failed to CUDA calloc 8388608 bytes",
+}
+Train = Callable[..., Failure]
+
+
+@pytest.fixture
+def fail(operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path) -> Train:
+    """Runs the script on one worker of two processes until they fail; returns what a real operator reads of it."""
+    (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
+
+    def run(*arguments: str, timeout: int = 600, error: str = "", start_method: str = "forkserver") -> Failure:
+        options = ("--nproc-per-node=2", f"--start-method={start_method}")
+        environment = {"SCRIPTS": SCRIPTS, "TIMEOUT": timeout, "NCCL_LIKE_ERROR": error}
+        agents("w0", *options, "train.py", *arguments, **environment)
+        operator.wait_for("ready", "w0")
+        operator.declare("w0")
+        operator.wait_for("failed", "w0")
+        heard = operator.last("w0")
+        assert heard is not None
+        failure = parse_heartbeat(heard.body).failure
+        assert failure is not None
+        return failure
+
+    return run
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_wrong_set_up_ends_a_function_that_could_be_called_again_and_is_its_own_failure(fail: Train, error: str) -> None:
+    failure = fail("in_process", error=error)
+    assert (failure.exit_code, failure.signal, failure.exception) == (1, "", "DistBackendError")
+    assert failure.message.endswith(ERRORS[error])
+    assert "in train" in failure.traceback, "the process has ended with its exception, and has lost no peer"
+    assert fault_of_worker(failure) is Fault.CODE
+
+
+def test_wrong_set_up_is_told_of_a_cold_script_too(fail: Train) -> None:
+    failure = fail(error="invalid-usage", start_method="spawn")
+    assert failure.exception == "torch.distributed.DistBackendError"
+    assert failure.message.endswith(ERRORS["invalid-usage"])
+    assert fault_of_worker(failure) is Fault.CODE
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_abort_by_the_watchdog_is_told_with_its_reason(fail: Train, start_method: str) -> None:
+    failure = fail(timeout=3, start_method=start_method)
+    assert (failure.exit_code, failure.signal, failure.rank) == (-6, "SIGABRT", 0)
+    assert failure.message.startswith("killed by SIGABRT")
+    assert "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE" in failure.message
+    assert "terminate called after throwing an instance of 'c10::DistBackendError'" in failure.message
+    assert fault_of_worker(failure) is Fault.ECHO

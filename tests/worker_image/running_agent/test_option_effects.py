@@ -1,0 +1,139 @@
+"""What torchrun's options do, each set as `spec.torchrun` sets it."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elastic_pytorch_operator.spec.torchrun_options import torchrun_variables
+
+from tests.torch_features import torchrun_has
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., Agent]
+
+SPEAK = """
+import os, sys
+rank = os.environ["RANK"]
+print("out of", rank, "loss 1")
+print("out of", rank, "something else")
+print("err of", rank, file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def speak(tmp_path: Path) -> Path:
+    script = tmp_path / "speak.py"
+    script.write_text(SPEAK)
+    return script
+
+
+def run(operator: ScriptedOperator, agent: Agent) -> None:
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait_for("succeeded", "w0")
+    operator.end("complete")
+    assert agent.wait() == 0
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_output_goes_where_the_options_say(
+    operator: ScriptedOperator, agents: Start, speak: Path, tmp_path: Path, start_method: str
+) -> None:
+    filters = torchrun_has("--duplicate-stdout-filters")
+    options = torchrun_variables(
+        {
+            "startMethod": start_method,
+            "redirects": "1:3",
+            "tee": "0:3",
+            "logDir": str(tmp_path / "logs"),
+            "logLinePrefixTemplate": "<${role_name} ${rank}> ",
+            "role": "trainer",
+            **({"duplicateStdoutFilters": ["loss"]} if filters else {}),
+        }
+    )
+    agent = agents("w0", speak, PET_NPROC_PER_NODE=2, **options)
+    run(operator, agent)
+    out, err = agent.out.read_text().splitlines(), agent.text().splitlines()
+    assert out == ["<trainer 0> out of 0 loss 1", "<trainer 0> out of 0 something else"]
+    assert "<trainer 0> err of 0" in err and not any("err of 1" in line for line in err)
+    files = {f"{path.parent.name}/{path.name}": path for path in (tmp_path / "logs").rglob("*.log")}
+    assert files["1/stdout.log"].read_text().splitlines() == ["out of 1 loss 1", "out of 1 something else"]
+    assert files["1/stderr.log"].read_text() == "err of 1\n"
+    assert files["0/stdout.log"].read_text().startswith("out of 0")
+    if filters:
+        assert files["attempt_0/filtered_stdout.log"].read_text() == "<trainer 0> out of 0 loss 1\n"
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Start, speak: Path, start_method: str) -> None:
+    options = torchrun_variables({"startMethod": start_method, "localRanksFilter": [1]})
+    agent = agents("w0", speak, PET_NPROC_PER_NODE=3, **options)
+    run(operator, agent)
+    assert agent.out.read_text().splitlines() == ["out of 1 loss 1", "out of 1 something else"]
+    assert [line for line in agent.text().splitlines() if line.startswith("err of")] == ["err of 1"]
+
+
+def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    options = torchrun_variables({"shutdownTimeoutSeconds": 1})
+    agents("w0", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=60, **options)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    events.wait(what="start")
+    before = time.monotonic()
+    operator.declare()
+    operator.wait_for("ready", "w0")
+    assert 0.9 < time.monotonic() - before < 10
+    assert events.all(what="ignored")
+
+
+def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+    options = torchrun_variables({"signalsToHandle": ["SIGTERM", "SIGUSR1"]})
+    agent = agents("w0", SCRIPTS / "train.py", "--save", **options)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    events.wait(what="step")
+    agent.signal(signal.SIGUSR1)
+    operator.wait_for("leaving", "w0")
+    assert agent.wait() == 128 + signal.SIGUSR1
+    assert events.all(what="saved", signal=signal.SIGUSR1), "as from torchrun: the workers get the same signal"
+
+
+@pytest.mark.skipif(not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank")
+def test_virtual_local_ranks(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+    script = tmp_path / "virtual.py"
+    script.write_text(
+        f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
+        "event('virtual', gpus=os.environ['CUDA_VISIBLE_DEVICES'])\n"
+    )
+    options = torchrun_variables({"virtualLocalRank": True})
+    agent = agents("w0", script, PET_NPROC_PER_NODE=2, CUDA_VISIBLE_DEVICES="4,5", **options)
+    run(operator, agent)
+    found = sorted((event["RANK"], event["LOCAL_RANK"], event["gpus"]) for event in events.all(what="virtual"))
+    assert found == [(0, 0, "4"), (1, 0, "5")]
+
+
+def test_another_interpreter(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+    python = tmp_path / "other-python"
+    python.write_text(f'#!/bin/sh\nMARK=other exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    script = tmp_path / "mark.py"
+    script.write_text(
+        f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\nevent('mark', mark=os.environ.get('MARK'))\n"
+    )
+    agent = agents("w0", script, PYTHON_EXEC=python)
+    run(operator, agent)
+    assert [event["mark"] for event in events.all(what="mark")] == ["other"]
+
+
+def test_run_path(operator: ScriptedOperator, agents: Start, speak: Path) -> None:
+    agent = agents("w0", "--run-path", speak)
+    run(operator, agent)
+    assert "out of 0 loss 1" in agent.out.read_text()

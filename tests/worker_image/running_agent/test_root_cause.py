@@ -1,0 +1,126 @@
+"""Without `@record` and without redirected output, a failure still says what a person needs to know, however the worker was started."""
+
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worker_image.agents import Agent
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., Agent]
+
+# What the script does, the exit code, and what the message and the traceback hold.
+CASES: dict[str, tuple[str, int, str, str]] = {
+    "an exception": (
+        "def train():\n    raise ValueError('boom at step 5')\ntrain()",
+        1,
+        r"^ValueError: boom at step 5$",
+        r"in train",
+    ),
+    "an import": ("import no_such_module", 1, r"^ModuleNotFoundError: No module named 'no_such_module'$", r"line 1"),
+    "a syntax error": ("x = 5\nif x\n    pass", 1, r"^SyntaxError: expected ':'", r"script\.py\"?, line 2"),
+    "an exit with a text": ("import sys; sys.exit('no data in /data')", 1, r"no data in /data$", ""),
+    "an exit with a code": (
+        "import sys; print('no licence', file=sys.stderr); sys.exit(3)",
+        3,
+        r"exited with code 3; its last line on stderr: no licence$",
+        "no licence",
+    ),
+    "a sudden exit": (
+        "import os, sys; print('cannot go on', file=sys.stderr); os._exit(3)",
+        3,
+        r"^exited with code 3; its last line on stderr: cannot go on$",
+        "cannot go on",
+    ),
+    "a crash": (
+        "import ctypes\ndef crash_here():\n    ctypes.string_at(0)\ncrash_here()",
+        -11,
+        r"^killed by SIGSEGV in \S+ \(.*\)$",
+        r"Segmentation fault[\s\S]*in crash_here",
+    ),
+    "an abort": (
+        "import os, sys\nprint('terminate called: what(): bad', file=sys.stderr)\ndef f():\n    os.abort()\nf()",
+        -6,
+        r"^killed by SIGABRT in f \(.*script\.py, line 4\)\nterminate called: what\(\): bad$",
+        r"Aborted[\s\S]*in f",
+    ),
+    "an abort by NCCL's watchdog": (
+        """
+        import ctypes, os, sys, threading
+        sys.stderr.write("[rank0]:[E713 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(6)\\n")
+        sys.stderr.write("terminate called after throwing an instance of 'c10::DistBackendError'\\n  what():  [Rank 0] Process group "
+        "watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error\\n"
+        "ncclRemoteError: A call failed possibly due to a network error\\nLast error:\\nConnection reset by peer\\n")
+        for i in range(200):
+            sys.stderr.write(f"frame #{i}: c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 (0x7f5a4441d7d0 in libtorch_cuda.so)\\n")
+        for i in range(50):
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        os.abort()
+        """,
+        -6,
+        r"^killed by SIGABRT in .*\n.*Watchdog caught collective[\s\S]*\nterminate called after[\s\S]*ncclRemoteError: A call"
+        r"[\s\S]*\nLast error:\nConnection reset by peer$",
+        r"^Fatal Python error: Aborted",
+    ),
+    "torch's own prefix": (
+        "import torch.distributed as d\nd.init_process_group('gloo')\nraise KeyError('missing')",
+        1,
+        r"^KeyError: 'missing'$",
+        r"line 3",
+    ),
+    "no script": ("", 2, r"can't open file '.*script\.py': \[Errno 2\] No such file or directory$", ""),
+    "an exception after one that was handled": (
+        """
+        import traceback
+        try:
+            {}["handled"]
+        except KeyError:
+            traceback.print_exc()
+        import sys
+        sys.exit(4)
+        """,
+        4,
+        r"^exited with code 4; ",
+        "handled",
+    ),
+}
+
+
+@pytest.fixture(params=["forkserver", "spawn"])
+def failed(request: pytest.FixtureRequest, operator: ScriptedOperator, agents: Start, tmp_path: Path) -> Callable[..., Any]:
+    def run(source: str) -> dict[str, Any]:
+        script = tmp_path / "script.py"
+        if source:
+            script.write_text(textwrap.dedent(source))
+        agent = agents("w0", f"--start-method={request.param}", script)
+        operator.wait_for("ready", "w0")
+        operator.declare("w0")
+        operator.wait_for("failed", "w0")
+        heard = operator.last("w0")
+        assert heard is not None
+        operator.end("failed")
+        assert agent.wait() == 1
+        failure: dict[str, Any] = heard.failure
+        assert agent.termination_log.read_text().startswith(failure["message"])
+        assert failure["traceback"].strip() in agent.text().replace("[rank0]: ", ""), "the log has all of it, too"
+        return failure
+
+    return run
+
+
+@pytest.mark.parametrize(("source", "exit_code", "message", "traceback"), CASES.values(), ids=CASES.keys())
+def test_failure_says_what_to_do_something_about(
+    failed: Callable[..., Any], source: str, exit_code: int, message: str, traceback: str
+) -> None:
+    failure = failed(source)
+    assert failure["exitCode"] == exit_code
+    assert re.search(message, failure["message"]), failure
+    assert re.search(traceback, failure["traceback"]), failure
+    if exit_code == 1 and "exit" not in source:
+        assert failure["exception"] == failure["message"].partition(":")[0]

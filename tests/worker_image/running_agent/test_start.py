@@ -1,0 +1,132 @@
+"""All ways to start a script, and what it finds."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.torch_features import needs_torchrun_handlers
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., Agent]
+
+
+def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+    """Warm on one pod, cold on the other: the same."""
+    warm = agents(
+        "w0", "--nproc-per-node=2", "--max-restarts=3", "--role", "trainer", SCRIPTS / "env.py", "${local_rank}", "a b"
+    )
+    cold = agents(
+        "w1", "--nproc_per_node", 2, "--max-restarts=3", "--role=trainer", "--start-method=spawn", SCRIPTS / "env.py", 1, "a b"
+    )
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    found = events.wait(4, what="env")
+    port = str(operator.round["store"]["port"])
+    for event in found:
+        rank, local_rank, pod = event["RANK"], event["RANK"] % 2, event["RANK"] // 2
+        env = event["env"]
+        assert env.pop("TORCHELASTIC_ERROR_FILE").endswith(f"/{local_rank}/error.json")
+        assert env == {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local_rank),
+            "GROUP_RANK": str(pod),
+            "ROLE_RANK": str(rank),
+            "ROLE_NAME": "trainer",
+            "WORLD_SIZE": "4",
+            "LOCAL_WORLD_SIZE": "2",
+            "GROUP_WORLD_SIZE": "2",
+            "ROLE_WORLD_SIZE": "4",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_MAX_RESTARTS": "3",
+            "TORCHELASTIC_RUN_ID": "uid-of-job",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        assert event["argv"] == [str(SCRIPTS / "env.py"), str(local_rank) if pod == 0 else "1", "a b"]
+        assert event["torch"] == (pod == 0)
+    assert warm.process.poll() is None
+    assert cold.process.poll() is None
+
+
+def test_one_of_two_local_workers_fails(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+    script = tmp_path / "half.py"
+    script.write_text("import os, time\nif os.environ['LOCAL_RANK'] == '1':\n    os.abort()\ntime.sleep(600)\n")
+    agents("w0", "--nproc-per-node=2", "--redirects=2", "--log-dir", tmp_path / "logs", script)
+    operator.wait_for("ready", "w0")
+    for restarts in range(2):
+        number = operator.declare("w0")
+        operator.wait_for("failed", "w0", number=number)
+        heard = operator.last("w0")
+        assert heard is not None
+        assert (heard.failure["localRank"], heard.failure["rank"], heard.failure["signal"]) == (1, 1, "SIGABRT")
+        assert "half.py" in heard.failure["traceback"]  # what faulthandler wrote to the redirected stderr
+        assert heard.restarts == restarts
+
+
+def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+    agents("w0", SCRIPTS / "loader.py", PET_NPROC_PER_NODE=2)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait_for("succeeded", "w0")
+    assert [e["sums"] for e in events.all(what="batches")] == [[14, 126]] * 4
+    random = events.all(what="random")
+    assert len({e["numpy"] for e in random}) == 2
+    assert {(e["threads"], e["omp"]) for e in random} == {(1, "1")}
+
+
+def test_programs_and_modules(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+    (tmp_path / "events.py").write_text((SCRIPTS / "events.py").read_text())
+    (tmp_path / "train.py").write_text((SCRIPTS / "env.py").read_text())
+    agents("w0", "--no-python", sys.executable, SCRIPTS / "env.py", "exit")
+    agents("w1", "-m", "train", "exit")
+    agents("w2", "--no-python", tmp_path / "nothing")
+    operator.wait_for("ready", "w0", "w1", "w2")
+    operator.declare("w0", "w1", "w2")
+    operator.wait_for("succeeded", "w0", "w1")
+    operator.wait_for("failed", "w2")
+    assert {(e["worker"], Path(e["argv"][0]).name) for e in events.all(what="env")} == {("w0", "env.py"), ("w1", "train.py")}
+    heard = operator.last("w2")
+    assert heard is not None
+    assert str(tmp_path / "nothing") in heard.failure["message"]
+
+
+@needs_torchrun_handlers
+def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+    finish = tmp_path / "finish"
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3, "PET_RDZV_ID": "uid-of-job"}
+    arguments = (SCRIPTS / "train.py", "--finish", finish)
+    both = [agents("w0", *arguments, command=torchrun, **plain), agents("w1", *arguments)]
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0")
+    events.wait(what="step", step=3, world=1)
+    operator.declare("w1", "w0")
+    steps = events.wait(2, what="step", step=3, world=2)
+    os.kill(next(e["pid"] for e in steps if e["worker"] == "w0"), signal.SIGKILL)
+    operator.wait_for("failed", "w0", "w1")
+    number = operator.declare("w0", "w1")
+    operator.wait_for("running", "w0", "w1", number=number)
+    finish.touch()
+    operator.wait_for("succeeded", "w0", "w1")
+    operator.end("complete")
+    assert [agent.wait() for agent in both] == [0, 0]
+
+
+def test_first_worker_has_imported_what_its_first_steps_need(operator: ScriptedOperator, agents: Start, tmp_path: Path) -> None:
+    """Nothing is left for later that a restart would have to wait for."""
+    script = tmp_path / "imported.py"
+    script.write_text("import sys, time\nprint('IMPORTED', 'torch._dynamo' in sys.modules, file=sys.stderr)\ntime.sleep(60)\n")
+    agent = agents("w0", script)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait(lambda: "IMPORTED True" in agent.text())

@@ -1,0 +1,332 @@
+"""A training with the library, as its group changes: what is lost, and what comes out."""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+SCRIPT = SCRIPTS / "stateful.py"
+STEPS = 84  # of two epochs of 500 samples in batches of 12
+# However busy this machine is, a worker that can go on in its process has the time for it.
+ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
+Agents = Callable[..., Agent]
+BACKENDS = pytest.mark.parametrize("backend", ["gloo", "nccl_like"])
+IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+
+
+def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
+    """Starts agents and declares a first round of them all."""
+    workers = [f"w{number}" for number in range(count)]
+    started = [agents(worker, SCRIPT, *options, **ENVIRONMENT) for worker in workers]
+    operator.wait_for("ready", *workers)
+    operator.declare(*workers)
+    return started
+
+
+def until_step(events: Events, step: int, world: int) -> None:
+    deadline = time.monotonic() + 60
+    while not any(e["step"] >= step for e in events.all(what="step", WORLD_SIZE=world)):
+        assert time.monotonic() < deadline, f"no step {step} in a world of {world}; last: {events.all()[-4:]}"
+        time.sleep(0.02)
+
+
+def finish(operator: ScriptedOperator, events: Events, *workers: str) -> list[float]:
+    """Waits for the end of the job; returns the parameters that came out, the same on all ranks."""
+    operator.wait_for("succeeded", *workers)
+    operator.end("complete")
+    done = events.all(what="done")[-len(workers) :]
+    assert len({e["digest"] for e in done}) == 1, "all ranks have the same parameters"
+    parameters: list[float] = done[-1]["parameters"]
+    return parameters
+
+
+def lineage(events: Events) -> dict[int, list[dict[str, Any]]]:
+    """The ranks' events of each step, as it counts: of the last group that computed it."""
+    steps: dict[int, list[dict[str, Any]]] = {}
+    for event in events.all(what="step"):
+        there = steps.setdefault(event["step"], [])
+        if there and event["generation"] > there[0]["generation"]:
+            there.clear()
+        if not there or event["generation"] == there[0]["generation"]:
+            there.append(event)
+    return steps
+
+
+def check_samples(events: Events) -> None:
+    steps = lineage(events)
+    assert sorted(steps) == list(range(1, STEPS + 1)), "no step is left out"
+    seen: Counter[tuple[int, int]] = Counter()
+    for ranks in steps.values():
+        samples = [(event["epoch"], sample) for event in ranks for sample in event["samples"]]
+        assert len(samples) in (12, 500 % 12), "the batch is the same whatever the group"
+        seen.update(samples)
+    assert seen == {(epoch, sample): 1 for epoch in range(2) for sample in range(500)}, "each sample once an epoch"
+
+
+def computed_twice(events: Events) -> int:
+    """How many steps more than one group has computed. Of ranks that commit: others may be ahead of what those have."""
+    groups: dict[int, set[int]] = {}
+    for event in events.all(what="step", LOCAL_RANK=0):
+        groups.setdefault(event["step"], set()).add(event["generation"])
+    return sum(len(generations) - 1 for generations in groups.values())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The parameters that a run of two workers has at its end if nothing happens to it."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    operator, events = ScriptedOperator(), Events(directory / "events")
+
+    def agents(worker: str, *arguments: Any, **environment: Any) -> Agent:
+        return Agent(worker, operator.url, directory, *arguments, **environment)
+
+    started = start(agents, operator, 2, "--step-seconds", 0)
+    parameters = finish(operator, events, "w0", "w1")
+    for agent in started:
+        agent.wait()
+    operator.go_away()
+    check_samples(events)
+    return parameters
+
+
+@BACKENDS
+@IN_PROCESS
+def test_orderly_changes_lose_nothing(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...], backend: str
+) -> None:
+    start(agents, operator, 3, "--backend", backend, *option)
+    until_step(events, 5, 3)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 20, 2)
+    operator.declare("w0", "w1", "w2", orderly=True)
+    until_step(events, 40, 3)
+    operator.declare("w1", orderly=True)
+    until_step(events, 50, 1)
+    operator.declare("w1", "w2", orderly=True)
+    parameters = finish(operator, events, "w1", "w2")
+    check_samples(events)
+    assert computed_twice(events) == 0, "every step was computed once"
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    processes = {event["pid"] for event in events.all(what="step", worker="w1")}
+    assert len(processes) == (1 if option else 5)
+
+
+@BACKENDS
+@IN_PROCESS
+def test_killed_worker_costs_a_step_at_most(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...], backend: str
+) -> None:
+    start(agents, operator, 2, "--backend", backend, *option)
+    until_step(events, 30, 2)
+    victim = events.all(what="step", worker="w1")[-1]["pid"]
+    os.kill(victim, signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    parameters = finish(operator, events, "w0", "w1")
+    check_samples(events)
+    assert computed_twice(events) <= 1
+    assert parameters == undisturbed, "bit for bit: the world size was the same all the time"
+    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == (1 if option else 2)
+
+
+@BACKENDS
+def test_lost_pod_costs_a_step_at_most(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], backend: str
+) -> None:
+    lost, *_ = start(agents, operator, 3, "--in-process", "--backend", backend)
+    until_step(events, 30, 3)
+    lost.kill()
+    operator.declare("w1", "w2")
+    parameters = finish(operator, events, "w1", "w2")
+    check_samples(events)
+    assert computed_twice(events) <= 1
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
+
+
+@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
+) -> None:
+    start(agents, operator, 2, "--every", 0, "--ballast-bytes", 8 << 20, *option)
+    until_step(events, 20, 2)
+    operator.declare("w1", orderly=True)
+    until_step(events, 35, 1)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 50, 2)
+    assert computed_twice(events) == 0, "a stop on purpose commits"
+    victim = events.all(what="step", worker="w1")[-1]
+    assert victim["interval"] > 1
+    os.kill(victim["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    assert finish(operator, events, "w0", "w1") == pytest.approx(undisturbed, abs=1e-4)
+    check_samples(events)
+    assert computed_twice(events) <= max(event["interval"] for event in events.all(what="step"))
+
+
+def test_whoever_is_rank_0_in_the_end_leaves_the_last_state_on_disk(
+    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoints"
+    options = ("--in-process", "--open-ended", "--folder", folder, "--flush-seconds", 1000)
+    start(agents, operator, 2, *options)
+    until_step(events, 60, 2)
+    operator.declare("w1", orderly=True)
+    finish(operator, events, "w1")
+    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
+    assert list(folder.glob(f"*s{STEPS:09}*"))
+
+
+def test_new_group_goes_on_from_the_checkpoint_if_all_pods_are_gone(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], tmp_path: Path
+) -> None:
+    first = start(agents, operator, 2, "--folder", tmp_path / "checkpoints")
+    until_step(events, 40, 2)
+    for agent in first:
+        agent.kill()
+    for worker in ("w3", "w4"):
+        agents(worker, SCRIPT, "--folder", tmp_path / "checkpoints", **ENVIRONMENT)
+    operator.wait_for("ready", "w3", "w4")
+    operator.declare("w3", "w4")
+    assert finish(operator, events, "w3", "w4") == undisturbed
+    check_samples(events)
+    assert 0 < events.all(what="restored", worker="w3")[0]["step"] <= 40
+    assert list((tmp_path / "checkpoints").glob(f"*s{STEPS:09}*")), "the last state is on disk when the job is done"
+
+
+def test_script_that_raises_is_started_anew_and_its_peer_is_not(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    start(agents, operator, 2, "--in-process", "--fail-at", 30)
+    operator.wait_for("failed", "w0", "w1")
+    heard = operator.last("w1")
+    assert heard is not None
+    assert heard.failure["message"] == "ValueError: told to fail"
+    peer = operator.last("w0")
+    assert peer is not None
+    assert "Connection" in peer.failure["message"]
+    operator.declare("w0", "w1")
+    assert finish(operator, events, "w0", "w1") == undisturbed
+    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 1
+    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 2
+
+
+@BACKENDS
+def test_several_workers_in_each_pod(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], backend: str
+) -> None:
+    for worker in ("w0", "w1"):
+        agents(worker, "--nproc-per-node", 2, SCRIPT, "--in-process", "--backend", backend, **ENVIRONMENT)
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    until_step(events, 10, 4)
+    operator.declare("w1", orderly=True)
+    until_step(events, 20, 2)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 30, 4)
+    assert computed_twice(events) == 0
+    os.kill(events.all(what="step", RANK=3)[-1]["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0", "w1")
+    operator.wait_for("succeeded", "w0", "w1")
+    operator.end("complete")
+    check_samples(events)
+    assert computed_twice(events) <= 1
+    done = events.all(what="done")
+    assert {event["digest"] for event in done} == {done[0]["digest"]}
+    assert done[0]["parameters"] == pytest.approx(undisturbed, abs=1e-4)
+    assert len({event["pid"] for event in events.all(what="step", worker="w0", LOCAL_RANK=0)}) == 1
+
+
+@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+def test_each_of_several_trainings_goes_on_from_its_own_state(
+    operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
+) -> None:
+    for worker in ("w0", "w1", "w2"):
+        agents(worker, SCRIPTS / "trainings.py", *option, **ENVIRONMENT)
+    operator.wait_for("ready", "w0", "w1", "w2")
+    operator.declare("w0", "w1", "w2")
+    events.wait(what="step", training=1, step=10)
+    assert {e["step"] for e in events.all(what="restored")} == {0}, "the second training begins fresh"
+    operator.declare("w1", "w2", orderly=True)  # without rank 0, which alone has set what is best
+    events.wait(what="restored", training=1, WORLD_SIZE=2, count=2)
+    restored = events.all(what="restored", WORLD_SIZE=2)
+    assert {(e["step"], e["best"]) for e in restored if e["training"] == 0} == {(100, 100)}, "what is done is not done again"
+    ((step, best),) = {(e["step"], e["best"]) for e in restored if e["training"] == 1}
+    assert 10 <= step == best
+    operator.wait_for("succeeded", "w1", "w2")
+    operator.end("complete")
+    steps = [(e["training"], e["step"]) for e in events.all(what="step", worker="w1")]
+    assert steps == [(number, step) for number in range(2) for step in range(1, 101)], "each step was computed once"
+
+
+def test_worker_that_hangs_in_leaving_its_group_is_started_again(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    """A boundary may be waited for for five minutes, but not that."""
+    for worker in ("w0", "w1"):
+        options = ("--hang-in-leaving",) if worker == "w0" else ()
+        agents(worker, SCRIPT, "--in-process", *options, **{**ENVIRONMENT, "ELASTIC_PYTORCH_GRACE_SECONDS": 600})
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    until_step(events, 10, 2)
+    operator.declare("w0", orderly=True)
+    until_step(events, 20, 1)
+    parameters = finish(operator, events, "w0")
+    check_samples(events)
+    assert computed_twice(events) == 0
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 2
+
+
+def test_worker_that_dies_while_it_waits_for_a_round_is_started_again_and_fails_nothing(
+    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
+) -> None:
+    start(agents, operator, 2, "--in-process")
+    until_step(events, 10, 2)
+    operator.declare("w0", orderly=True)
+    operator.wait_for("ready", "w1")
+    os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
+    until_step(events, 20, 1)
+    operator.declare("w0", "w1", orderly=True)
+    parameters = finish(operator, events, "w0", "w1")
+    check_samples(events)
+    assert computed_twice(events) == 0
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    assert "failed" not in operator.states("w0") + operator.states("w1")
+
+
+def test_group_that_in_process_cannot_make_again_is_refused(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+    start(agents, operator, 1, "--in-process", "--early-group")
+    operator.wait_for("failed", "w0")
+    heard = operator.last("w0")
+    assert heard is not None
+    assert "call init_process_group inside" in heard.failure["message"]
+
+
+@pytest.mark.parametrize("kind", ["invalid-usage", "interface"])
+def test_set_up_of_nccl_that_cannot_work_is_told_as_a_failure(
+    operator: ScriptedOperator, events: Events, agents: Agents, kind: str
+) -> None:
+    options = ("--in-process", "--backend", "nccl_like")
+    started = [agents(worker, SCRIPT, *options, NCCL_LIKE_ERROR=kind, **ENVIRONMENT) for worker in ("w0", "w1")]
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    operator.wait_for("failed", "w0", "w1")
+    for agent in started:
+        heard = operator.last(agent.worker)
+        assert heard is not None
+        assert "DistBackendError" in heard.failure["message"]
+        assert "NCCL error" in heard.failure["message"]
+        assert "a peer is lost" not in agent.text(), "the function is not called again"

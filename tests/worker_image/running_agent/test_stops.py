@@ -1,0 +1,176 @@
+"""Workers with a handler of SIGTERM, stopped after a loss and in order. Grace periods are far longer than the tests wait."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., Agent]
+HANGS = SCRIPTS / "hangs.py"
+LONG = {"ELASTIC_PYTORCH_GRACE_SECONDS": 600}
+
+
+@pytest.mark.parametrize("place", ["mutex", "computation"])
+@pytest.mark.parametrize("start", ["warm", "cold", "shell"])
+def test_a_handler_that_cannot_run_is_not_waited_for_after_a_loss(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, start: str, place: str
+) -> None:
+    shell = tmp_path / "shell"
+    shell.write_text(f'#!/bin/sh\ntrap "echo the trap has run; exit 3" TERM\n{sys.executable} {HANGS} "$@"\nexit 5\n')
+    shell.chmod(0o755)
+    how = {"warm": [HANGS], "cold": ["--start-method=spawn", HANGS], "shell": ["--no-python", shell]}[start]
+    agent = agents("w0", *how, "--in", place, **LONG)
+    _begin(operator, events)
+    operator.declare("w0")
+    events.wait(2, what="start")
+    assert not events.all(what="told")
+    assert "cannot run its handler after the loss of a peer" in agent.text()
+    if start == "shell":
+        assert "the trap has run" in agent.out.read_text()
+
+
+def test_an_orderly_stop_gives_all_the_time_until_a_loss_is_known(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    agents("w0", HANGS, "--in", "mutex", **LONG)
+    _begin(operator, events)
+    operator.declare("w0", orderly=True)
+    operator.wait_for("stopping", "w0")
+    time.sleep(4)
+    assert len(events.all(what="start")) == 1 and operator.last("w0").state == "stopping"  # type: ignore[union-attr]
+    operator.declare("w0")
+    events.wait(2, what="start")
+
+
+@pytest.mark.parametrize("place", ["mutex", "computation"])
+def test_an_orderly_stop_ends_once_a_peer_has_stopped_its_workers(
+    operator: ScriptedOperator, agents: Start, events: Events, place: str
+) -> None:
+    agents("w0", HANGS, "--in", place, **LONG)
+    _begin(operator, events)
+    operator.declare("w0", orderly=True)
+    operator.wait_for("stopping", "w0")
+    operator.left_rounds.add(1)
+    events.wait(2, what="start")
+
+
+@pytest.mark.parametrize("handler", ["save", "save-in-c"])
+@pytest.mark.parametrize("place", ["python", "queue"])
+def test_a_handler_that_runs_has_its_time_after_a_loss(
+    operator: ScriptedOperator, agents: Start, events: Events, place: str, handler: str
+) -> None:
+    agents("w0", HANGS, "--in", place, "--handler", handler, **LONG)
+    _begin(operator, events)
+    operator.declare("w0")
+    events.wait(what="saved")
+    events.wait(2, what="start")
+
+
+@pytest.mark.parametrize("place", ["python", "queue"])
+def test_a_script_that_goes_on_after_its_handler_has_its_time(
+    operator: ScriptedOperator, agents: Start, events: Events, place: str
+) -> None:
+    agent = agents("w0", HANGS, "--in", place, "--handler", "flag", **LONG)
+    _begin(operator, events)
+    operator.declare("w0")
+    (told,) = events.wait(what="told")
+    time.sleep(4)
+    os.kill(told["pid"], 0)
+    assert len(events.all(what="start")) == 1 and "cannot run" not in agent.text()
+
+
+@pytest.mark.parametrize("place", ["mutex", "computation"])
+def test_a_script_that_hangs_after_its_handler_is_not_waited_for(
+    operator: ScriptedOperator, agents: Start, events: Events, place: str
+) -> None:
+    agents("w0", HANGS, "--in", place, "--handler", "flag", "--until-told", **LONG)
+    _begin(operator, events)
+    operator.declare("w0")
+    events.wait(what="told")
+    events.wait(2, what="start")
+
+
+def test_siblings_of_a_worker_that_has_failed_are_not_waited_for(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    agents("w0", "--nproc-per-node=2", HANGS, "--in", "mutex", "--first-fails", tmp_path / "there", **LONG)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait_for("failed", "w0")
+    operator.declare("w0", orderly=True)  # no member is lost
+    events.wait(4, what="start")
+
+
+def test_a_pod_that_is_drained_while_a_peer_is_lost_ends_soon(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    agent = agents("w0", HANGS, "--in", "mutex", **LONG)
+    _begin(operator, events)
+    agent.signal(signal.SIGTERM)
+    operator.wait_for("leaving", "w0")
+    operator.declare("w0", after=operator.round["round"])
+    assert agent.wait() == 143
+
+
+def test_a_handler_that_waits_for_a_peer_is_not_waited_for_once_the_peer_is_lost(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    agents("w0", HANGS, "--in", "python", "--group", "--handler", "barrier", **LONG)
+    lost = agents("w1", HANGS, "--in", "python", "--group", "--handler", "save-in-c", **LONG)
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    events.wait(2, what="start")
+    operator.declare("w0", "w1", orderly=True)
+    events.wait(2, what="told")
+    lost.kill()
+    operator.declare("w0")
+    events.wait(2, what="start", worker="w0")
+    assert not events.all(what="saved", worker="w0")
+
+
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_a_worker_that_outlives_sigkill_ends_its_agent(
+    operator: ScriptedOperator, agents: Start, events: Events, start: str
+) -> None:
+    how = ["--start-method=spawn"] if start == "cold" else []
+    agent = agents("w0", *how, HANGS, "--in", "python", ELASTIC_PYTORCH_GRACE_SECONDS=1)
+    _begin(operator, events)
+    (worker,) = events.all(what="start")
+    with kept_from_its_parent(worker["pid"]):
+        operator.declare("w0")
+        assert agent.wait() == 128 + signal.SIGKILL
+    said = agent.termination_log.read_text()
+    assert said.startswith(f"worker process {worker['pid']} has not ended 20 s after SIGKILL") and said.strip() in agent.text()
+    assert "failed" not in operator.states("w0")
+    assert len(events.all(what="start")) == 1
+
+
+@contextlib.contextmanager
+def kept_from_its_parent(pid: int) -> Iterator[None]:
+    """Another process traces this one. Its parent does not see it end before the tracer has, as if it hung in the kernel."""
+    code = "import ctypes, time; print(ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0), flush=True); time.sleep(600)"  # PTRACE_SEIZE
+    with subprocess.Popen([sys.executable, "-c", code % pid], stdout=subprocess.PIPE, text=True) as tracer:
+        try:
+            assert tracer.stdout is not None and tracer.stdout.readline() == "0\n"
+            yield
+        finally:
+            tracer.kill()
+
+
+def _begin(operator: ScriptedOperator, events: Events) -> None:
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    events.wait(what="start")
+    time.sleep(0.5)  # from the event to where it hangs

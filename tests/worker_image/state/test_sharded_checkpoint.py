@@ -1,0 +1,192 @@
+"""Checkpoints of FSDP2's sharded state, by real groups of processes: written by one, read by one of another size."""
+
+import resource
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from elastic_pytorch.state import sharded_checkpoint
+from elastic_pytorch.state.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
+from elastic_pytorch.state.state import State
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage import checkpoint_folder
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import StepLR
+
+from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
+from tests.worker_image.torch_group import run_group
+
+
+def build() -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer)
+    optimizer = AdamW(model.parameters(), lr=0.01)
+    return {"model": model, "optimizer": optimizer, "scheduler": StepLR(optimizer, 2)}
+
+
+def train(registered: dict[str, Any], steps: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(steps):
+        inputs = torch.randn(4, 5, generator=generator)
+        registered["model"](inputs).square().mean().backward()
+        registered["optimizer"].step()
+        registered["optimizer"].zero_grad()
+        registered["scheduler"].step()
+
+
+def whole(registered: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of the state, as one process has them."""
+
+    def numbers(value: Any, name: str) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return {inner: each for key, part in value.items() for inner, each in numbers(part, f"{name}.{key}").items()}
+        if isinstance(value, list):
+            return numbers(dict(enumerate(value)), name)
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
+        if isinstance(value, torch.Tensor):
+            value = value.clone()
+        return {name: value} if isinstance(value, torch.Tensor | int | float) else {}
+
+    return numbers(states_of(registered), "")
+
+
+def save_steps(folder: Path, steps: list[int], generation: int) -> dict[str, Any]:
+    registered = build()
+    done = 0
+    for step in steps:
+        train(registered, step - done)
+        done = step
+        save_sharded(folder, Stamp(generation, step), {"states": states_of(registered), "best": (1.5, "x")}, keep=2)
+    return whole(registered)
+
+
+def load_and_go_on(folder: Path, further_steps: int) -> tuple[Stamp, Any, dict[str, Any], dict[str, Any]] | None:
+    registered = build()
+    found = load_sharded(folder, lambda: {"states": states_of(registered)})
+    if found is None:
+        assert not registered["optimizer"].state, "where there is nothing to load, the optimizer is not touched"
+        return None
+    stamp, tree = found
+    put_back(registered, tree["states"])
+    restored = whole(registered)
+    train(registered, further_steps)
+    return stamp, tree["best"], restored, whole(registered)
+
+
+def restore_with_plain_state() -> str:
+    try:
+        State(None, **build()).restore()
+    except RuntimeError as error:
+        return str(error)
+    return "restored"
+
+
+def fail_to_save(folder: Path, generation: int, *, full_disk_of_rank: int = -1) -> str:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if dist.get_rank() == full_disk_of_rank:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        save_steps(folder, [9], generation)
+    except (OSError, checkpoint_folder.Superseded) as error:
+        return type(error).__name__
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return "saved"
+
+
+def fail_to_save_on_one_rank(folder: Path) -> list[str]:
+    return [fail_to_save(folder, 1, full_disk_of_rank=rank) for rank in (0, 1)]
+
+
+@pytest.mark.process
+def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Path) -> None:
+    saved, *same = run_group(3, save_steps, tmp_path, [1, 2, 4], 1)
+    for other in same:
+        torch.testing.assert_close(other, saved, rtol=0, atol=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "checkpoint-g000001-s000000002.sharded",
+        "checkpoint-g000001-s000000004.sharded",
+    ]
+    assert newest_sharded(tmp_path) == (1, 4)
+    further = []
+    for world_size in (2, 4):
+        for outcome in run_group(world_size, load_and_go_on, tmp_path, 3):
+            stamp, best, restored, after = outcome
+            assert (stamp, best) == ((1, 4), (1.5, "x"))
+            torch.testing.assert_close(restored, saved, rtol=0, atol=0)
+            further.append(after)
+    for after in further:
+        torch.testing.assert_close(after, further[0], rtol=1e-3, atol=1e-4)  # sums of another order, in single precision
+
+
+@pytest.mark.process
+def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_path: Path) -> None:
+    run_group(2, save_steps, tmp_path, [2, 3], 1)
+    newest = tmp_path / "checkpoint-g000001-s000000003.sharded"
+    shard = newest / "__1_0.distcp"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    left_behind = tmp_path / ".partial-sharded-g000001-s000000004-0123456789abcdef"
+    left_behind.mkdir()
+    (tmp_path / "checkpoint-g000001-s000000009.sharded").mkdir()
+    for outcome in run_group(2, load_and_go_on, tmp_path, 0):
+        assert outcome[0] == (1, 2)
+
+    checkpoint_folder.claim(tmp_path, 2)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert run_group(2, fail_to_save, tmp_path, 1) == ["Superseded"] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    run_group(2, save_steps, tmp_path, [5], 2)
+    assert not left_behind.exists()
+    assert newest_sharded(tmp_path) == (2, 5)
+
+
+def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) -> Any:
+    """Its own view of the folder, which shows the checkpoint later, or not before this gives up."""
+    sharded_checkpoint.SEEN_SECONDS, sharded_checkpoint.LOOK_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
+    if dist.get_rank() == 0:
+        other = folder
+    elif seconds:
+        threading.Timer(seconds, lambda: other.symlink_to(folder)).start()
+    try:
+        found = load_and_go_on(other, 0)
+    except OSError as error:
+        return str(error)
+    return None if found is None else found[0]
+
+
+@pytest.mark.process
+def test_what_one_rank_sees_later_is_waited_for_and_never_taken_for_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    run_group(2, save_steps, folder, [2, 3], 1)
+    assert run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "late", 1.0) == [(1, 3), (1, 3)]
+    told = run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "never", 0.0)
+    assert "training must not go on from an older one" in told[0]
+    assert "rank 0 sees it whole, and this rank does not" in told[1]
+
+
+@pytest.mark.process
+def test_shard_that_is_gone_for_all_is_damage(tmp_path: Path) -> None:
+    run_group(2, save_steps, tmp_path, [2, 3], 1)
+    (tmp_path / "checkpoint-g000001-s000000003.sharded" / "__1_0.distcp").unlink()
+    for outcome in run_group(2, load_and_go_on, tmp_path, 0):
+        assert outcome[0] == (1, 2)
+
+
+@pytest.mark.process
+def test_a_folder_that_cannot_be_written_is_told_to_all_and_an_empty_one_is_no_checkpoint(tmp_path: Path) -> None:
+    assert run_group(2, load_and_go_on, tmp_path / "missing", 0) == [None, None]
+    assert "ShardedState" in run_group(1, restore_with_plain_state)[0]
+    file = tmp_path / "file"
+    file.touch()
+    assert set(run_group(2, fail_to_save, file / "folder", 1)) <= {"OSError", "NotADirectoryError"}
+    assert run_group(2, fail_to_save_on_one_rank, tmp_path / "full") == [["OSError", "OSError"]] * 2
+    assert not list((tmp_path / "full").iterdir())

@@ -1,0 +1,125 @@
+"""The stacks of workers that hang, asked for by the operator."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elastic_pytorch.stopping.stacks import children
+
+from tests.torch_features import needs_torchrun_handlers
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., Agent]
+
+
+def wait_for_text(agent: Agent, *words: str) -> str:
+    until = time.monotonic() + 20
+    while not all(word in agent.text() for word in words):
+        assert time.monotonic() < until, f"not all of {words} are in the log"
+        time.sleep(0.02)
+    return agent.text()
+
+
+def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    waiting, sleeping = agents("w0", SCRIPTS / "stuck.py"), agents("w1", SCRIPTS / "stuck.py")
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    events.wait(what="waits"), events.wait(what="stuck")
+    time.sleep(0.3)  # from the event to the collective
+    for _ in range(2):
+        operator.ask_for_stacks()
+        text = wait_for_text(waiting, "in all_reduce", "stuck.py")
+        assert "asked for stacks of 1 workers: pids " in text
+        assert "stacks of rank 0 (local rank 0), pid " in text
+        text = wait_for_text(sleeping, "in stuck_here")
+        assert "stacks of rank 1 (local rank 0), pid " in text
+        assert text.count("(most recent call first):") >= 2, "all threads"
+    operator.wait(lambda: waiting.text().count("asked for stacks") == 2)
+    time.sleep(0.5)
+    assert {operator.last(w).state for w in ("w0", "w1")} == {"running"}  # type: ignore[union-attr]
+    assert not events.all(what="usr1") and not events.all(what="usr2")
+
+
+def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+) -> None:
+    (tmp_path / "sleep").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "shell").write_text(f"#!/bin/sh\n{sys.executable} {SCRIPTS / 'stuck.py'} --alone\nexit 5\n")
+    for name in ("sleep", "shell"):
+        (tmp_path / name).chmod(0o755)
+    spawned = agents("w0", "--nproc-per-node=2", "--start-method=spawn", SCRIPTS / "stuck.py", "--alone")
+    program = agents("w1", "--nproc-per-node=2", "--no-python", tmp_path / "sleep")
+    shell = agents("w2", "--nproc-per-node=2", "--no-python", tmp_path / "shell")
+    operator.wait_for("ready", "w0", "w1", "w2")
+    operator.declare("w0", "w1", "w2")
+    events.wait(4, what="stuck")
+    operator.ask_for_stacks()
+    text = wait_for_text(spawned, "stacks of rank 1 (local rank 1), pid ", "in stuck_here")
+    operator.wait(lambda: spawned.text().count("in stuck_here") == 2)
+    assert "stacks of rank 0 (local rank 0), pid " in text
+    wait_for_text(program, "no stacks of rank 3 (local rank 1): pid ")
+    operator.wait(lambda: shell.text().count("in stuck_here") == 2)
+    time.sleep(0.5)
+    states = {worker: operator.last(worker).state for worker in ("w0", "w1", "w2")}  # type: ignore[union-attr]
+    assert set(states.values()) == {"running"}, states
+
+
+@needs_torchrun_handlers
+def test_plain_torchrun_has_its_workers_answer(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
+    agent = agents("w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, **plain)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    events.wait(2, what="stuck")
+    heard = operator.last("w0")
+    assert heard is not None and heard.localWorldSize == 2
+    assert {event["pid"] for event in events.all(what="stuck")} == set(children(agent.process.pid))
+    operator.ask_for_stacks()
+    operator.wait(lambda: agent.text().count("in stuck_here") == 2)
+    wait_for_text(agent, "stacks of rank 0, pid ", "stacks of rank 1, pid ")
+
+
+def test_what_was_asked_of_others_is_not_asked_of_a_new_agent(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    operator.dump = 7
+    agent = agents("w0", SCRIPTS / "stuck.py", "--alone")
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    events.wait(what="stuck")
+    operator.ask_all()
+    time.sleep(1)
+    assert "asked for stacks" not in agent.text()
+    operator.dump = 0  # a new operator, which counts anew
+    operator.ask_all()
+    time.sleep(0.5)
+    operator.ask_for_stacks()
+    wait_for_text(agent, "asked for stacks of 1 workers", "in stuck_here")
+
+
+@pytest.mark.parametrize("own", ["raise ImportError('of its own')", "import os; os.environ['SITE'] = 'image'"])
+def test_a_sitecustomize_of_the_image_runs_as_ever(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, own: str
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(own)
+    (tmp_path / "show.py").write_text(
+        f"import os, sys\nsys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
+        "event('shown', site=os.environ.get('SITE'), path=os.environ.get('PYTHONPATH'), cold=[p for p in sys.path if 'cold_start' in p])\n"
+    )
+    agents("w0", "--start-method=spawn", tmp_path / "show.py", PYTHONPATH=tmp_path / "site")
+    agents("w1", "--start-method=spawn", tmp_path / "show.py")
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    shown = {event["worker"]: event for event in events.wait(2, what="shown")}
+    assert (shown["w0"]["path"], shown["w1"]["path"]) == (str(tmp_path / "site"), None)
+    assert shown["w0"]["site"] == ("image" if "SITE" in own else None)
+    assert shown["w0"]["cold"] == shown["w1"]["cold"] == []

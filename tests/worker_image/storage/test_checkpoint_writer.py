@@ -1,0 +1,101 @@
+"""The flusher writes a tenth of the time at most, and at once where somebody waits for it."""
+
+import os
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.storage.checkpoint_folder import newest
+from elastic_pytorch.storage.checkpoint_writer import Flush, Flusher
+
+from tests.worker_image.waiting import WAIT_SECONDS, wait
+
+Answers = queue.Queue[tuple[str, Stamp | None]]
+
+
+class SlowFlusher(Flusher):
+    """By its clock, which does not go on otherwise, a write takes eleven days."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        super().__init__(clock=lambda: self.now)
+
+    def _write(self, flush: Flush) -> Stamp:
+        stamp = super()._write(flush)
+        self.now += 1e6
+        return stamp
+
+
+class Snapshots:
+    """Two snapshots, and what the flusher answers."""
+
+    def __init__(self, folder: Path, flusher: Flusher) -> None:
+        self.flusher = flusher
+        self.folder = folder
+        self.snapshots = {name: Snapshot.create(name) for name in ("a", "b")}
+        self.answers: Answers = queue.Queue()
+
+    def ask(self, name: str, step: int, *, now: bool = False) -> None:
+        snapshot = self.snapshots[name]
+        snapshot.write(Stamp(1, step), step)
+        folder = str(self.folder / name)
+        fd = os.dup(snapshot.fd)
+        self.flusher.ask(Flush(name, fd, folder, 9, lambda stamp, _: self.answers.put((name, stamp)), now))
+
+    def answer(self) -> tuple[str, Stamp | None]:
+        return self.answers.get(timeout=WAIT_SECONDS)
+
+    def on_disk(self, name: str) -> list[int]:
+        return [checkpoint.stamp.step for checkpoint in newest(self.folder / name)]
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Snapshots]:
+    made = Snapshots(tmp_path, SlowFlusher())
+    yield made
+    for snapshot in made.snapshots.values():
+        snapshot.close()
+
+
+def test_rests_after_a_write_but_not_for_one_that_is_wanted_now(slow: Snapshots) -> None:
+    slow.ask("a", 1)
+    assert slow.answer() == ("a", Stamp(1, 1))
+    slow.ask("a", 2)
+    slow.ask("b", 1, now=True)
+    assert slow.answer() == ("b", Stamp(1, 1))
+    slow.ask("a", 3)
+    slow.ask("b", 2, now=True)
+    assert slow.answer() == ("b", Stamp(1, 2))
+    assert slow.on_disk("a") == [1], "it rests"
+    slow.ask("a", 4, now=True)
+    assert slow.answer() == ("a", Stamp(1, 4))
+    assert slow.on_disk("a") == [4, 1]
+
+
+def test_what_is_wanted_now_is_not_delayed_by_a_request_that_replaces_it(slow: Snapshots) -> None:
+    slow.ask("a", 1)
+    assert slow.answer() == ("a", Stamp(1, 1))
+    slow.ask("a", 2, now=True)
+    slow.ask("a", 3)
+    assert slow.answer()[1] in (Stamp(1, 2), Stamp(1, 3))
+    slow.ask("b", 1, now=True)
+    wait(lambda: slow.answer()[0] == "b")
+    assert slow.on_disk("a")[0] in (2, 3)
+
+
+def test_who_waits_for_the_end_of_all_does_not_wait_for_rest(slow: Snapshots) -> None:
+    slow.ask("a", 1)
+    assert slow.answer() == ("a", Stamp(1, 1))
+    slow.ask("a", 2)
+    assert slow.flusher.drain(WAIT_SECONDS)
+    assert slow.on_disk("a") == [2, 1]
+
+
+def test_goes_on_when_it_has_rested(tmp_path: Path) -> None:
+    quick = Snapshots(tmp_path, Flusher())
+    for step in range(1, 6):
+        quick.ask("a", step)
+        assert quick.answer() == ("a", Stamp(1, step))

@@ -1,0 +1,90 @@
+"""What a step of a real group computes is the same for every world size: gradients, and the numbers that dropout draws."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from elastic_pytorch.training.sampler import ElasticSampler
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.torch_features import needs_fsdp2
+from tests.worker_image.torch_group import run_group
+
+SAMPLES, BATCH = 17, 7  # the third step has three samples: fewer than the largest group has ranks
+
+
+@dataclass
+class Seen:
+    """What a rank has seen in an epoch: the gradients after each step, and numbers drawn in each micro-batch by its first sample."""
+
+    gradients: list[list[Tensor]] = field(default_factory=list)
+    drawn: dict[int, Tensor] = field(default_factory=dict)
+
+
+def train_an_epoch(micro_batch_size: int | None, *, sharded: bool = False) -> Seen:
+    torch.manual_seed(1)
+    data = TensorDataset(torch.randn(SAMPLES, 5, dtype=torch.float64), torch.randn(SAMPLES, 1, dtype=torch.float64))
+    # Dropout draws numbers for a micro-batch: where that depends on the world size, it has to be left out to compare.
+    dropout = nn.Dropout(0.5 if micro_batch_size else 0.0)
+    layers = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), dropout, nn.Linear(8, 1)).double()
+    model: Any
+    if sharded:
+        from torch.distributed.fsdp import fully_shard
+
+        model = fully_shard(layers)
+    else:
+        model = DistributedDataParallel(layers)
+    sampler = ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2)
+    seen = Seen()
+    torch.manual_seed(dist.get_rank())
+    for _ in sampler.epochs(1):
+        batches = list(sampler)
+        for batch, (inputs, targets) in zip(batches, DataLoader(data, batch_sampler=sampler), strict=True):
+            with sampler.part(model) as part:
+                if part.samples:
+                    seen.drawn[batch[0]] = torch.rand(3)
+                (part.weight * nn.functional.mse_loss(model(inputs), targets)).backward()
+            if part.last:
+                seen.gradients.append([whole(parameter.grad) for parameter in model.parameters()])
+                model.zero_grad()
+                sampler.advance()
+    return seen
+
+
+def whole(gradient: Tensor) -> Tensor:
+    return gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient.clone()
+
+
+def both_ways() -> tuple[Seen, Seen]:
+    return train_an_epoch(None), train_an_epoch(2)
+
+
+def sharded() -> Seen:
+    return train_an_epoch(2, sharded=True)
+
+
+@pytest.mark.process
+def test_gradients_and_randomness_do_not_depend_on_the_world_size() -> None:
+    ((at_once, in_parts),) = run_group(1, both_ways)
+    assert (len(at_once.gradients), len(in_parts.drawn)) == (3, 10)
+    for world_size in (2, 3, 5):
+        ranks = run_group(world_size, both_ways)
+        for rank in ranks:
+            torch.testing.assert_close(rank[0].gradients, at_once.gradients, rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(rank[1].gradients, in_parts.gradients, rtol=1e-10, atol=1e-12)
+        drawn = {first: numbers for rank in ranks for first, numbers in rank[1].drawn.items()}
+        assert drawn.keys() == in_parts.drawn.keys()
+        assert all(torch.equal(drawn[first], numbers) for first, numbers in in_parts.drawn.items())
+
+
+@needs_fsdp2
+@pytest.mark.process
+def test_gradients_of_a_sharded_model_are_those_of_a_whole_one() -> None:
+    ((_, in_parts),) = run_group(1, both_ways)
+    for world_size in (1, 2, 3, 5):
+        for rank in run_group(world_size, sharded):
+            torch.testing.assert_close(rank.gradients, in_parts.gradients, rtol=1e-10, atol=1e-12)

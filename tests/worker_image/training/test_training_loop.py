@@ -1,0 +1,229 @@
+"""`elastic.steps`: the outcome is that of a plain loop over whole batches, for every world size, and nothing can be forgotten."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import elastic_pytorch as elastic
+import pytest
+import torch
+import torch.distributed as dist
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import SGD
+from torch.optim.lr_scheduler import StepLR
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.torch_features import needs_fsdp2
+from tests.worker_image.torch_group import run_group
+
+SAMPLES, BATCH, EPOCHS, CLASSES, IGNORED = 17, 7, 2, 4, -100
+
+
+@pytest.fixture(autouse=True)
+def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
+
+
+def texts() -> TensorDataset:
+    """Sequences of which each has another number of tokens that count; one has none."""
+    dice = torch.Generator().manual_seed(3)
+    inputs = torch.randn(SAMPLES, 6, 5, dtype=torch.float64, generator=dice)
+    targets = torch.randint(CLASSES, (SAMPLES, 6), generator=dice)
+    lengths = torch.randint(1, 7, (SAMPLES, 1), generator=dice)
+    lengths[4] = 0
+    return TensorDataset(inputs, targets.masked_fill(torch.arange(6) >= lengths, IGNORED))
+
+
+def new_model() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
+
+
+def loss_of(model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor, *, by_token: bool) -> Tensor:
+    if by_token:
+        return cross_entropy(model(inputs).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+    return model(inputs).square().mean()
+
+
+def rules_of(model: nn.Module) -> tuple[SGD, StepLR, StepLR]:
+    optimizer = SGD(model.parameters(), lr=0.5, momentum=0.9)
+    return optimizer, StepLR(optimizer, 2, 0.9), StepLR(optimizer, 1, 0.5)
+
+
+def plain_loop(*, by_token: bool) -> list[Tensor]:
+    """What is to come out: whole batches, one process, no library but for the order of the samples."""
+    model, data = new_model(), texts()
+    optimizer, scheduler, epoch_scheduler = rules_of(model)
+    sampler = elastic.ElasticSampler(data, BATCH, seed=2)
+    for _ in sampler.epochs(EPOCHS):
+        for inputs, targets in DataLoader(data, batch_sampler=sampler):
+            assert sampler.weight == 1
+            loss_of(model, inputs, targets, by_token=by_token).backward()
+            clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+            optimizer.zero_grad()
+            scheduler.step()
+            sampler.advance()
+        epoch_scheduler.step()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+def with_the_library(*, by_token: bool, micro_batch_size: int | None, sharded: bool, scaled: bool) -> list[Tensor]:
+    """The same with `elastic.steps`, in a group or alone; left and gone on with in the midst."""
+    model, data = new_model(), texts()
+    in_group: Any = model
+    if sharded:
+        from torch.distributed.fsdp import fully_shard
+
+        in_group = fully_shard(model)
+    elif dist.is_initialized():
+        in_group = DistributedDataParallel(model)
+    optimizer, scheduler, epoch_scheduler = rules_of(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12) if scaled else None  # type: ignore[attr-defined]
+    sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2)
+    registered = {"model": model, "optimizer": optimizer, "one": scheduler, "other": epoch_scheduler, "sampler": sampler}
+    state: Any = elastic.State(None, **registered, **({"scaler": scaler} if scaler else {}))
+    if sharded:
+        state = Committed(sampler, model, optimizer, scheduler, epoch_scheduler)
+    state.restore()
+    loader = DataLoader(data, batch_sampler=sampler)
+
+    def steps() -> Iterator[elastic.Step]:
+        return elastic.steps(
+            state,
+            loader,
+            in_group,
+            optimizer,
+            epochs=EPOCHS,
+            scheduler=scheduler,
+            epoch_scheduler=epoch_scheduler,
+            scaler=scaler,
+            before_step=lambda: clip_grad_norm_(in_group.parameters(), 0.1),
+        )
+
+    ends: list[tuple[int, int]] = []
+    for leave_after in (3, 10**6):
+        for number, step in enumerate(steps(), 1):
+            inputs, targets = step.batch
+            count = (targets != IGNORED).sum() if by_token else None
+            step.backward(loss_of(in_group, inputs, targets, by_token=by_token), count=count)
+            ends += [(step.epoch, state.step)] if step.ends_epoch else []
+            if number >= leave_after and step.last:
+                break
+    assert (ends, state.step) == ([(0, 3), (1, 6)], 6)
+    assert list(steps()) == []
+    return [whole(parameter.detach()) for parameter in model.parameters()]
+
+
+class Committed:
+    """In the place of a ShardedState, which writes to a disk."""
+
+    def __init__(self, *registered: Any) -> None:
+        self.registered = registered
+        self.step = 0
+
+    def holds(self, each: object) -> bool:
+        return any(each is known for known in self.registered)
+
+    def restore(self) -> None:
+        """There is nothing."""
+
+    def commit(self, *, loss: Any) -> None:
+        assert loss is None or loss.requires_grad is False
+        self.step += 1
+        self.registered[0].advance()
+
+
+def whole(parameter: Tensor) -> Tensor:
+    return parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+
+
+Ways = dict[tuple[bool, int | None, bool], list[Tensor]]
+
+
+def all_ways() -> Ways:
+    return {
+        way: with_the_library(by_token=way[0], micro_batch_size=way[1], sharded=False, scaled=way[2])
+        for way in itertools.product((False, True), (None, 2), (False, True))
+    }
+
+
+def all_sharded_ways() -> Ways:
+    return {
+        way: with_the_library(by_token=way[0], micro_batch_size=way[1], sharded=True, scaled=False)
+        for way in itertools.product((False, True), (None, 2), (False,))
+    }
+
+
+def check(ways: Ways, rtol: float = 1e-9, atol: float = 1e-11) -> None:
+    for way, parameters in ways.items():
+        expected = plain_loop(by_token=way[0])
+        torch.testing.assert_close(parameters, expected, rtol=rtol, atol=atol, msg=lambda text, way=way: f"{way}: {text}")
+
+
+def test_alone_it_is_the_plain_loop() -> None:
+    check(all_ways())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_in_a_group_of_any_size_it_is_the_plain_loop(world_size: int) -> None:
+    for ways in run_group(world_size, all_ways):
+        check(ways)
+
+
+@needs_fsdp2
+@pytest.mark.process
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_sharded_model_learns_the_same(world_size: int) -> None:
+    for ways in run_group(world_size, all_sharded_ways):
+        check(ways, rtol=1e-4, atol=1e-5)  # FSDP2 of torch 2.8 divides gradients by a factor of single precision
+
+
+def train_with_batch_norm() -> int:
+    data = TensorDataset(torch.randn(SAMPLES, 5))
+    model = nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3))
+    sampler = elastic.ElasticSampler(data, BATCH)
+    optimizer = SGD(model.parameters(), lr=0.1)
+    state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
+    state.restore()
+    ddp = DistributedDataParallel(model)
+    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), ddp, optimizer, epochs=2):
+        step.backward(ddp(*step.batch).square().mean())
+    return state.step
+
+
+@pytest.mark.process
+def test_a_batch_norm_gets_through_the_short_batch_at_an_epochs_end() -> None:
+    assert run_group(3, train_with_batch_norm) == [6] * 3
+
+
+def train_compiled() -> list[list[Tensor]]:
+    """Plain, compiled around the wrapper, and compiled inside of it; with a sync in each step's last micro-batch only."""
+    outcomes = []
+    for wrapped in (
+        DistributedDataParallel,
+        lambda model: torch.compile(DistributedDataParallel(model), backend="eager"),
+        lambda model: DistributedDataParallel(torch.compile(model, backend="eager")),
+    ):
+        model, data = new_model(), texts()
+        sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=2)
+        optimizer = SGD(model.parameters(), lr=0.1)
+        state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
+        state.restore()
+        in_group = wrapped(model)
+        for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), in_group, optimizer, epochs=1):
+            step.backward(loss_of(in_group, *step.batch, by_token=False))
+        outcomes.append([parameter.detach() for parameter in model.parameters()])
+    return outcomes
+
+
+@pytest.mark.process
+def test_a_model_may_be_compiled_inside_or_outside_of_its_wrapper() -> None:
+    for plain, outside, inside in run_group(2, train_compiled):
+        torch.testing.assert_close(outside, plain)
+        torch.testing.assert_close(inside, plain)
