@@ -14,8 +14,8 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite name="p
 <testcase classname="tests.worker_image.running_agent.test_group" name="test_two"/>
 <testcase classname="tests.worker_image.state.test_state" name="test_one"><failure message="assert 1 == 2">...</failure></testcase>
 <testcase classname="tests.storage.test_snapshot" name="test_slots"/>
-<testcase classname="tests.worker_image.state.test_sharded" name="test_a"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
-<testcase classname="tests.worker_image.state.test_sharded" name="test_b"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
+<testcase classname="tests.worker_image.state.t" name="test_a"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
+<testcase classname="tests.worker_image.state.t" name="test_b"><skipped type="pytest.skip" message="needs torch 2.5">x</skipped></testcase>
 <testcase classname="" name="tests.worker_image.state.test_c">
 <skipped type="pytest.skip" message="collection skipped">('/a/b.py', 7, 'Skipped: needs torch 2.5')</skipped></testcase>
 <testcase classname="" name="tests.worker_image.agent.test_broken"><error message="collection failure">...</error></testcase>
