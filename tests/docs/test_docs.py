@@ -18,7 +18,10 @@ from tests.paths import ROOT
 CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
 SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
-PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md"]
+PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+PAGES += sorted((ROOT / "docs" / "decisions").glob("*.md"))
+# Modules of the operator whose names look like fields of a job.
+SPEC_MODULES = {f"spec.{path.stem}" for path in (ROOT / "operator" / "elastic_pytorch_operator" / "spec").glob("*.py")}
 
 # tests/e2e/test_docs_commands.py runs the `sh` blocks of these, in their order.
 RUN_ON_THE_CLUSTER = {"README.md", "docs/getting-started.md", "docs/operations.md"}
@@ -94,7 +97,7 @@ def fields(schema: dict[str, Any], path: str) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_fields_in_the_text_exist(page: Path) -> None:
-    known = fields(SCHEMA["properties"]["spec"], "spec") | fields(SCHEMA["properties"]["status"], "status")
+    known = fields(SCHEMA["properties"]["spec"], "spec") | fields(SCHEMA["properties"]["status"], "status") | SPEC_MODULES
     for field in re.findall(r"`((?:spec|status)\.[A-Za-z.]+?)[:`]", page.read_text()):
         # What is below the template is Kubernetes' own.
         assert field in known or field.startswith("spec.template.") or field.endswith(".py"), field
@@ -113,9 +116,10 @@ def test_every_column_of_a_table_has_a_heading(page: Path) -> None:
     assert not [head for head in heads if not all(cell.strip() for cell in head.strip("|").split("|"))]
 
 
-def test_every_page_is_in_the_index() -> None:
-    index = (ROOT / "docs" / "README.md").read_text()
-    missing = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md" and f"({page.name})" not in index]
+@pytest.mark.parametrize("folder", ["docs", "docs/decisions"])
+def test_every_page_is_in_the_index(folder: str) -> None:
+    index = (ROOT / folder / "README.md").read_text()
+    missing = [page.name for page in (ROOT / folder).glob("*.md") if page.name != "README.md" and f"({page.name})" not in index]
     assert not missing
 
 
