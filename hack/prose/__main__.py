@@ -19,7 +19,9 @@ IN_PAGES, IN_CODE = 25, 30
 # The generated pages whose sources are among them are left out.
 READERS: dict[str, tuple[Reader, int]] = {
     "README.md": (passages.markdown, IN_PAGES),
-    "docs/*.md": (passages.markdown, IN_PAGES),
+    "CONTRIBUTING.md": (passages.markdown, IN_PAGES),
+    "SECURITY.md": (passages.markdown, IN_PAGES),
+    "docs/**/*.md": (passages.markdown, IN_PAGES),
     "examples/**/README.md": (passages.markdown, IN_PAGES),
     "examples/**/*.py": (passages.python, IN_CODE),
     "hack/reference/*.md": (passages.markdown, IN_PAGES),
