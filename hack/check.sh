@@ -11,10 +11,12 @@ step lint "Lint (ruff check)" .venv/bin/ruff check
 step types "Types (mypy)" .venv/bin/mypy
 step types-oldest "Types of the worker's package for Python 3.10 (mypy)" .venv/bin/mypy --python-version 3.10 worker_image/elastic_pytorch
 # Programs of a few modules each, not packages: each is checked with its own folder as the root.
-for program in demo bench matrix prose reference screens; do
+for program in demo bench load matrix prose reference; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH="hack/$program" .venv/bin/mypy "hack/$program"
 done
-step types-commit-cost "Types of hack/commit_cost.py (mypy)" .venv/bin/mypy hack/commit_cost.py
+for program in commit_cost.py images/load_image.py krew/release.py; do
+    step "types-${program##*/}" "Types of hack/$program (mypy)" .venv/bin/mypy "hack/$program"
+done
 step types-in-process-pause "Types of hack/in_process_pause.py (mypy)" env MYPYPATH=tests .venv/bin/mypy hack/in_process_pause.py
 step prose "Prose (hack/prose)" .venv/bin/python hack/prose
 step layers "Layers (lint-imports)" .venv/bin/lint-imports

@@ -23,44 +23,33 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from agent.agents import SCRIPTS, Agent, Events
 from agent.scripted_operator import ScriptedOperator
 
-SET_UP_SECONDS = 5
 STEPS = 15  # between two changes
 LIMIT_SECONDS = 120
-OPTIONS = ("--epochs", 1000, "--set-up-seconds", SET_UP_SECONDS)
+OPTIONS = ("--epochs", 1000, "--set-up-seconds", 5)
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
 
 
 class Training:
-    """A job of three pods, whose group is changed from here.
-
-    Args:
-        directory: for its files.
-        options: of the script.
-    """
+    """A job of three pods, whose group is changed from here."""
 
     def __init__(self, directory: Path, *options: Any) -> None:
         self.operator, self.events = ScriptedOperator(), Events(directory / "events")
-        self._agents: dict[str, Agent] = {}
-        self._directory, self._options = directory, options
+        self.agents: dict[str, Agent] = {}
+        self._directory, self._options = directory, (*OPTIONS, *options)
         for worker in ("w0", "w1", "w2"):
             self.add(worker)
         self.operator.declare("w0", "w1", "w2")
-        self._wait(self.generation())
+        self._wait(0)
 
     def add(self, worker: str) -> None:
-        """A pod that is ready to be in a group."""
+        """Starts a pod, and waits until it is ready to be in a group."""
         script = SCRIPTS / "stateful.py"
-        options = (*OPTIONS, *self._options)
-        self._agents[worker] = Agent(worker, self.operator.url, self._directory, script, *options, **ENVIRONMENT)
+        self.agents[worker] = Agent(worker, self.operator.url, self._directory, script, *self._options, **ENVIRONMENT)
         self.operator.wait_for("ready", worker)
-
-    def generation(self) -> int:
-        """Of the newest group that has trained; 0: none has."""
-        return max((event["generation"] for event in self.events.all(what="step")), default=0)
 
     def change(self, *workers: str, orderly: bool = True) -> float:
         """Has the group formed of these pods; returns the pause of the second one in seconds."""
-        before = self.generation()
+        before = max(event["generation"] for event in self.events.all(what="step"))
         self.operator.declare(*workers, orderly=orderly)
         self._wait(before)
         steps = self.events.all(what="step", worker=workers[1])
@@ -68,36 +57,32 @@ class Training:
         return float(min(event["at"] for event in steps if event["generation"] > before) - old)
 
     def kill_process(self, worker: str) -> None:
-        """Ends a worker's process, and waits until its agent has said so."""
+        """Ends a worker's process, and waits until its agent has reported it."""
         os.kill(self.events.all(what="step", worker=worker)[-1]["pid"], signal.SIGKILL)
         self.operator.wait_for("failed", worker)
 
-    def kill_pod(self, worker: str) -> None:
-        """Ends a pod."""
-        self._agents[worker].kill()
-
     def end(self) -> None:
-        """Ends all."""
-        for agent in self._agents.values():
+        """Ends all pods."""
+        for agent in self.agents.values():
             agent.kill()
             agent.wait()
         self.operator.go_away()
 
     def _wait(self, before: int) -> None:
         deadline = time.monotonic() + LIMIT_SECONDS
-        while len([1 for event in self.events.all(what="step") if event["generation"] > before]) < STEPS:
+        while sum(event["generation"] > before for event in self.events.all(what="step")) < STEPS:
             assert time.monotonic() < deadline, self.events.all()[-3:]
             time.sleep(0.02)
 
 
-def pauses(backend: str, *options: str) -> dict[str, float]:
-    """The seconds that each change costs, by its name."""
-    with tempfile.TemporaryDirectory() as name:
-        training = Training(Path(name), "--backend", backend, *options)
+def pauses(*options: str) -> dict[str, float]:
+    """Returns the seconds that each change costs, by its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        training = Training(Path(folder), *options)
         try:
             found = {"shrunk in order, three pods to two": training.change("w0", "w1")}
             found["grown by a pod that was in the group before"] = training.change("w0", "w1", "w2")
-            training.kill_pod("w2")
+            training.agents["w2"].kill()
             found["a pod is lost"] = training.change("w0", "w1", orderly=False)
             training.add("w3")
             found["grown by a new pod"] = training.change("w0", "w1", "w3")
@@ -110,10 +95,8 @@ def pauses(backend: str, *options: str) -> dict[str, float]:
 
 def main(backend: str) -> None:
     """Measures all changes, with a backend of torch.distributed."""
-    restarted, in_process = pauses(backend), pauses(backend, "--in-process")
-    table = Table(title=backend)
-    for column in ("the group is changed", "restarted", "in_process"):
-        table.add_column(column, justify="left" if column.startswith("the") else "right")
+    restarted, in_process = pauses("--backend", backend), pauses("--backend", backend, "--in-process")
+    table = Table("the group is changed", "restarted", "in_process", title=backend)
     for name, seconds in restarted.items():
         table.add_row(name, f"{seconds:.2f} s", f"{in_process[name]:.2f} s")
     Console().print(table)

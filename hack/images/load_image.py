@@ -1,8 +1,8 @@
-"""Put an image onto nodes of the kind cluster, sending only what they lack.
+"""Puts an image onto nodes of the kind cluster, and sends only what they lack.
 
-An image here is its `-base` with one layer of code on top (see the Dockerfiles' stages). The base is large: it goes over
-once, to all nodes that lack it in one pass. After that a change of code sends an OCI archive in which only the code's
-layer, the manifest and the configuration are present; containerd has the other layers already.
+An image here is its `-base` with one layer of code on top (see the Dockerfiles' stages). The base is large: it is sent once, to all nodes
+that lack it in one pass. After that a change of code sends an OCI archive in which only the code's layer, the manifest and the
+configuration are present; containerd has the other layers already.
 """
 
 import argparse
@@ -12,149 +12,110 @@ import json
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 LABEL = "dev.elasticpytorch.image-id"
-CHUNK = 1 << 20
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-CONFIG = "application/vnd.oci.image.config.v1+json"
-LAYER = "application/vnd.oci.image.layer.v1.tar"
-INDEX = "application/vnd.oci.image.index.v1+json"
+CHUNK_BYTES = 1 << 20
+OCI = "application/vnd.oci.image"
+IMPORT = ("images", "import", "--all-platforms", "--digests", "--snapshotter", "overlayfs", "-")
 
 
-def docker(*arguments, **options):
-    return subprocess.run(["docker", *arguments], check=True, capture_output=True, **options).stdout
+def docker(*arguments: str) -> bytes:
+    return subprocess.run(["docker", *arguments], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
 
 
-def ctr(node, *arguments, **options):
-    return docker("exec", *(["-i"] if "input" in options else []), node, "ctr", "--namespace", "k8s.io", *arguments, **options)
+def ctr(node: str, *arguments: str) -> list[str]:
+    return ["exec", "-i", node, "ctr", "--namespace", "k8s.io", *arguments]
 
 
-def inspect(image):
+def inspect(image: str) -> Any:
     return json.loads(docker("image", "inspect", image))[0]
 
 
-def name_on_node(image):
+def name_on_node(image: str) -> str:
     return f"docker.io/library/{image}"
 
 
-def sibling(image, stage):
+def sibling(image: str, stage: str) -> str:
     repository, tag = image.split(":")
     return f"{repository}-{stage}:{tag}"
 
 
-def has_image(node, image):
-    """Whether the node's image of this name was made from Docker's image of this name as it is now."""
-    listed = ctr(node, "images", "list", f"name=={name_on_node(image)}").decode()
-    return f"{LABEL}={inspect(image)['Id']}" in listed
+def listed(node: str, image: str) -> str:
+    return docker(*ctr(node, "images", "list", f"name=={name_on_node(image)}")).decode()
 
 
-def missing(image, nodes):
+def missing(image: str, nodes: Sequence[str]) -> list[str]:
+    """Returns the nodes whose image of this name was not made from Docker's as it is now."""
+    label = f"{LABEL}={inspect(image)['Id']}"
     with ThreadPoolExecutor() as pool:
-        return [node for node, has in zip(nodes, pool.map(lambda node: has_image(node, image), nodes), strict=True) if not has]
+        found = pool.map(lambda node: label in listed(node, image), nodes)
+        return [node for node, has_image in zip(nodes, found, strict=True) if not has_image]
 
 
-def mark(node, image):
-    ctr(node, "images", "label", name_on_node(image), f"{LABEL}={inspect(image)['Id']}")
-
-
-def import_command(node):
-    return [
-        *("docker", "exec", "-i", node, "ctr", "--namespace", "k8s.io", "images", "import"),
-        *("--all-platforms", "--digests", "--snapshotter", "overlayfs", "-"),
-    ]
-
-
-def send_whole(image, nodes):
-    """Send all of an image to all nodes, reading it once."""
-    with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as source:
-        sinks = [subprocess.Popen(import_command(node), stdin=subprocess.PIPE) for node in nodes]
-        while chunk := source.stdout.read(CHUNK):
-            for sink in sinks:
-                sink.stdin.write(chunk)
-        for sink in sinks:
-            sink.stdin.close()
-        failed = [node for node, sink in zip(nodes, sinks, strict=True) if sink.wait()]
-    if failed or source.returncode:
-        sys.exit(f"{image} could not be sent to {', '.join(failed) or 'any node'}.")
+def send(image: str, nodes: Sequence[str], archive: io.BufferedIOBase) -> None:
+    """Sends an archive of an image to nodes, and reads it once."""
+    imports = [subprocess.Popen(["docker", *ctr(node, *IMPORT)], stdin=subprocess.PIPE) for node in nodes]
+    while chunk := archive.read(CHUNK_BYTES):
+        for each in imports:
+            each.stdin.write(chunk)  # type: ignore[union-attr]
+    for each in imports:
+        each.stdin.close()  # type: ignore[union-attr]
+    if failed := [node for node, each in zip(nodes, imports, strict=True) if each.wait()]:
+        sys.exit(f"{image} could not be sent to {', '.join(failed)}.")
+    label = f"{LABEL}={inspect(image)['Id']}"
     for node in nodes:
-        mark(node, image)
+        docker(*ctr(node, "images", "label", name_on_node(image), label))
 
 
-def send_code(image, nodes):
-    """Send an image's code to nodes that have its base."""
-    base_layers = layers_on_node(nodes[0], sibling(image, "base"))
-    archive = thin_archive(image, base_layers)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda node: subprocess.run(import_command(node), check=True, input=archive), nodes))
-    for node in nodes:
-        mark(node, image)
+def send_whole(image: str, nodes: Sequence[str]) -> None:
+    with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
+        send(image, nodes, saved.stdout)  # type: ignore[arg-type]
+    if saved.returncode:
+        sys.exit(f"{image} could not be read.")
 
 
-def layers_on_node(node, image):
-    """The descriptors of an image's layers as the node's containerd has stored them."""
-    listed = ctr(node, "images", "list", f"name=={name_on_node(image)}").decode()
-    digest = listed.splitlines()[1].split()[2]
-    content = json.loads(ctr(node, "content", "get", digest))
+def layers_on_node(node: str, image: str) -> list[dict[str, Any]]:
+    """Returns the descriptors of an image's layers as the node's containerd has stored them."""
+    digest = listed(node, image).splitlines()[1].split()[2]
+    content = json.loads(docker(*ctr(node, "content", "get", digest)))
     if "manifests" in content:
-        content = json.loads(ctr(node, "content", "get", content["manifests"][0]["digest"]))
-    return content["layers"]
+        content = json.loads(docker(*ctr(node, "content", "get", content["manifests"][0]["digest"])))
+    layers: list[dict[str, Any]] = content["layers"]
+    return layers
 
 
-def saved_layers(image):
-    """The layers of an image, uncompressed, in order."""
+def saved_layers(image: str) -> list[bytes]:
+    """Returns the layers of an image, uncompressed, in order."""
     with tarfile.open(fileobj=io.BytesIO(docker("save", image))) as archive:
-        manifest = json.load(archive.extractfile("manifest.json"))[0]
-        return [archive.extractfile(path).read() for path in manifest["Layers"]]
+        files = {entry.name: archive.extractfile(entry).read() for entry in archive if entry.isfile()}  # type: ignore[union-attr]
+    return [files[path] for path in json.loads(files["manifest.json"])[0]["Layers"]]
 
 
-def thin_archive(image, base_layers):
-    """Build an OCI archive of an image without the layers of its base."""
-    final, base = inspect(image), inspect(sibling(image, "base"))
-    code = saved_layers(sibling(image, "code"))
-    base_ids, code_ids = base["RootFS"]["Layers"], [digest_of(layer) for layer in code]
-    if len(final["RootFS"]["Layers"]) != len(base_ids) + len(code_ids):
+def thin_archive(image: str, base_layers: Sequence[dict[str, Any]]) -> bytes:
+    """Returns an OCI archive of an image without the layers of its base."""
+    final, code = inspect(image), saved_layers(sibling(image, "code"))
+    diff_ids = [*inspect(sibling(image, "base"))["RootFS"]["Layers"], *map(digest_of, code)]
+    if len(final["RootFS"]["Layers"]) != len(diff_ids):
         sys.exit(f"{image} is more than its base and its code: its last stage may only lay one on the other.")
     config = as_json(
         {
-            "architecture": final["Architecture"],
-            "os": final["Os"],
-            "created": final["Created"],
-            "config": final["Config"],
-            "rootfs": {"type": "layers", "diff_ids": base_ids + code_ids},
+            **{name.lower(): final[name] for name in ("Architecture", "Os", "Created", "Config")},
+            "rootfs": {"type": "layers", "diff_ids": diff_ids},
         }
     )
-    manifest = as_json(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": descriptor(CONFIG, config),
-            "layers": base_layers + [descriptor(LAYER, layer) for layer in code],
-        }
-    )
-    annotations = {"io.containerd.image.name": name_on_node(image)}
-    index = {
-        "schemaVersion": 2,
-        "mediaType": INDEX,
-        "manifests": [descriptor(MANIFEST, manifest) | {"annotations": annotations}],
+    layers = [*base_layers, *(descriptor(f"{OCI}.layer.v1.tar", layer) for layer in code)]
+    manifest_type, version = f"{OCI}.manifest.v1+json", {"schemaVersion": 2}
+    described = descriptor(f"{OCI}.config.v1+json", config)
+    manifest = as_json({**version, "mediaType": manifest_type, "config": described, "layers": layers})
+    named = descriptor(manifest_type, manifest) | {"annotations": {"io.containerd.image.name": name_on_node(image)}}
+    files = {
+        "oci-layout": as_json({"imageLayoutVersion": "1.0.0"}),
+        **{f"blobs/{digest_of(blob).replace(':', '/')}": blob for blob in (config, manifest, *code)},
+        "index.json": as_json({**version, "mediaType": f"{OCI}.index.v1+json", "manifests": [named]}),
     }
-    blobs = {f"blobs/sha256/{digest_of(blob).removeprefix('sha256:')}": blob for blob in [config, manifest, *code]}
-    return tar({"oci-layout": as_json({"imageLayoutVersion": "1.0.0"}), **blobs, "index.json": as_json(index)})
-
-
-def as_json(value):
-    return json.dumps(value, sort_keys=True).encode()
-
-
-def digest_of(blob):
-    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
-
-
-def descriptor(media_type, blob):
-    return {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
-
-
-def tar(files):
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in files.items():
@@ -164,22 +125,34 @@ def tar(files):
     return packed.getvalue()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def as_json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def digest_of(blob: bytes) -> str:
+    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--list-missing", action="store_true", help="only print the nodes that lack the image")
     parser.add_argument("image")
     parser.add_argument("nodes", nargs="+")
-    arguments = parser.parse_args()
-    if arguments.list_missing:
-        print(*missing(arguments.image, arguments.nodes), sep="\n", end="")
+    options = parser.parse_args()
+    if options.list_missing:
+        print(*missing(options.image, options.nodes), sep="\n", end="")
         return
-    base = sibling(arguments.image, "base")
-    without_base = missing(base, arguments.nodes)
-    if without_base:
+    base = sibling(options.image, "base")
+    if without_base := missing(base, options.nodes):
         print(f"sending {base} to {', '.join(without_base)}", flush=True)
         send_whole(base, without_base)
-    print(f"sending the code of {arguments.image} to {', '.join(arguments.nodes)}", flush=True)
-    send_code(arguments.image, arguments.nodes)
+    print(f"sending the code of {options.image} to {', '.join(options.nodes)}", flush=True)
+    archive = thin_archive(options.image, layers_on_node(options.nodes[0], base))
+    send(options.image, options.nodes, io.BytesIO(archive))
 
 
 if __name__ == "__main__":

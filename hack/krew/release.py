@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
 import string
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+PIP_WHEEL = ("-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation")
 BUILT_AT = "315532800"  # 1980, the first year that a wheel can tell
 
 
@@ -31,52 +33,34 @@ def main() -> None:
     options = parser.parse_args()
     version = tomllib.loads((ROOT / "plugin" / "pyproject.toml").read_text())["project"]["version"]
     options.output.mkdir(parents=True, exist_ok=True)
-    archive = options.output / "kubectl-epj.tar.gz"
-    with tempfile.TemporaryDirectory() as folder:
-        archive.write_bytes(pack(build_wheel(Path(folder)), version))
+    archive, manifest = options.output / "kubectl-epj.tar.gz", options.output / "epj.yaml"
+    archive.write_bytes(pack(version))
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
     template = string.Template((HERE / "epj.yaml.template").read_text())
-    manifest = template.substitute(version=version, homepage=options.homepage, uri=options.uri, sha256=sha256)
-    (options.output / "epj.yaml").write_text(manifest)
-    print(f"{archive}\n{options.output / 'epj.yaml'}")
+    manifest.write_text(template.substitute(version=version, homepage=options.homepage, uri=options.uri, sha256=sha256))
+    print(f"{archive}\n{manifest}")
 
 
-def build_wheel(folder: Path) -> Path:
-    """The plugin's wheel, built in a folder from a copy of its sources."""
-    sources = folder / "plugin"
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "plugin"]
-    for name in subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0"):
-        if name and (ROOT / name).is_file():
-            copy = folder / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes((ROOT / name).read_bytes())
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-build-isolation",
-    ]
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": BUILT_AT}
-    subprocess.run([*build, "--wheel-dir", str(folder), str(sources)], check=True, env=environment)
-    return next(folder.glob("*.whl"))
+def build_wheel() -> tuple[str, bytes]:
+    """Returns the name and the content of the plugin's wheel, built from a copy of its sources."""
+    with tempfile.TemporaryDirectory() as folder:
+        ignored = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
+        sources = shutil.copytree(ROOT / "plugin", Path(folder, "plugin"), ignore=ignored)
+        command = [sys.executable, *PIP_WHEEL, "--wheel-dir", folder, str(sources)]
+        subprocess.run(command, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": BUILT_AT})
+        (wheel,) = Path(folder).glob("*.whl")
+        return wheel.name, wheel.read_bytes()
 
 
-def pack(wheel: Path, version: str) -> bytes:
-    """The archive: the launcher, the wheel and the licence."""
-    files = {
-        "kubectl-epj": ((HERE / "kubectl-epj").read_text().replace("@VERSION@", version).encode(), 0o755),
-        wheel.name: (wheel.read_bytes(), 0o644),
-        "LICENSE": ((ROOT / "LICENSE").read_bytes(), 0o644),
-    }
+def pack(version: str) -> bytes:
+    """Returns the archive: the launcher, the wheel and the licence."""
+    launcher = (HERE / "kubectl-epj").read_text().replace("@VERSION@", version).encode()
+    files = {"kubectl-epj": launcher, **dict([build_wheel()]), "LICENSE": (ROOT / "LICENSE").read_bytes()}
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
-        for name, (content, mode) in files.items():
+        for name, content in files.items():
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), mode
+            entry.size, entry.mode = len(content), 0o755 if content is launcher else 0o644
             tar.addfile(entry, io.BytesIO(content))
     return packed.getvalue()
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environment import CPU_INDEX, Environment, index_answers, pinned
+from environment import CPU_INDEX, ask, index_answers, install, pinned, python_release, virtual_environment
 from table import Row, count, with_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,17 +25,12 @@ RELEASES = ("2.4.1", "2.5.1", "2.6.0", "2.8.0", "2.10.0", "2.13.0")
 
 
 def parse_options(newest: str, arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="hack/matrix", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="hack/matrix", description=__doc__)
     known = {release.rpartition(".")[0]: release for release in (*RELEASES, newest)}
+    about = f"of torch: {', '.join(known)}, or any X.Y.Z (default: those named)"
+    default = list(known.values())
     parser.add_argument(
-        "releases",
-        metavar="X.Y",
-        nargs="*",
-        type=lambda text: known.get(text, text),
-        default=list(known.values()),
-        help=f"of torch: {', '.join(known)}, or any X.Y.Z (default: those named)",
+        "releases", metavar="X.Y", nargs="*", type=lambda text: known.get(text, text), default=default, help=about
     )
     parser.add_argument("--python", default=sys.executable, help="the interpreter (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2, help="of pytest (default: %(default)s)")
@@ -43,18 +38,19 @@ def parse_options(newest: str, arguments: list[str] | None = None) -> argparse.N
     return parser.parse_args(arguments)
 
 
-def run_tests(environment: Environment, name: str, processes: int) -> Row:
-    """The outcome of the tests in an environment. Their output goes to a log file."""
+def run_tests(python: Path, name: str, processes: int) -> Row:
+    """Returns the outcome of the tests in an environment. Their output goes to a log file."""
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
         options = ["-m", "not e2e and not long", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}"]
-        command = [str(environment.python), "-m", "pytest", f"--numprocesses={processes}", "--dist=worksteal", *options, *TESTS]
+        command = [str(python), "-m", "pytest", f"--numprocesses={processes}", "--dist=worksteal", *options, *TESTS]
         subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
         if not report.exists():
             raise RuntimeError(f"the tests have not run; see {log}")
         outcome = count(report.read_text())
-    return Row(environment.torch(), environment.python_release(), *outcome, run=f"{datetime.date.today()}, {commit()}")
+    torch = ask(python, "import torch; print(torch.__version__)")
+    return Row(torch, python_release(python), *outcome, run=f"{datetime.date.today()}, {commit()}")
 
 
 def commit() -> str:
@@ -73,10 +69,10 @@ def main() -> int:
         name = f"torch-{release}-{Path(options.python).name}"
         print(f"{name}: installing", flush=True)
         try:
-            with Environment(CACHE / name, options.python) as environment:
-                environment.install(ROOT, release, index, LOGS / f"matrix-{name}-install.log")
+            with virtual_environment(CACHE / name, options.python) as python:
+                install(python, ROOT, release, index, LOGS / f"matrix-{name}-install.log")
                 print(f"{name}: testing", flush=True)
-                row = run_tests(environment, name, options.processes)
+                row = run_tests(python, name, options.processes)
         except (RuntimeError, subprocess.CalledProcessError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed = True

@@ -1,31 +1,25 @@
 """A virtual environment with one release of torch, and what the tests need beside it."""
 
-import os
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INDEX_SECONDS = 5.0
 # Beside torch and numpy, whose newest release depends on the Python: what the tests and the modules of the operator that they use import.
 PACKAGES = (
-    "aiohttp",
-    "cryptography",
-    "hypothesis",
-    "prometheus-client",
-    "pytest",
-    "pytest-asyncio",
-    "pytest-xdist",
-    "pyyaml",
-    "setuptools",
+    *("aiohttp", "cryptography", "hypothesis", "prometheus-client", "pytest", "pytest-asyncio", "pytest-xdist"),
+    *("pyyaml", "setuptools"),
 )
+# Of torch's modules few are used: what is, Python compiles when it is imported.
+PIP = ("-m", "pip", "install", "--no-cache-dir", "--no-compile", "--disable-pip-version-check", "--no-input")
 
 
 def pinned(lock: str, names: Sequence[str]) -> list[str]:
-    """What a lock file says of packages, as requirements: `name==version`."""
+    """Returns what a lock file says of packages, as requirements: `name==version`."""
     found = dict(line.split(" ")[0].split("==") for line in lock.splitlines() if "==" in line and line[0] not in " #")
     return [f"{name}=={found[name]}" for name in names]
 
@@ -39,63 +33,45 @@ def index_answers(url: str) -> bool:
         return False
 
 
-class Environment:
-    """Is removed at the end of the `with` block.
+@contextmanager
+def virtual_environment(folder: Path, interpreter: str) -> Iterator[Path]:
+    """Makes an environment of an interpreter, and yields its own; the folder is removed before, and at the end of the `with` block."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
+        yield folder / "bin" / "python"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def install(python: Path, root: Path, torch: str, index: str | None, log: Path) -> None:
+    """Installs all that the tests need; pip's output goes to a log file.
 
     Args:
-        folder: where it lies; what an interrupted run has left there is removed.
-        interpreter: the Python it is made of.
+        python: of the environment.
+        root: of the repository. Its operator is only put on the path: it may ask for a newer Python than the worker's package.
+        torch: the release.
+        index: of torch's wheels for the CPU; None: PyPI's are taken.
+        log: the log file.
     """
+    # The lock file is for the Pythons of the operator: for an older one, pip chooses.
+    locked = pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
+    with log.open("ab") as output:
+        for arguments in (
+            [f"torch=={torch}", *(["--index-url", index] if index else [])],
+            ["--upgrade", "numpy", *(PACKAGES if python_release(python) == "3.10" else locked)],
+            ["--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image")],
+        ):
+            subprocess.run([str(python), *PIP, *arguments], stdout=output, stderr=subprocess.STDOUT, check=True)
+    packages = Path(ask(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
+    (packages / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
 
-    def __init__(self, folder: Path, interpreter: str) -> None:
-        self._folder = folder
-        self._interpreter = interpreter
-        self.python = folder / "bin" / "python"
 
-    def __enter__(self) -> "Environment":
-        shutil.rmtree(self._folder, ignore_errors=True)
-        subprocess.run([self._interpreter, "-m", "venv", str(self._folder)], check=True)
-        return self
+def python_release(python: Path) -> str:
+    """Returns a Python's release, without the patch."""
+    return ask(python, "import sys; print('%d.%d' % sys.version_info[:2])")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
 
-    def install(self, root: Path, torch: str, index: str | None, log: Path) -> None:
-        """Installs all that the tests need; pip's output goes to a log file.
-
-        Args:
-            root: of the repository. The worker's package is installed from there, the operator only put on the path: it may ask for a
-                newer Python than the worker.
-            torch: the release.
-            index: of torch's wheels for the CPU; None: PyPI's are taken.
-            log: the log file.
-
-        Raises:
-            subprocess.CalledProcessError: something cannot be installed.
-        """
-        self._pip(log, [f"torch=={torch}", *(["--index-url", index] if index else [])])
-        # The lock file is for the Pythons of the operator: for an older one, pip chooses.
-        locked = pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
-        self._pip(log, ["--upgrade", "numpy", *(PACKAGES if self.python_release() == "3.10" else locked)])
-        self._pip(log, ["--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image")])
-        packages = Path(self._ask("import sysconfig; print(sysconfig.get_path('purelib'))"))
-        (packages / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
-
-    def torch(self) -> str:
-        """The release and the kind of torch, as it tells it itself."""
-        return self._ask("import torch; print(torch.__version__)")
-
-    def python_release(self) -> str:
-        """Python's release, without the patch."""
-        return self._ask("import sys; print('%d.%d' % sys.version_info[:2])")
-
-    def _pip(self, log: Path, arguments: Sequence[str]) -> None:
-        # Of torch's modules few are used: what is, Python compiles when it is imported.
-        options = ["--no-cache-dir", "--no-compile", "--disable-pip-version-check"]
-        command = [str(self.python), "-m", "pip", "install", *options, *arguments]
-        with log.open("ab") as output:
-            environ = {**os.environ, "PIP_NO_INPUT": "1"}
-            subprocess.run(command, env=environ, stdout=output, stderr=subprocess.STDOUT, check=True)
-
-    def _ask(self, code: str) -> str:
-        return subprocess.run([str(self.python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+def ask(python: Path, code: str) -> str:
+    """Returns what a program prints."""
+    return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()

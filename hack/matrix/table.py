@@ -3,18 +3,17 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 HEAD = (
     "| torch | Python | agent | library | failed | left out, and why | run |",
     "|---|---|---|---|---|---|---|",
 )
-_ROW = re.compile(r"\| (\d+\.\d+)[^|]* \| (\d+\.\d+) \|")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """The outcome of the tests on one torch and one Python.
 
     Attributes:
@@ -69,21 +68,17 @@ def _reason(left_out: ElementTree.Element) -> str:
 
 
 def with_rows(page: str, rows: Iterable[Row]) -> str:
-    """The page with these rows in its table, each in place of the one of the same releases, in the order of the releases."""
-    before, after = _around_table(page)
-    all_lines = [*page.splitlines(), *(row.text() for row in rows)]  # of two about one release the later is kept
-    lines = {key: line for line in all_lines if (key := _key(line)) is not None}
-    return "\n".join([*before, *HEAD, *(lines[key] for key in sorted(lines)), *after]) + "\n"
+    """Returns the page with these rows in its table, each instead of the one of the same releases, in the order of the releases."""
+    before, head, rest = page.partition("\n".join(HEAD) + "\n")
+    if not head:
+        raise ValueError("the page has no such table")
+    old = list(takewhile(lambda line: line.startswith("|"), rest.splitlines()))
+    # Of two rows about the same releases the later is kept.
+    lines = {_releases(line): line for line in (*old, *(row.text() for row in rows))}
+    after = rest.splitlines()[len(old) :]
+    return before + head + "\n".join([*(lines[key] for key in sorted(lines)), *after]) + "\n"
 
 
-def _around_table(page: str) -> tuple[list[str], list[str]]:
-    lines = page.splitlines()
-    begin = lines.index(HEAD[0])
-    end = next((i for i in range(begin, len(lines)) if not lines[i].startswith("|")), len(lines))
-    return lines[:begin], lines[end:]
-
-
-def _key(line: str) -> tuple[tuple[int, ...], ...] | None:
-    """The releases that a line of the table is about, in a form to be put in order; None: it is no such line."""
-    match = _ROW.match(line)
-    return tuple(tuple(int(part) for part in release.split(".")) for release in match.groups()) if match else None
+def _releases(row: str) -> tuple[tuple[int, ...], ...]:
+    """The releases of torch and of Python that a row is about, without their patches."""
+    return tuple(tuple(map(int, cell.split(".")[:2])) for cell in row.strip("| ").split(" | ")[:2])

@@ -4,36 +4,33 @@ Prints `file:line: the word, and what to write instead`; the exit status is 1 if
 """
 
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import passages
-from passages import Passage
 from words import objections
 
 ROOT = Path(__file__).resolve().parents[2]
 
-Reader = Callable[[str], Iterator[Passage]]
 # How many words a sentence may have: in what users read, and in code, where docstrings have few readers.
 IN_PAGES, IN_CODE = 25, 30
 # The generated pages whose sources are among them are left out.
-READERS: dict[str, tuple[Reader, int]] = {
-    "README.md": (passages.markdown, IN_PAGES),
-    "CONTRIBUTING.md": (passages.markdown, IN_PAGES),
-    "SECURITY.md": (passages.markdown, IN_PAGES),
-    "docs/**/*.md": (passages.markdown, IN_PAGES),
-    "examples/**/README.md": (passages.markdown, IN_PAGES),
-    "examples/**/*.py": (passages.python, IN_CODE),
-    "hack/reference/*.md": (passages.markdown, IN_PAGES),
-    "CHANGELOG.md": (passages.unreleased, IN_PAGES),
-    "crds/*.yaml": (passages.schema, IN_PAGES),
-    "charts/*/values.yaml": (passages.comments, IN_PAGES),
-    "charts/*/files/alerts.yaml": (passages.schema, IN_PAGES),
-    "charts/*/files/*.py": (passages.python, IN_CODE),
-    "charts/*/templates/NOTES.txt": (passages.plain, IN_PAGES),
-    "operator/**/*.py": (passages.python, IN_CODE),
-    "plugin/**/*.py": (passages.python, IN_CODE),
-    "worker_image/**/*.py": (passages.python, IN_CODE),
+READERS = {
+    "README.md": passages.markdown,
+    "CONTRIBUTING.md": passages.markdown,
+    "SECURITY.md": passages.markdown,
+    "docs/**/*.md": passages.markdown,
+    "examples/**/README.md": passages.markdown,
+    "examples/**/*.py": passages.python,
+    "hack/reference/*.md": passages.markdown,
+    "CHANGELOG.md": passages.unreleased,
+    "crds/*.yaml": passages.schema,
+    "charts/*/values.yaml": passages.comments,
+    "charts/*/files/alerts.yaml": passages.schema,
+    "charts/*/files/*.py": passages.python,
+    "charts/*/templates/NOTES.txt": passages.plain,
+    "operator/**/*.py": passages.python,
+    "plugin/**/*.py": passages.python,
+    "worker_image/**/*.py": passages.python,
 }
 GENERATED = {"docs/reference-api.md", "docs/metrics.md"}
 
@@ -41,26 +38,21 @@ GENERATED = {"docs/reference-api.md", "docs/metrics.md"}
 def check(root: Path) -> list[str]:
     """What is to be written in another way, file by file."""
     found = []
-    for pattern, (reader, most_words) in READERS.items():
+    for pattern, reader in READERS.items():
+        max_words = IN_CODE if reader is passages.python else IN_PAGES
         for path in sorted(root.glob(pattern)):
-            name = str(path.relative_to(root))
-            if name in GENERATED:
+            if (name := str(path.relative_to(root))) in GENERATED:
                 continue
             lines = [
                 (passage.line + passage.text[:offset].count("\n"), what)
                 for passage in reader(path.read_text())
-                for offset, what in objections(passage.text, most_words)
+                for offset, what in objections(passage.text, max_words)
             ]
             found += [f"{name}:{line}: {what}" for line, what in sorted(lines)]
     return found
 
 
-def main(root: Path = ROOT) -> int:
-    """Print what is found below a folder, the repository's by default."""
-    found = check(root)
-    print("\n".join(found), end="\n" if found else "")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:2])))
+    found = check(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
+    print("\n".join(found), end="\n" if found else "")
+    sys.exit(1 if found else 0)

@@ -47,12 +47,12 @@ WORDS = [
 SENTENCE_END = re.compile(r"(?<=[.!?:])[\"')*\]]*\s+")
 
 
-def objections(text: str, most_words: int) -> Iterator[tuple[int, str]]:
+def objections(text: str, max_words: int) -> Iterator[tuple[int, str]]:
     """What is wrong in a piece of prose: the offset, and what to do about it.
 
     Args:
         text: without markup.
-        most_words: how many a sentence may have.
+        max_words: how many a sentence may have.
     """
     for pattern, instead in WORDS:
         for found in pattern.finditer(text):
@@ -60,5 +60,5 @@ def objections(text: str, most_words: int) -> Iterator[tuple[int, str]]:
     start = 0
     for sentence in SENTENCE_END.split(text):
         start = text.index(sentence, start)
-        if (count := sum(any(map(str.isalnum, word)) for word in sentence.split())) > most_words:
-            yield start, f"a sentence of {count} words, at most {most_words}: `{' '.join(sentence.split()[:6])} ...`"
+        if (count := sum(any(map(str.isalnum, word)) for word in sentence.split())) > max_words:
+            yield start, f"a sentence of {count} words, at most {max_words}: `{' '.join(sentence.split()[:6])} ...`"

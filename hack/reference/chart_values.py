@@ -1,26 +1,17 @@
 """The chart's README: every value of values.yaml, with its comment and its default."""
 
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 import yaml
 
-KEY = re.compile(r"^(?P<indent> *)(?P<name>[A-Za-z0-9_]+):(?P<rest>.*)$")
-MOST_DEFAULT = 100
+MAX_DEFAULT_CHARACTERS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One value of a chart.
-
-    Attributes:
-        path: as `--set` names it.
-        default: in JSON, or where it stands if that is long.
-        about: its comment, in one line.
-    """
+class Value(NamedTuple):
+    """One value of a chart: its path as `--set` names it, its default in JSON, its comment as one line."""
 
     path: str
     default: str
@@ -28,59 +19,30 @@ class Value:
 
 
 def values_of(text: str) -> list[Value]:
-    """The values of a values.yaml, in its order; of those below a value only what has a comment of its own.
-
-    Args:
-        text: the file. A comment stands above its value, and is indented as it is.
-    """
-    defaults = yaml.safe_load(text)
-    found: list[Value] = []
-    comment: list[str] = []
-    names: list[str] = []
-    for line in text.splitlines():
-        words = line.strip()
-        if words.startswith("#"):
-            comment.append(words.lstrip("#").strip())
-            continue
-        match = KEY.match(line)
-        if match and (comment or not match["rest"].strip()):
-            depth = len(match["indent"]) // 2
-            names = [*names[:depth], match["name"]]
-            path = ".".join(names)
-            default = _look_up(defaults, names)
-            if comment:
-                found.append(Value(path, _told(default), " ".join(comment)))
-        comment = []
-    return found
+    """Returns the values of a values.yaml that have a comment, which stands in the lines above the value."""
+    return list(_values(yaml.compose(text), yaml.safe_load(text), text.splitlines(), ""))
 
 
 def page(intro: str, about: Mapping[str, Any], text: str) -> str:
-    """The README.
+    """Returns the README.
 
     Args:
         intro: what stands in front of the table, with the words VERSION and KUBERNETES where the chart's are to stand.
         about: Chart.yaml.
         text: values.yaml.
     """
-    intro = intro.replace("VERSION", about["version"]).replace(
-        "KUBERNETES", about["kubeVersion"].lstrip(">=").removesuffix("-0")
-    )
-    rows = [f"| `{value.path}` | {value.default} | {_cell(value.about)} |" for value in values_of(text)]
+    kubernetes = about["kubeVersion"].lstrip(">=").removesuffix("-0")
+    intro = intro.replace("VERSION", about["version"]).replace("KUBERNETES", kubernetes)
+    rows = ["| `{}` | {} | {} |".format(*value[:2], value.about.replace("|", "\\|")) for value in values_of(text)]
     return "\n".join([intro.rstrip(), "", "| value | default | meaning |", "|---|---|---|", *rows, ""])
 
 
-def _look_up(values: Any, names: list[str]) -> Any:
-    for name in names:
-        if not isinstance(values, dict) or name not in values:
-            return None
-        values = values[name]
-    return values
-
-
-def _told(default: Any) -> str:
-    words = json.dumps(default)
-    return f"`{words}`" if len(words) <= MOST_DEFAULT else "see values.yaml"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _values(node: Any, defaults: Mapping[str, Any], lines: Sequence[str], prefix: str) -> Iterator[Value]:
+    for key, child in node.value:
+        path, default = f"{prefix}{key.value}", defaults[key.value]
+        above = takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[: key.start_mark.line]))
+        if about := " ".join(line.strip(" #") for line in reversed(list(above))):
+            words = json.dumps(default)
+            yield Value(path, f"`{words}`" if len(words) <= MAX_DEFAULT_CHARACTERS else "see values.yaml", about)
+        if isinstance(child, yaml.MappingNode) and not child.flow_style:
+            yield from _values(child, default, lines, f"{path}.")

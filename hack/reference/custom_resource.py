@@ -15,24 +15,19 @@ short name `{short}`.
 
 
 def page(definition: Schema) -> str:
-    """The page of a resource definition."""
+    """Returns the page of a resource definition."""
     spec = definition["spec"]
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
-    head = HEAD.format(
-        api=f"{spec['group']}/{version['name']}",
-        kind=spec["names"]["kind"],
-        short=", ".join(spec["names"]["shortNames"]),
-        about=schema["description"],
-    )
-    parts = [head]
-    for part in ("spec", "status"):
-        child = schema["properties"][part]
-        parts += [f"## {part}\n\n{child['description']}\n", *_table(child, part), ""]
-        of_the_whole = _own_rules(schema, "") if part == "spec" else ()
-        rules = [*of_the_whole, *_rules(child, part)]
-        if rules:
-            parts += ["What is refused, and what the API server says then:\n", *[f"- {rule}" for rule in rules], ""]
+    api, short = f"{spec['group']}/{version['name']}", ", ".join(spec["names"]["shortNames"])
+    parts = [HEAD.format(api=api, kind=spec["names"]["kind"], short=short, about=schema["description"])]
+    for part, rules in (("spec", list(_rules("", schema))), ("status", [])):
+        found = list(_walk(part, schema["properties"][part]))
+        parts += [f"## {part}\n\n{found[0][1]['description']}\n", "| field | type | meaning |", "|---|---|---|"]
+        fields = (field for field in found[1:] if not field[0].endswith("[]"))
+        parts += [f"| `{path}` | {_type_of(child)} | {_cell(child['description'])} |" for path, child in fields]
+        rules += [rule for path, child in found for rule in _rules(path, child)]
+        parts += ["", *(["What is refused, and what the API server says then:\n", *rules, ""] if rules else [])]
     parts += ["## Columns of `kubectl get epj`\n", "| column | meaning |", "|---|---|"]
     for column in version["additionalPrinterColumns"]:
         wide = " (with `-o wide`)" if column.get("priority") else ""
@@ -40,39 +35,22 @@ def page(definition: Schema) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _table(schema: Schema, path: str) -> Iterator[str]:
-    yield "| field | type | meaning |"
-    yield "|---|---|---|"
-    for name, child in _fields(schema, path):
-        yield f"| `{name}` | {_type_of(child)} | {_cell(child['description'])} |"
-
-
-def _fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """The fields below a schema with their paths."""
+def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """A schema and all below it with their paths; that of a list's items ends in brackets."""
+    yield path, schema
     for name, child in schema.get("properties", {}).items():
-        yield f"{path}.{name}", child
-        yield from _fields(child, f"{path}.{name}")
-    if "properties" in (items := schema.get("items", {})):
-        yield from _fields(items, f"{path}[]")
-
-
-def _rules(schema: Schema, path: str) -> Iterator[str]:
-    yield from _own_rules(schema, path)
-    for name, child in schema.get("properties", {}).items():
-        yield from _rules(child, f"{path}.{name}")
+        yield from _walk(f"{path}.{name}", child)
     if "items" in schema:
-        yield from _rules(schema["items"], f"{path}[]")
+        yield from _walk(f"{path}[]", schema["items"])
 
 
-def _own_rules(schema: Schema, path: str) -> Iterator[str]:
+def _rules(path: str, schema: Schema) -> Iterator[str]:
     for rule in schema.get("x-kubernetes-validations", []):
-        field = f"{path}{rule.get('fieldPath', '')}".lstrip(".")
-        yield f"`{field}`: {_cell(rule.get('message') or _without_numbers(rule['messageExpression']))}"
-
-
-def _without_numbers(expression: str) -> str:
-    """The text of a message that is formatted with numbers, with `N` in their places."""
-    return expression.partition("'")[2].rpartition("'.format(")[0].replace("%d", "N")
+        # An expression formats its message with numbers: `N` stands for each.
+        message = rule.get("message") or rule["messageExpression"].partition("'")[2].rpartition("'.format(")[0].replace(
+            "%d", "N"
+        )
+        yield f"- `{(path + rule.get('fieldPath', '')).lstrip('.')}`: {_cell(message)}"
 
 
 def _type_of(schema: Schema) -> str:
@@ -84,10 +62,8 @@ def _type_of(schema: Schema) -> str:
     if "enum" in schema:
         return " \\| ".join(f"`{word}`" for word in schema["enum"])
     low, high = schema.get("minimum"), schema.get("maximum")
-    bounds = ""
-    if low is not None:
-        bounds = f"from {low}" if high is None else f"from {low} to {high}"
-    return " ".join(filter(None, [schema["type"], bounds]))
+    bounds = "" if low is None else f" from {low}" if high is None else f" from {low} to {high}"
+    return f"{schema['type']}{bounds}"
 
 
 def _cell(text: str) -> str:

@@ -120,6 +120,29 @@ def test_dashboard_has_a_color_for_each_series_whose_name_is_known(title: str, s
     assert {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]} == set(series)
 
 
+def test_dashboard_asks_the_chosen_source_with_variables_that_it_has() -> None:
+    known = {variable["name"] for variable in DASHBOARD["templating"]["list"]} | {"__rate_interval"}
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD["panels"]))) <= known
+    sources = [
+        asking["datasource"]["uid"]
+        for panel in DASHBOARD["panels"]
+        for asking in (panel, *panel.get("targets", ()))
+        if panel["type"] != "row"
+    ]
+    assert set(sources) == {"${datasource}"}
+
+
+def test_panels_of_the_dashboard_lie_side_by_side() -> None:
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in DASHBOARD["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24, "Grafana's grid has 24 columns"
+
+
 @needs_helm
 def test_being_scraped_twice_is_refused() -> None:
     refused = template("metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true")

@@ -10,7 +10,7 @@ from words import objections
 
 from tests.paths import ROOT
 
-MOST_WORDS = 30
+MAX_WORDS = 30
 
 
 @pytest.mark.parametrize(
@@ -27,36 +27,36 @@ def test_words_that_are_not_used(text: str, words: list[str]) -> None:
     found = {
         text[at : at + len(word)]
         for word in words
-        for at, what in objections(text, MOST_WORDS)
+        for at, what in objections(text, MAX_WORDS)
         if f"`{' '.join(word.split())}`" in what
     }
     assert found == set(words)
-    assert len(list(objections(text, MOST_WORDS))) == len(words)
+    assert len(list(objections(text, MAX_WORDS))) == len(words)
 
 
 def test_an_objection_says_what_to_write_instead() -> None:
-    ((at, what),) = objections("It starts anew.", MOST_WORDS)
+    ((at, what),) = objections("It starts anew.", MAX_WORDS)
     assert (at, what) == (10, "`anew`: write again")
 
 
 @pytest.mark.parametrize(
     ("text", "long"),
     [
-        (" ".join(["word"] * MOST_WORDS) + ".", False),
-        (" ".join(["word"] * (MOST_WORDS + 1)) + ".", True),
+        (" ".join(["word"] * MAX_WORDS) + ".", False),
+        (" ".join(["word"] * (MAX_WORDS + 1)) + ".", True),
         (" ".join(["word"] * 20) + ": " + " ".join(["item,"] * 20) + ".", False),
-        (" · ".join(["word"] * MOST_WORDS), False),
+        (" · ".join(["word"] * MAX_WORDS), False),
         ("**Bold.** " + " ".join(["word"] * 30) + ".", False),
         ("Two. " + " ".join(["word"] * 20) + "; " + " ".join(["word"] * 20) + ".", True),
     ],
 )
 def test_long_sentences(text: str, long: bool) -> None:
-    assert any("a sentence of" in what for _, what in objections(text, MOST_WORDS)) is long
+    assert any("a sentence of" in what for _, what in objections(text, MAX_WORDS)) is long
 
 
 def test_a_long_sentence_is_found_where_it_begins() -> None:
     text = "A short one.\n" + " ".join(["word"] * 31)
-    ((at, what),) = objections(text, MOST_WORDS)
+    ((at, what),) = objections(text, MAX_WORDS)
     assert at == 13
     assert "31 words" in what
 
@@ -81,10 +81,10 @@ The end.
     assert list(markdown(page)) == [
         Passage(1, "A heading"),
         Passage(2, "A paragraph of CODE with a link and\na second line."),
-        Passage(7, " a cell "),
-        Passage(7, " another "),
-        Passage(9, "- an item"),
-        Passage(10, "- a second"),
+        Passage(7, "a cell"),
+        Passage(7, "another"),
+        Passage(9, "an item"),
+        Passage(10, "a second"),
         Passage(15, "The end."),
     ]
 
@@ -93,7 +93,7 @@ def test_only_the_first_section_of_a_changelog_is_read() -> None:
     assert [p.text for p in unreleased("# Changelog\n\n## Unreleased\n- New.\n\n## 0.1\n- Old.\n")] == [
         "Changelog",
         "Unreleased",
-        "- New.",
+        "New.",
     ]
 
 

@@ -3,7 +3,6 @@
 import ast
 import re
 
-import conditions_page
 import pytest
 from elastic_pytorch_operator.api import names
 
@@ -12,11 +11,21 @@ from tests.paths import ROOT
 SOURCES = sorted((ROOT / "operator" / "elastic_pytorch_operator").rglob("*.py"))
 CONSTANTS = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
 WORDS = {name: value for name, value in CONSTANTS.items() if re.fullmatch(r"([A-Z][a-z]+)+", value) and name != "KIND"}
-KNOWN = {*conditions_page.TYPES, *conditions_page.REASONS, *conditions_page.EVENTS}
+
+
+def table_under(heading: str) -> dict[str, list[str]]:
+    """The cells of a table of the page, row by row, by the name in the first one."""
+    section = (ROOT / "docs" / "conditions.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
+    assert len(rows) == len({row[0] for row in rows})
+    return {row[0].strip("`"): row[1:] for row in rows}
+
+
+TYPES, REASONS, EVENTS = map(table_under, ("Conditions", "Reasons of conditions", "Reasons of events"))
 
 
 def test_every_name_of_a_condition_a_reason_or_an_event_is_explained() -> None:
-    assert set(WORDS.values()) == KNOWN
+    assert set(WORDS.values()) == {*TYPES, *REASONS, *EVENTS}
 
 
 def constants_in(called: str, place: int) -> set[str]:
@@ -42,25 +51,32 @@ def constants_in(called: str, place: int) -> set[str]:
 @pytest.mark.parametrize(
     ("called", "place", "table"),
     [
-        ("Condition", 0, conditions_page.TYPES),
-        ("Condition", 2, conditions_page.REASONS),
-        ("Ending", 1, conditions_page.REASONS),
-        ("RecordEvent", 0, conditions_page.EVENTS),
-        ("_with_status", 0, conditions_page.EVENTS),
-        ("declare", 0, conditions_page.EVENTS),
+        ("Condition", 0, TYPES),
+        ("Condition", 2, REASONS),
+        ("Ending", 1, REASONS),
+        ("RecordEvent", 0, EVENTS),
+        ("_with_status", 0, EVENTS),
+        ("declare", 0, EVENTS),
     ],
 )
-def test_what_the_operator_says_in_a_place_is_in_the_table_of_that_place(called: str, place: int, table: object) -> None:
+def test_what_the_operator_says_in_a_place_is_in_the_table_of_that_place(
+    called: str, place: int, table: dict[str, list[str]]
+) -> None:
     said = constants_in(called, place)
     assert said
-    assert isinstance(table, dict)
     assert said <= set(table)
 
 
-def test_each_explanation_is_a_sentence_and_the_page_has_it() -> None:
-    text = conditions_page.page()
-    rows = [*conditions_page.TYPES.values(), *conditions_page.REASONS.values(), *conditions_page.EVENTS.values()]
-    for row in rows:
-        assert row.means.endswith(".")
-        assert row.to_do.endswith(".")
-        assert f"| {row.means} | {row.to_do} |" in text
+@pytest.mark.parametrize(("table", "columns"), [(TYPES, 2), (REASONS, 3), (EVENTS, 2)])
+def test_each_row_says_what_the_name_means_and_what_to_do(table: dict[str, list[str]], columns: int) -> None:
+    assert table
+    for name, cells in table.items():
+        assert len(cells) == columns, name
+        assert all(cell.endswith(".") for cell in cells[-2:]), name
+
+
+def test_reasons_name_conditions() -> None:
+    for name, (conditions, *_) in REASONS.items():
+        assert set(conditions.split(", ")) <= {*TYPES, "all", "at the end"} or conditions == "Degraded, or all, at the end", (
+            name
+        )

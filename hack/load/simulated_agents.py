@@ -1,6 +1,8 @@
-"""Agents and kubelets that are none: they speak as docs/protocol.md has it, over real HTTP, for pods that are only objects."""
+"""Simulated agents, as load for an operator: they speak docs/protocol.md over real HTTP, for pods of a cluster in memory."""
 
 import asyncio
+import ipaddress
+import itertools
 import secrets
 import time
 from collections.abc import Callable
@@ -13,20 +15,23 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from simulated_training import Training
 
+NAMESPACE = "default"
 CONTAINER_SECONDS = 1.5  # from the scheduler to the container
 IMPORT_SECONDS = 2.0  # from the container to the agent that is ready
 STOP_SECONDS = 0.2
 LEAVE_SECONDS = 2.0
 RETRY_SECONDS = 0.2
 LOOK_SECONDS = 0.1
-MOST_POLL_SECONDS = 30.0
+REQUEST_SECONDS = 30.0
 
 
 @dataclass
 class Agent:
     """The agent of one pod."""
 
-    pod: dict[str, Any]
+    name: str
+    node: str
+    job: str
     training: Training
     token: str
     session: aiohttp.ClientSession
@@ -40,53 +45,46 @@ class Agent:
     restarts: int = 0
     failure: dict[str, Any] | None = None
     failed_at: float = 0.0
-    broken_code: str = ""  # what its script raises as soon as it starts
-    hangs: bool = False  # with its node: nothing of it is heard again
+    silent: bool = False  # its node is lost
     incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @property
-    def name(self) -> str:
-        """Of the pod."""
-        return str(self.pod["metadata"]["name"])
-
-    async def live(self) -> None:
-        """Speaks and listens until it is cancelled."""
+    async def run(self) -> None:
+        """Sends heartbeats and joins rounds until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._beat())
-            tasks.create_task(self._listen())
+            tasks.create_task(self._send_heartbeats())
+            tasks.create_task(self._follow_rounds())
 
-    def fail(self, exception: str, message: str, *, exit_code: int = 1, signal: str = "") -> None:
-        """One of its workers fails."""
-        self.failure = {"localRank": 0, "rank": self.rank, "exitCode": exit_code, "signal": signal, "exception": exception}
+    def fail(self, exception: str, message: str, exit_code: int = 1) -> None:
+        """A worker process fails."""
+        self.failure = {"localRank": 0, "rank": self.rank, "exitCode": exit_code, "signal": "", "exception": exception}
         self.failure |= {"message": f"{exception}: {message}", "traceback": ""}
         self.failed_at = time.monotonic()
         self.training.leave(self.name, self.failed_at)
-        self.turn("failed")
+        self.report("failed")
 
-    def turn(self, state: str) -> None:
-        """Comes to another state, and says so at once."""
+    def report(self, state: str) -> None:
+        """Changes its state, and sends a heartbeat at once."""
         self.state = state
         self.changed.set()
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         pause = 1.0
-        while not self.hangs:
+        while not self.silent:
+            if self._step() is not None and self._step() == self.training.total and self.state == "running":
+                self.state = "succeeded"
             with suppress(aiohttp.ClientError, TimeoutError):
-                answer = await self._ask("POST", "/v1/heartbeat", json=self._describe())
-                pause = answer.get("heartbeatSeconds", 1.0)
+                pause = (await self._ask("POST", "/v1/heartbeat", json=self._describe())).get("heartbeatSeconds", 1.0)
             await self._wait(pause)
 
     async def _wait(self, pause: float) -> None:
-        """Until the next heartbeat: it is sooner if the state changes or the round comes to its first step."""
-        until, waited_for_step = time.monotonic() + pause, self._step() is None
-        while time.monotonic() < until and not self.changed.is_set():
-            await asyncio.sleep(LOOK_SECONDS)
-            step = self._step()
-            if step is not None and self.state == "running" and step == self.training.total:
-                self.turn("succeeded")
-            if waited_for_step and step is not None:
-                break
+        """Waits for the next heartbeat, which is earlier at a change of the state and at a round's first step."""
+        until, starts = time.monotonic() + pause, self._step() is None
+        while (left := until - time.monotonic()) > 0 and not self.changed.is_set() and not (starts and self._step()):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self.changed.wait(), min(left, LOOK_SECONDS) if self.state == "running" and starts else left
+                )
         self.changed.clear()
 
     def _step(self) -> int | None:
@@ -94,22 +92,21 @@ class Agent:
 
     def _describe(self) -> dict[str, Any]:
         step = self._step()
-        first = self.training.first if step is not None else None
+        first = None if step is None else self.training.first
         said: dict[str, Any] = {"incarnation": self.incarnation, "state": self.state, "round": self.round, "rank": self.rank}
         said |= {"worldSize": self.size, "localWorldSize": 1, "port": 29501, "restarts": self.restarts, "failure": None}
         if self.state == "failed" and self.failure:
             said["failure"] = {**self.failure, "ageSeconds": time.monotonic() - self.failed_at}
         return said | {"progress": {"step": step, "firstStep": first, "total": self.training.total}}
 
-    async def _listen(self) -> None:
+    async def _follow_rounds(self) -> None:
         while True:
             try:
-                path = f"/v1/round?after={self.round}&nudge={self.nudge}&hold=20"
-                found = await self._ask("GET", path)
+                found = await self._ask("GET", f"/v1/round?after={self.round}&nudge={self.nudge}&hold=20")
             except (aiohttp.ClientError, TimeoutError):
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if self.hangs:
+            if self.silent:
                 await asyncio.Event().wait()
             if found.get("verdict"):
                 self.end(self.name, int(found["verdict"] == "failed"))
@@ -118,34 +115,30 @@ class Agent:
                 self.nudge = found["nudge"]
                 self.changed.set()
             if found["round"] > self.round:
-                await self._take_up(found)
+                await self._join(found)
 
-    async def _take_up(self, found: dict[str, Any]) -> None:
+    async def _join(self, found: dict[str, Any]) -> None:
         members = [member["worker"] for member in found["members"]]
         orderly = 0 < found["orderlySince"] <= self.round
         leaving = self.state == "leaving"
         if self.state == "running":
             self.training.leave(self.name, time.monotonic())
             if not orderly:
-                self.turn("stopping")
+                self.report("stopping")
                 await asyncio.sleep(STOP_SECONDS)
         self.round, self.failure = found["round"], None
         if self.name not in members or leaving:
-            self.turn("leaving" if leaving else "ready")
+            self.report("leaving" if leaving else "ready")
             return
         self.rank, self.size, self.restarts = members.index(self.name), len(members), self.restarts + 1
-        self.turn("running")
-        self.training.enter(self.name, self.round, self.size, orderly=orderly, now=time.monotonic())
-        if self.broken_code and self.rank == 0:
-            await asyncio.sleep(STOP_SECONDS)
-            self.fail(*self.broken_code.split(": ", 1))
+        self.training.join(self.name, self.round, self.size, orderly=orderly, now=time.monotonic())
+        self.report("running")
 
     async def _ask(self, method: str, path: str, **body: Any) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {self.token}"}
         url = self.find_operator()
         if not url:
-            raise aiohttp.ClientConnectionError("the Service selects nobody")
-        timeout = aiohttp.ClientTimeout(total=MOST_POLL_SECONDS)
+            raise aiohttp.ClientConnectionError("the Service has no endpoint")
+        headers, timeout = {"Authorization": f"Bearer {self.token}"}, aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         async with self.session.request(method, url + path, headers=headers, timeout=timeout, **body) as answer:
             answer.raise_for_status()
             found: dict[str, Any] = await answer.json()
@@ -156,9 +149,13 @@ class SimulatedKubelets:
     """Run the worker pods of a cluster in memory, each with its agent.
 
     Args:
-        cluster: whose pods to run.
+        cluster: the cluster.
         session: for the agents' requests.
-        find_operator: the URL behind the operator's Service; empty: nobody is.
+        find_operator: the URL behind the operator's Service; empty: it has no endpoint.
+
+    Attributes:
+        agents: those that have started, by their pod's name.
+        trainings: of the jobs, by name: what is not set when a job's first pod starts does not end.
     """
 
     def __init__(self, cluster: FakeCluster, session: aiohttp.ClientSession, find_operator: Callable[[], str]) -> None:
@@ -166,18 +163,16 @@ class SimulatedKubelets:
         self._session = session
         self._find_operator = find_operator
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._deletions: set[asyncio.Task[None]] = set()
         self._lost_nodes: set[str] = set()
+        self._addresses = itertools.count(int(ipaddress.ip_address("10.0.0.1")))
         self.agents: dict[str, Agent] = {}
         self.trainings: dict[str, Training] = {}
-        self.broken_code: dict[str, str] = {}
         cluster.watch(self._on_change)
 
-    def of(self, job: str) -> list[Agent]:
-        """The agents of a job's workers that run and are not on a lost node, by rank."""
-        found = [
-            agent for agent in self.agents.values() if _job(agent.pod) == job and agent.state == "running" and not agent.hangs
-        ]
+    def running(self, job: str) -> list[Agent]:
+        """Returns the agents of a job's running workers that are not on a lost node, by rank."""
+        found = [a for a in self.agents.values() if a.job == job and a.state == "running" and not a.silent]
         return sorted(found, key=lambda agent: agent.rank)
 
     def kill(self, pod: str, exit_code: int = 137) -> None:
@@ -188,26 +183,19 @@ class SimulatedKubelets:
         if task is not None and task is not asyncio.current_task():
             task.cancel()
         ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
-        self._tell(pod, {"terminated": ended}, phase="Failed" if exit_code else "Succeeded")
+        self._set_status(pod, {"terminated": ended}, phase="Failed" if exit_code else "Succeeded")
 
     def lose_node(self, node: str) -> None:
-        """A node dies: its pods are silent, and no pod starts there."""
+        """Loses a node: its pods are silent, and no pod starts there."""
         self._lost_nodes.add(node)
         for agent in self.agents.values():
-            if agent.pod["spec"]["nodeName"] == node:
-                agent.hangs = True
+            if agent.node == node:
+                agent.silent = True
                 agent.training.leave(agent.name, time.monotonic())
-
-    def return_node(self, node: str) -> None:
-        """A node is back, with nothing on it: what was told to go has gone."""
-        self._lost_nodes.discard(node)
-        for pod in self._cluster.pods():
-            if pod["spec"].get("nodeName") == node and pod["metadata"].get("deletionTimestamp"):
-                self._cluster.finish_deletion("default", pod["metadata"]["name"])
 
     async def close(self) -> None:
         """Ends all pods."""
-        tasks = [*self._tasks.values(), *self._leaving]
+        tasks = [*self._tasks.values(), *self._deletions]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -223,38 +211,36 @@ class SimulatedKubelets:
         elif not node or node in self._lost_nodes:
             return
         elif pod["metadata"].get("deletionTimestamp"):
-            leaving = asyncio.ensure_future(self._delete(name))
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
+            deletion = asyncio.ensure_future(self._delete(name))
+            self._deletions.add(deletion)
+            deletion.add_done_callback(self._deletions.discard)
         elif name not in self._tasks and pod["status"].get("phase") == "Pending":
             self._tasks[name] = asyncio.ensure_future(self._run(pod))
 
     async def _run(self, pod: dict[str, Any]) -> None:
-        name, job = pod["metadata"]["name"], _job(pod)
+        name, node, job = pod["metadata"]["name"], pod["spec"]["nodeName"], _job(pod)
         await asyncio.sleep(CONTAINER_SECONDS)
-        self._tell(name, {"running": {}}, phase="Running", podIP=f"10.0.0.{len(self._tasks)}")
+        address = ipaddress.ip_address(next(self._addresses))
+        self._set_status(name, {"running": {}}, phase="Running", podIP=str(address))
         await asyncio.sleep(IMPORT_SECONDS)
         training = self.trainings.setdefault(job, Training())
-        token = self._cluster.issue_token("default", name)
-        agent = Agent(pod, training, token, self._session, self._find_operator, self.kill)
-        agent.broken_code = self.broken_code.get(job, "")
-        self.agents[name] = agent
-        await agent.live()
+        token = self._cluster.issue_token(NAMESPACE, name)
+        self.agents[name] = Agent(name, node, job, training, token, self._session, self._find_operator, self.kill)
+        await self.agents[name].run()
 
     async def _delete(self, name: str) -> None:
-        agent = self.agents.get(name)
-        if agent is not None:
+        if (agent := self.agents.get(name)) is not None:
             number = agent.round
-            agent.turn("leaving")
+            agent.report("leaving")
             until = time.monotonic() + LEAVE_SECONDS
             while agent.round == number and time.monotonic() < until:  # noqa: ASYNC110  no event for it
                 await asyncio.sleep(LOOK_SECONDS)
         await asyncio.sleep(STOP_SECONDS)
-        self._cluster.finish_deletion("default", name)
+        self._cluster.finish_deletion(NAMESPACE, name)
 
-    def _tell(self, name: str, state: dict[str, Any], **status: str) -> None:
+    def _set_status(self, name: str, state: dict[str, Any], **status: str) -> None:
         containers = [{"name": names.TRAINING_CONTAINER, "state": state}]
-        self._cluster.set_pod_status("default", name, {**status, "containerStatuses": containers})
+        self._cluster.set_pod_status(NAMESPACE, name, {**status, "containerStatuses": containers})
 
 
 def _job(pod: dict[str, Any]) -> str:

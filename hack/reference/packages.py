@@ -1,0 +1,64 @@
+"""The operator's packages and what they import of each other, as a Mermaid flowchart in docs/architecture.md."""
+
+import grimp
+
+PACKAGE = "elastic_pytorch_operator"
+BEGIN, END = "<!-- packages: written by `make docs` -->\n", "<!-- end of packages -->\n"
+
+
+def page(text: str) -> str:
+    """Returns a page with the flowchart between its two markers."""
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page lacks the lines {BEGIN.strip()} and {END.strip()}")
+    return f"{before}{BEGIN}\n```mermaid\n{flowchart(grimp.build_graph(PACKAGE, cache_dir=None), PACKAGE)}```\n\n{END}{after}"
+
+
+def flowchart(graph: grimp.ImportGraph, package: str) -> str:
+    """Returns a flowchart with a box for each package below a package, and an arrow to each that it imports.
+
+    A package that has packages itself is a frame around them. An arrow is left out if a longer way of arrows implies it.
+
+    Raises:
+        ValueError: packages import each other in a cycle.
+    """
+    return "\n".join(["flowchart TB", *_inside(graph, package, "    ")]) + "\n"
+
+
+def _inside(graph: grimp.ImportGraph, package: str, indent: str) -> list[str]:
+    lines: list[str] = []
+    children = sorted(child for child in graph.find_children(package) if graph.find_children(child))
+    for child in children:
+        box = f"{_id(child)}[{child.rpartition('.')[2]}]"
+        inside = _inside(graph, child, f"{indent}    ")
+        lines += [f"{indent}subgraph {box}", *inside, f"{indent}end"] if inside else [f"{indent}{box}"]
+    imports = {
+        child: {
+            other
+            for other in children
+            if other != child and graph.direct_import_exists(importer=child, imported=other, as_packages=True)
+        }
+        for child in children
+    }
+    for child in children:
+        implied = _imports_of(imports, imports[child])
+        if child in implied:
+            raise ValueError(f"{child} is in a cycle of imports")
+        lines += [f"{indent}{_id(child)} --> {_id(other)}" for other in sorted(imports[child] - implied)]
+    return lines
+
+
+def _id(package: str) -> str:
+    return package.partition(".")[2]
+
+
+def _imports_of(imports: dict[str, set[str]], packages: set[str]) -> set[str]:
+    """What packages import, and what those import in turn."""
+    found: set[str] = set()
+    pending = list(packages)
+    while pending:
+        new = imports[pending.pop()] - found
+        found |= new
+        pending += new
+    return found

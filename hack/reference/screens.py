@@ -1,0 +1,83 @@
+"""Draws the pictures of docs/plugin.md from what a real cluster said (tests/plugin/recorded): terminals as SVG, a figure as PNG."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+from datetime import datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
+from elastic_pytorch_client.reading.job_view import JobView, parse_time, view_job
+from elastic_pytorch_client.reading.nodes import view_node
+from elastic_pytorch_client.reading.series import gather
+from elastic_pytorch_client.reading.timeline import Turn, tell
+from elastic_pytorch_client.views.figure import save_figure
+from elastic_pytorch_client.views.plot_view import draw_plot
+from elastic_pytorch_client.views.status_view import show_status
+from elastic_pytorch_client.views.top_view import Gauges, show_top
+from elastic_pytorch_client.views.why_view import show_why
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED, SCREENS = ROOT / "tests" / "plugin" / "recorded", ROOT / "docs" / "screens"
+# Without the fonts that it would fetch from the network: the viewer's monospaced font does.
+FORMAT = re.sub(r"@font-face {{.*?}}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+
+
+class Recording:
+    """A job of a real cluster: its objects and events, as they were a few seconds after its last event."""
+
+    def __init__(self, name: str) -> None:
+        found: dict[str, Any] = json.loads((RECORDED / f"{name}.json").read_text())
+        self.pods, self.nodes, self.events = found["pods"], [view_node(node) for node in found["nodes"]], found["events"]
+        self.job: JobView = replace(view_job(found["job"]), seen=True)
+        of_job = (event for event in self.events if event["involvedObject"]["kind"] == "ElasticPyTorchJob")
+        self.turns: list[Turn] = tell(of_job, self.job.uid)
+        times = [parse_time(event.get("eventTime") or event.get("lastTimestamp")) for event in self.events]
+        times += [parse_time(condition["lastTransitionTime"]) for condition in found["job"]["status"]["conditions"]]
+        self.now: datetime = max(time for time in times if time) + timedelta(seconds=4)
+
+    def last_warning(self) -> dict[str, str]:
+        """The newest warning about a pod, by the pod's name."""
+        warnings = [e for e in self.events if e["type"] == "Warning" and e["involvedObject"]["kind"] == "Pod"]
+        return {e["involvedObject"]["name"]: f"{e['reason']}: {' '.join(e['message'].split())}" for e in warnings[-1:]}
+
+
+def draw_screens() -> dict[str, str]:
+    """Returns the SVG of each verb's terminal, by the name of its file."""
+    whole, resumed, too_large, no_volume = map(Recording, ("whole", "resumed", "too-large", "no-volume"))
+    jobs = [whole.job, no_volume.job, Recording("suspended").job, Recording("failed").job]
+    gauges = {job.uid: Gauges.begun_with(gather(job, [])) for job in jobs}
+    unplaced = diagnose(too_large.job, Evidence(too_large.pods, too_large.nodes, too_large.turns, {}, too_large.now))
+    unbound = diagnose(no_volume.job, Evidence(no_volume.pods, [], [], no_volume.last_warning(), no_volume.now))
+    plot = draw_plot(resumed.job, gather(resumed.job, resumed.turns, now=resumed.now), 100)
+    return {
+        "status.svg": _terminal(118, {"status char-lm": show_status(whole.job, whole.turns, whole.now)}),
+        "top.svg": _terminal(140, {"top": show_top(jobs, gauges, whole.now, namespaces=False)}),
+        "why.svg": _terminal(118, {"why too-large": show_why(unplaced), "why no-volume": show_why(unbound)}),
+        "plot.svg": _terminal(100, {"plot char-lm": plot}),
+    }
+
+
+def draw_figure(path: Path) -> None:
+    """Draws what `kubectl epj plot --output` does."""
+    resumed = Recording("resumed")
+    save_figure(resumed.job, gather(resumed.job, resumed.turns, now=resumed.now), path)
+
+
+def _terminal(columns: int, shown: dict[str, RenderableType]) -> str:
+    """A terminal in which verbs have been called, each with what it shows."""
+    console = Console(width=columns, record=True, file=StringIO(), force_terminal=True, highlight=False)
+    for number, (verb, view) in enumerate(shown.items()):
+        prompt = Text("\n$ " if number else "$ ", "green").append(f"kubectl epj {verb}", "bold default")
+        console.print(prompt, view, sep="\n")
+    return console.export_svg(title="", code_format=FORMAT, unique_id="terminal")
+
+
+if __name__ == "__main__":
+    draw_figure(Path(sys.argv[1]) if len(sys.argv) > 1 else SCREENS / "figure.png")
