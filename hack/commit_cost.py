@@ -14,7 +14,8 @@ from typing import Any
 import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
-from elastic_pytorch.pod.server import LOCAL_SOCKET, LocalServer
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.pod.server import LocalServer
 from elastic_pytorch.state.commit_interval import next_interval
 from rich.console import Console
 from rich.table import Table
