@@ -17,7 +17,7 @@ done
 for program in commit_cost.py images/load_image.py krew/release.py; do
     step "types-${program##*/}" "Types of hack/$program (mypy)" .venv/bin/mypy "hack/$program"
 done
-step types-in-process-pause "Types of hack/in_process_pause.py (mypy)" env MYPYPATH=tests .venv/bin/mypy hack/in_process_pause.py
+step types-in-process-pause "Types of hack/in_process_pause.py (mypy)" env MYPYPATH=. .venv/bin/mypy hack/in_process_pause.py
 step prose "Prose (hack/prose)" .venv/bin/python hack/prose
 step layers "Layers (lint-imports)" .venv/bin/lint-imports
 if command -v shellcheck >/dev/null; then

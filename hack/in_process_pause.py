@@ -18,10 +18,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from agent.agents import SCRIPTS, Agent, Events
-from agent.scripted_operator import ScriptedOperator
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
 
 STEPS = 15  # between two changes
 LIMIT_SECONDS = 120
