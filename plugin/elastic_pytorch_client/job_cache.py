@@ -10,7 +10,7 @@ from elastic_pytorch_client.watch import PAUSE_SECONDS, RETRY_SECONDS
 
 
 @dataclass
-class Mirror:
+class JobCache:
     """What the API server last said of some jobs.
 
     Attributes:
@@ -35,7 +35,7 @@ class Mirror:
             EpjError: the jobs cannot be read.
         """
         self._look()
-        threading.Thread(target=self._run, name="mirror", daemon=True).start()
+        threading.Thread(target=self._run, name="job-cache", daemon=True).start()
 
     def stop(self) -> None:
         """Has the thread end at the next change."""

@@ -13,3 +13,15 @@ TRAINING_CONTAINER: Final = "pytorch"
 ANNOTATION_TRAINING_CONTAINER: Final = f"{GROUP}/training-container"
 MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 BACKEND_OPERATOR: Final = "operator"  # spec.rendezvous.backend
+
+# Reasons of conditions.
+BACKING_OFF: Final = "BackingOff"
+COOLING_DOWN: Final = "CoolingDown"  # of Resizing, while minSecondsBetweenResizes lasts
+
+# Reasons of events; the causes of rounds among them are causes of recoveries, too.
+WORKER_JOINED: Final = "WorkerJoined"
+SCALED_DOWN: Final = "ScaledDown"
+JOB_SUSPENDED: Final = "JobSuspended"
+TRAINING_RESUMED: Final = "TrainingResumed"
+JOB_COMPLETED: Final = "JobCompleted"
+JOB_FAILED: Final = "JobFailed"

@@ -16,7 +16,7 @@ from typing import Any
 
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotFound, Refused
 from elastic_pytorch_client.reading.job_view import JobView, parse_time, view_job
-from elastic_pytorch_client.reading.timeline import Turn, tell
+from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 
 Object = dict[str, Any]
 RECORDED = Path(__file__).parent / "recorded"
@@ -39,11 +39,11 @@ def job_of(name: str) -> JobView:
     return view_job(recorded(name)["job"])
 
 
-def turns_of(name: str) -> list[Turn]:
+def events_of(name: str) -> list[JobEvent]:
     """A recorded job's story."""
     found = recorded(name)
     about = [e for e in found["events"] if e["involvedObject"]["kind"] == "ElasticPyTorchJob"]
-    return tell(about, found["job"]["metadata"]["uid"])
+    return read_events(about, found["job"]["metadata"]["uid"])
 
 
 def moment_of(name: str) -> datetime:

@@ -13,7 +13,7 @@ from elastic_pytorch_client.reading.nodes import NodeView, parse_quantity, short
 from elastic_pytorch_client.views.why_view import show_why
 
 from tests.plugin.plugin_console import text_of
-from tests.plugin.recorded_cluster import job_of, moment_of, recorded, turns_of
+from tests.plugin.recorded_cluster import events_of, job_of, moment_of, recorded
 
 
 def evidence_of(name: str, **changes: Any) -> Evidence:
@@ -24,7 +24,7 @@ def evidence_of(name: str, **changes: Any) -> Evidence:
         if event["involvedObject"]["kind"] == "Pod" and event["type"] == "Warning"
     }
     nodes = [view_node(node) for node in found["nodes"]]
-    evidence = Evidence(found["pods"], nodes, turns_of(name), warnings, moment_of(name))
+    evidence = Evidence(found["pods"], nodes, events_of(name), warnings, moment_of(name))
     return replace(evidence, **changes)
 
 

@@ -173,6 +173,6 @@ def test_logs_timeline_and_series() -> None:
     name = job.status.members[0].name
     cluster.logs[name] = ["2026-01-01T00:00:00Z hello"]
     assert [line.text for line in job.logs(rank=0, tail_lines=5)] == ["hello"]
-    assert [turn.reason for turn in job.timeline()] == ["FirstRound"]
+    assert [event.reason for event in job.timeline()] == ["FirstRound"]
     assert job.series().losses
     assert repr(job) == "Job('char-lm', namespace='team')"

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.series import Series, gather, samples_of_log
-from elastic_pytorch_client.reading.timeline import tell
+from elastic_pytorch_client.reading.timeline import read_events
 from elastic_pytorch_client.views.figure import save_figure
 
-from tests.plugin.recorded_cluster import job_of, moment_of, recorded, turns_of
+from tests.plugin.recorded_cluster import events_of, job_of, moment_of, recorded
 
 
 def test_events_tell_worlds_and_recoveries_to_the_second() -> None:
-    series = gather(job_of("resumed"), turns_of("resumed"), now=moment_of("resumed"))
+    series = gather(job_of("resumed"), events_of("resumed"), now=moment_of("resumed"))
     sizes = [world for _, world in series.worlds]
     changes = [size for before, size in zip([None, *sizes], sizes, strict=False) if size != before]
     assert changes == [3, 2, 3, 4, 2, 0, 2]
@@ -31,7 +31,7 @@ def test_without_events_the_history_tells() -> None:
 
 
 def test_of_the_time_before_the_oldest_event_the_history_tells() -> None:
-    late = turns_of("resumed")[6:]
+    late = events_of("resumed")[6:]
     series = gather(job_of("resumed"), late)
     assert len(series.recoveries) == 4
     assert next(world for at, world in series.worlds if at < late[0].at) == 3
@@ -74,12 +74,12 @@ def test_speeds_leave_out_steps_done_again() -> None:
 
 def test_events_of_an_earlier_job_of_the_same_name_are_another_story() -> None:
     events = [e for e in recorded("young")["events"] if e["involvedObject"]["kind"] == "ElasticPyTorchJob"]
-    assert tell(events, "another-uid") == []
-    assert [turn.round for turn in tell(events)] == [1]
+    assert read_events(events, "another-uid") == []
+    assert [event.round for event in read_events(events)] == [1]
 
 
-def test_turns_know_what_their_notes_say() -> None:
-    by_reason = {turn.reason: turn for turn in turns_of("resumed")}
+def test_events_know_what_their_notes_say() -> None:
+    by_reason = {event.reason: event for event in events_of("resumed")}
     assert (by_reason["ScaledDown"].round, by_reason["ScaledDown"].workers) == (5, 2)
     assert by_reason["ScaledDown"].cause.startswith("char-lm-worker-2-w9n54 is no longer wanted")
     again = by_reason["TrainingResumed"]
@@ -88,7 +88,7 @@ def test_turns_know_what_their_notes_say() -> None:
 
 def test_pictures(tmp_path: Path) -> None:
     job = job_of("resumed")
-    series = gather(job, turns_of("resumed"), now=moment_of("resumed"))
+    series = gather(job, events_of("resumed"), now=moment_of("resumed"))
     save_figure(job, series, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(EpjError, match="cannot write"):

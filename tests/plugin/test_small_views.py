@@ -11,11 +11,11 @@ from elastic_pytorch_client.views.list_view import show_list
 from elastic_pytorch_client.views.plot_view import draw_plot
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.sparkline import sparkline
-from elastic_pytorch_client.views.top_view import Gauges, show_top
+from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
 from rich.text import Text
 
 from tests.plugin.plugin_console import text_of
-from tests.plugin.recorded_cluster import job_of, moment_of, turns_of
+from tests.plugin.recorded_cluster import events_of, job_of, moment_of
 
 NAMES = ("lost", "failed", "no-image", "suspended", "too-large")
 
@@ -33,8 +33,8 @@ def test_list_has_a_line_each_however_long_the_trouble() -> None:
 
 def test_top_shows_who_trains_first() -> None:
     jobs = [job_of(name) for name in NAMES]
-    gauges = {jobs[0].uid: Gauges.begun_with(gather(jobs[0], []))}
-    shown = text_of(show_top(jobs, gauges, moment_of("lost"), namespaces=False, trouble="no answer"), 150)
+    sparklines = {jobs[0].uid: SparklineSamples.from_series(gather(jobs[0], []))}
+    shown = text_of(show_top(jobs, sparklines, moment_of("lost"), namespaces=False, trouble="no answer"), 150)
     headline, _, _, first, *_ = shown.splitlines()
     assert headline.startswith("5 jobs, 1 training with 2 processes")
     assert headline.endswith("no answer")
@@ -53,12 +53,12 @@ def test_a_suspended_job_is_not_short_of_workers() -> None:
 
 def test_gauges_take_what_is_news() -> None:
     job = job_of("young")
-    gauges = Gauges()
-    gauges.take(job)
-    gauges.take(job)
-    gauges.take(replace(job, progress=Progress(step=90, loss=2.5, steps_per_second=8)))
-    assert list(gauges.losses) == [job.progress.loss, 2.5]
-    assert list(gauges.speeds)[-1] == 8
+    sparklines = SparklineSamples()
+    sparklines.take(job)
+    sparklines.take(job)
+    sparklines.take(replace(job, progress=Progress(step=90, loss=2.5, steps_per_second=8)))
+    assert list(sparklines.losses) == [job.progress.loss, 2.5]
+    assert list(sparklines.speeds)[-1] == 8
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_canvas_draws_dots_and_stairs() -> None:
 
 
 def test_plot_shows_loss_world_and_recoveries() -> None:
-    series = gather(job_of("resumed"), turns_of("resumed"), now=moment_of("resumed"))
+    series = gather(job_of("resumed"), events_of("resumed"), now=moment_of("resumed"))
     shown = draw_plot(job_of("resumed"), series, 100).plain
     assert "loss  4.428 → 1.198" in shown
     assert "world size" in shown
@@ -104,7 +104,7 @@ def test_plot_shows_loss_world_and_recoveries() -> None:
 
 
 def test_plot_shows_when_the_job_was_suspended() -> None:
-    series = gather(job_of("resumed"), turns_of("resumed"), now=moment_of("resumed"))
+    series = gather(job_of("resumed"), events_of("resumed"), now=moment_of("resumed"))
     [(since, until)] = series.suspensions
     assert (since.second, until.second) == (49, 59)
     [line] = [line for line in draw_plot(job_of("resumed"), series, 100).plain.splitlines() if "suspended" in line]

@@ -8,11 +8,11 @@ from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
 from elastic_pytorch_client.views.status_view import show_status
 
 from tests.plugin.plugin_console import text_of
-from tests.plugin.recorded_cluster import job_of, moment_of, turns_of
+from tests.plugin.recorded_cluster import events_of, job_of, moment_of
 
 
 def status(name: str, **options: int) -> str:
-    return text_of(show_status(job_of(name), turns_of(name), moment_of(name), **options))
+    return text_of(show_status(job_of(name), events_of(name), moment_of(name), **options))
 
 
 def test_a_job_that_trains() -> None:
@@ -24,7 +24,7 @@ def test_says_how_far_commits_are_apart_if_not_every_step_is_one() -> None:
 
     def shown(steps: int | None) -> str:
         progress = replace(job.progress, commit_every_steps=steps)
-        return text_of(show_status(replace(job, progress=progress), turns_of("lost"), moment_of("lost")))
+        return text_of(show_status(replace(job, progress=progress), events_of("lost"), moment_of("lost")))
 
     assert "checkpoint at step 340 · commits every 12 steps" in shown(12)
     assert "commits" not in shown(1) + shown(None)
@@ -94,8 +94,8 @@ def test_a_suspension_that_waits_for_workers_says_so() -> None:
     assert "○ not yet Suspended  2 workers are stopping" in shown
 
 
-def test_only_the_newest_turns() -> None:
-    shown = status("resumed", most_turns=2)
+def test_only_the_newest_events() -> None:
+    shown = status("resumed", max_events=2)
     assert "10 earlier events" in shown
     assert shown.count(" ago  ") == 2
 
@@ -104,7 +104,7 @@ def test_of_many_workers_those_that_are_unwell_come_first() -> None:
     workers = tuple(Worker(f"job-worker-{i}-aaaaa", i, i, "node", "Running") for i in range(1000))
     lost = replace(workers[700], rank=None, state="Lost")
     job = replace(job_of("young"), workers=(*workers[:700], lost, *workers[701:]))
-    shown = text_of(show_status(job, [], moment_of("young"), most_workers=5))
+    shown = text_of(show_status(job, [], moment_of("young"), max_workers=5))
     assert "job-worker-700-aaaaa" in shown
     assert "and 995 more Running" in shown
     assert len(shown.splitlines()) < 25

@@ -9,18 +9,31 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, spell
-from elastic_pytorch_client.reading.ending_advice import advise_on_end
-from elastic_pytorch_client.reading.first_line import gist
+from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.nodes import NodeView, shortage_of_room
 from elastic_pytorch_client.reading.pods import PodTrouble, pod_troubles, silent_pods
-from elastic_pytorch_client.reading.timeline import Turn
+from elastic_pytorch_client.reading.timeline import JobEvent
 
 UNSEEN_SECONDS = 10.0
-COOLING_DOWN = "CoolingDown"  # the reason of condition Resizing while minSecondsBetweenResizes lasts
-REFUSAL = re.compile(r"the API server (refuses|fails): .*", re.DOTALL)  # as the operator's conditions have it
 
-UNLIKE = re.compile(r"left out for the number of processes: ([^;]*)")  # the same
+# As the operator words them in the messages of conditions (cluster/interface.py, planning/workers/process_counts.py).
+REFUSAL = re.compile(r"the API server (?:refuses|fails): .*", re.DOTALL)
+UNLIKE = re.compile(r"left out for the number of processes: ([^;]*)")
+
+_AGAIN = "then delete the job and create it again: it continues from its checkpoint if the script loads one"
+
+_ADVICE = {  # by the reason of the condition Failed
+    "TooManyFailures": f"Correct the script, {_AGAIN}.",
+    "BackoffLimitExceeded": f"Correct the script, or raise failurePolicy.backoffLimit, {_AGAIN}.",
+    "FailurePolicyRule": f"A rule of failurePolicy.rules fails the job after such a failure. Correct the cause or the rule, {_AGAIN}.",
+    "InvalidTemplate": "Correct the template as the message says, then delete the job and create it again.",
+    "InvalidSpec": "Correct the spec as the message says, then delete the job and create it again.",
+    "NeverJoined": "Write the script into args and remove the command, or start it with torchrun. Then create the job again.",
+    "CannotStart": "Correct the image, the command or what the container refers to in spec.template. Then create the job again.",
+    "PodLost": "failurePolicy.onPodLoss is FailJob, so the loss of a worker fails the job. With Replace, the group continues without it.",
+    "DeadlineExceeded": f"Raise activeDeadlineSeconds, {_AGAIN}.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +71,14 @@ class Evidence:
     Attributes:
         pods: of the job, as the API has them.
         nodes: all; None: the user may not look at nodes.
-        turns: the job's story.
+        events: about the job, oldest first.
         pod_warnings: the newest warning event of each pod, by its name.
         now: when it was read.
     """
 
     pods: Sequence[Mapping[str, Any]]
     nodes: Sequence[NodeView] | None
-    turns: Sequence[Turn]
+    events: Sequence[JobEvent]
     pod_warnings: Mapping[str, str]
     now: datetime
 
@@ -113,8 +126,17 @@ def _ended(job: JobView) -> Diagnosis:
         return Diagnosis(f"{job.name} is complete: all its workers have succeeded.", True)
     failed = job.condition("Failed")
     reason, message = (failed.reason, failed.message) if failed else ("", "")
-    said = gist(message).rstrip(".") + "."
-    return Diagnosis(f"{job.name} has failed: {reason}.", False, (Finding(said, advise_on_end(job, reason)),))
+    said = first_line(message).rstrip(".") + "."
+    return Diagnosis(f"{job.name} has failed: {reason}.", False, (Finding(said, _advise_on_end(job, reason)),))
+
+
+def _advise_on_end(job: JobView, reason: str) -> str:
+    """Returns a sentence, and a command to read more."""
+    advice = _ADVICE.get(reason, f"Read the message, {_AGAIN}.")
+    if (cause := job.root_cause) is not None:
+        where = f"It failed in {cause.where}. The end of that worker's log:"
+        return f"{advice} {where}\n  kubectl logs -n {job.namespace} {cause.worker} --tail=50"
+    return advice
 
 
 def _operator_away() -> Finding:
@@ -126,10 +148,10 @@ def _operator_away() -> Finding:
 
 def _backing_off(job: JobView) -> Iterable[Finding]:
     running = job.condition("Running")
-    if running is None or running.reason != "BackingOff":
+    if running is None or running.reason != names.BACKING_OFF:
         return
     yield Finding(
-        f"Its script fails soon after each start: {gist(running.message)}. The operator waits longer before each restart.",
+        f"Its script fails soon after each start: {first_line(running.message)}. The operator waits longer before each restart.",
         f"Read the end of the log:\n  kubectl epj logs {job.name} --tail 50",
     )
 
@@ -231,12 +253,12 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 def _passing(job: JobView, now: datetime) -> list[Finding]:
     """Nothing is wrong with any pod: the operator's own words are the best there are."""
     resizing = job.condition("Resizing")
-    cooling = resizing is not None and resizing.reason == COOLING_DOWN
+    cooling = resizing is not None and resizing.reason == names.COOLING_DOWN
     for type_ in ("Resizing",) if cooling else ("Degraded", "Resizing", "Running"):
         condition = job.condition(type_)
         if condition is not None and (condition.true or type_ == "Running") and condition.message:
             since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
-            message = gist(condition.message)
+            message = first_line(condition.message)
             what = f"{message[:1].upper()}{message[1:]}{since}."
             if cooling:
                 return [

@@ -6,7 +6,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _SCHEDULER = re.compile(r"[.,] (?:no new claims to deallocate|preemption: ).*$", re.DOTALL)
 
 
-def gist(message: str) -> str:
+def first_line(message: str) -> str:
     """The first line of a message, with the exception instead of its traceback, and what the scheduler says once only."""
     head, found, trace = message.partition(_TRACEBACK)
     if found:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client.durations import seconds_since
-from elastic_pytorch_client.reading.first_line import gist
+from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import parse_time
 from elastic_pytorch_client.reading.nodes import requests_of
 
@@ -75,8 +75,8 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
         said = str(scheduled.get("message") or "it waits for the scheduler")
         if _CLAIM.search(said):
             do = f"See which claim is not bound, and why:\n  kubectl describe persistentvolumeclaim -n {namespace} {_claims_of(pod)}"
-            return PodTrouble(name, "claim", f"waiting for a volume claim: {gist(said)}", do)
-        return PodTrouble(name, "unscheduled", gist(said), describe, requests_of(pod))
+            return PodTrouble(name, "claim", f"waiting for a volume claim: {first_line(said)}", do)
+        return PodTrouble(name, "unscheduled", first_line(said), describe, requests_of(pod))
     for state in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (state.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason", ""))

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import JobView, parse_number, parse_time
-from elastic_pytorch_client.reading.timeline import Turn
+from elastic_pytorch_client.reading.timeline import JobEvent
 
 # `step 12/800  loss 3.21`, `step=12 loss=3.21`, `Step: 12, Loss: 3.21`, `{"step": 12, "loss": 3.21}`
 _STEP = re.compile(r"""\b(?:global_?)?step["']?\s*[=:]?\s*(\d+)""", re.IGNORECASE)
 _LOSS = re.compile(r"""\b(?:train(?:ing)?[_ ])?loss["']?\s*[=:]?\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)""", re.IGNORECASE)
 
-
-RESIZES = ("WorkerJoined", "ScaledDown")  # causes of rounds
+RESIZES = (names.WORKER_JOINED, names.SCALED_DOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +84,28 @@ class Series:
         return [(at, speed) for at, speed in spans if speed >= 0]
 
 
-def gather(job: JobView, turns: Sequence[Turn], log_lines: Iterable[str] = (), now: datetime | None = None) -> Series:
-    """Everything that is known of a job's training.
+def gather(job: JobView, events: Sequence[JobEvent], log_lines: Iterable[str] = (), now: datetime | None = None) -> Series:
+    """Returns everything that is known of a job's training.
 
     Args:
         job: with its `status.history`.
-        turns: its events. Kubernetes keeps them for an hour; the history reaches back further, but is coarser.
+        events: its events. Kubernetes keeps them for an hour; the history reaches back further, but is coarser.
         log_lines: of its workers, each with a timestamp in front: what they say of steps and losses.
         now: when the job was read; None: leave out what it says of this moment.
     """
     samples, recoveries = _of_history(job.history, job.completed or now)
-    oldest_turn = turns[0].at if turns else None
     processes = _processes_of_a_worker(job)
-    if oldest_turn is not None:
+    if events:
         # Of the time that events tell of, they tell it to the second.
-        recoveries = [r for r in recoveries if r.at < oldest_turn]
-        samples = [Sample(s.at, s.step, s.loss, s.world if s.at < oldest_turn else None) for s in samples]
-    for turn in turns:
-        if turn.round is not None:
-            samples.append(Sample(turn.at, world=(turn.workers or 0) * processes))
-        elif turn.reason == "JobSuspended":
-            samples.append(Sample(turn.at, world=0))
-        elif turn.seconds is not None:
-            recoveries.append(Recovered(turn.at, turn.cause, turn.seconds))
+        recoveries = [r for r in recoveries if r.at < events[0].at]
+        samples = [Sample(s.at, s.step, s.loss, s.world if s.at < events[0].at else None) for s in samples]
+    for event in events:
+        if event.round is not None:
+            samples.append(Sample(event.at, world=(event.workers or 0) * processes))
+        elif event.reason == names.JOB_SUSPENDED:
+            samples.append(Sample(event.at, world=0))
+        elif event.seconds is not None:
+            recoveries.append(Recovered(event.at, event.cause, event.seconds))
     samples += samples_of_log(log_lines)
     moment = job.completed or now
     if moment is not None and (job.world or job.completed):
@@ -114,18 +113,18 @@ def gather(job: JobView, turns: Sequence[Turn], log_lines: Iterable[str] = (), n
     return Series(
         tuple(sorted(samples, key=lambda s: s.at)),
         tuple(sorted(recoveries, key=lambda r: r.at)),
-        _suspensions(turns, moment),
+        _suspensions(events, moment),
     )
 
 
-def _suspensions(turns: Sequence[Turn], until: datetime | None) -> tuple[tuple[datetime, datetime], ...]:
+def _suspensions(events: Sequence[JobEvent], until: datetime | None) -> tuple[tuple[datetime, datetime], ...]:
     """From each suspension to the next group that trains, as far as events tell."""
     spans, since = [], None
-    for turn in turns:
-        if turn.reason == "JobSuspended" and since is None:
-            since = turn.at
-        elif since is not None and turn.workers:
-            spans.append((since, turn.at))
+    for event in events:
+        if event.reason == names.JOB_SUSPENDED and since is None:
+            since = event.at
+        elif since is not None and event.workers:
+            spans.append((since, event.at))
             since = None
     if since is not None and until is not None and until > since:
         spans.append((since, until))

@@ -1,19 +1,21 @@
-"""A job's events as its story: one turn each, oldest first."""
+"""A job's events, oldest first, with what their notes say of rounds and recoveries."""
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import parse_time
 
-_ROUND = re.compile(r"^Round (\d+), (?:(\d+) -> )?(\d+) workers(?:: (.*))?$", re.DOTALL)
+# As the operator words them (planning/reporting/events.py).
+_ROUND = re.compile(r"^Round (\d+), (?:\d+ -> )?(\d+) workers(?:: (.*))?$", re.DOTALL)
 _RECOVERED = re.compile(r"^Trains again with (\d+) workers ([0-9.]+) s after (\w+)(?:, (\d+) steps? )?")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class JobEvent:
     """One event.
 
     Attributes:
@@ -39,32 +41,31 @@ class Turn:
     steps_lost: int = 0
 
 
-def tell(events: Iterable[Mapping[str, Any]], uid: str = "") -> list[Turn]:
-    """The turns of a job's life.
+def read_events(manifests: Iterable[Mapping[str, Any]], uid: str = "") -> list[JobEvent]:
+    """Returns the events of a job, oldest first.
 
     Args:
-        events: about it, as the API's v1 has them.
-        uid: of the job: a job of the same name that was before it is another story. Empty: any.
+        manifests: events about it, as the API's v1 has them.
+        uid: of the job: events of an earlier job of the same name are left out. Empty: any.
     """
-    turns = []
-    for event in events:
-        about = (event.get("involvedObject") or event.get("regarding") or {}).get("uid")
-        times = (event.get(name) for name in ("eventTime", "lastTimestamp", "firstTimestamp", "deprecatedLastTimestamp"))
+    events = []
+    for manifest in manifests:
+        about = (manifest.get("involvedObject") or manifest.get("regarding") or {}).get("uid")
+        times = (manifest.get(name) for name in ("eventTime", "lastTimestamp", "firstTimestamp", "deprecatedLastTimestamp"))
         at = next((time for text in times if (time := parse_time(text))), None)
         if at is None or (uid and about and about != uid):
             continue
-        note = str(event.get("message") or event.get("note") or "")
-        turns.append(_turn(at, str(event.get("reason", "")), note, event.get("type") == "Warning"))
-    return sorted(turns, key=lambda turn: turn.at)
+        note = str(manifest.get("message") or manifest.get("note") or "")
+        events.append(_read_note(JobEvent(at, str(manifest.get("reason", "")), note, manifest.get("type") == "Warning")))
+    return sorted(events, key=lambda event: event.at)
 
 
-def _turn(at: datetime, reason: str, note: str, warning: bool) -> Turn:
-    if found := _ROUND.match(note):
-        number, _, workers, cause = found.groups()
-        return Turn(at, reason, note, warning, round=int(number), workers=int(workers), cause=cause or "")
-    if found := _RECOVERED.match(note):
+def _read_note(event: JobEvent) -> JobEvent:
+    """Returns an event with what its note says, as no field of an event has it."""
+    if found := _ROUND.match(event.note):
+        number, workers, cause = found.groups()
+        return replace(event, round=int(number), workers=int(workers), cause=cause or "")
+    if event.reason == names.TRAINING_RESUMED and (found := _RECOVERED.match(event.note)):
         workers, seconds, cause, lost = found.groups()
-        return Turn(
-            at, reason, note, warning, workers=int(workers), cause=cause, seconds=float(seconds), steps_lost=int(lost or 0)
-        )
-    return Turn(at, reason, note, warning)
+        return replace(event, workers=int(workers), cause=cause, seconds=float(seconds), steps_lost=int(lost or 0))
+    return event

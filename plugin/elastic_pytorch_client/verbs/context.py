@@ -10,7 +10,7 @@ from rich.console import Console
 from elastic_pytorch_client.cluster import Cluster
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
 from elastic_pytorch_client.reading.job_view import JobView, view_job
-from elastic_pytorch_client.reading.timeline import Turn, tell
+from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 from elastic_pytorch_client.watch import Clock, follow_job
 
 WAIT_SECONDS = 300.0
@@ -48,10 +48,10 @@ class Context:
         """A job."""
         return view_job(self.cluster.get_job(self.one_namespace, name))
 
-    def turns(self, job: JobView) -> list[Turn]:
+    def events(self, job: JobView) -> list[JobEvent]:
         """A job's events, oldest first; empty if the user may not read them."""
         try:
-            return tell(self.cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid)
+            return read_events(self.cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid)
         except EpjError:
             return []
 

@@ -27,7 +27,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     """Shows it; again and again, one below the other, where there is no terminal to write over."""
 
     def draw(job: JobView) -> RenderableType:
-        return show_status(job, context.turns(job), context.now(), most_turns=options.turns)
+        return show_status(job, context.events(job), context.now(), max_events=options.turns)
 
     if not options.watch:
         context.console.print(draw(context.job(options.name)))

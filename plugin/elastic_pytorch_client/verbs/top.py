@@ -6,11 +6,11 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from elastic_pytorch_client.job_cache import Mirror
+from elastic_pytorch_client.job_cache import JobCache
 from elastic_pytorch_client.reading.series import gather
 from elastic_pytorch_client.verbs.context import Context, job_name
 from elastic_pytorch_client.views.status_view import show_status
-from elastic_pytorch_client.views.top_view import Gauges, show_top
+from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
 
 NAME, HELP = "top", "progress, loss and speed of jobs, refreshed until Ctrl-C"
 REFRESH_SECONDS = 0.5
@@ -27,44 +27,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context, options: argparse.Namespace) -> int:
     """Shows them until the user has had enough, or the only job is gone."""
     namespace = context.one_namespace if options.name else context.namespace
-    mirror = Mirror(context.cluster, namespace, options.name)
-    screen = _Screen(context, mirror, single=options.name is not None)
-    mirror.start()
+    cache = JobCache(context.cluster, namespace, options.name)
+    screen = _Screen(context, cache, single=options.name is not None)
+    cache.start()
     if options.once or not context.console.is_terminal:
-        mirror.stop()
+        cache.stop()
         context.console.print(screen.draw())
         return 0
     try:
         with Live(console=context.console, auto_refresh=False, screen=True) as live:
-            while mirror.jobs or options.name is None:
+            while cache.jobs or options.name is None:
                 live.update(screen.draw(), refresh=True)
                 context.clock.sleep(REFRESH_SECONDS)
     except KeyboardInterrupt:  # that is how to leave it
         pass
     finally:
-        mirror.stop()
+        cache.stop()
     return 0
 
 
 class _Screen:
     """What is shown, and what has to be remembered for it."""
 
-    def __init__(self, context: Context, mirror: Mirror, *, single: bool) -> None:
-        self._context, self._mirror, self._single = context, mirror, single
-        self._gauges: dict[str, Gauges] = {}
+    def __init__(self, context: Context, cache: JobCache, *, single: bool) -> None:
+        self._context, self._cache, self._single = context, cache, single
+        self._sparklines: dict[str, SparklineSamples] = {}
         self._drawn = 0
         self._details: RenderableType = Text()
 
     def draw(self) -> RenderableType:
-        jobs, now = self._mirror.jobs, self._context.now()
+        jobs, now = self._cache.jobs, self._context.now()
         for job in jobs:
-            if job.uid not in self._gauges:
-                self._gauges[job.uid] = Gauges.begun_with(gather(job, []))
-            self._gauges[job.uid].take(job)
-        table = show_top(jobs, self._gauges, now, namespaces=self._mirror.namespace is None, trouble=self._mirror.trouble)
+            if job.uid not in self._sparklines:
+                self._sparklines[job.uid] = SparklineSamples.from_series(gather(job, []))
+            self._sparklines[job.uid].take(job)
+        table = show_top(jobs, self._sparklines, now, namespaces=self._cache.namespace is None, trouble=self._cache.trouble)
         if not self._single or not jobs:
             return table
         if self._drawn % EVENTS_EVERY == 0:
-            self._turns = self._context.turns(jobs[0])
+            self._events = self._context.events(jobs[0])
         self._drawn += 1
-        return Group(table, Text(), show_status(jobs[0], self._turns, now, most_turns=8, most_workers=12))
+        return Group(table, Text(), show_status(jobs[0], self._events, now, max_events=8, max_workers=12))

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elastic_pytorch_client.durations import seconds_since, short
-from elastic_pytorch_client.reading.first_line import gist
+from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.views.styles import MUTED, state_mark, state_style
 
@@ -64,10 +64,10 @@ def note(job: JobView) -> str:
     for type_ in ("Failed", "Degraded"):
         condition = job.condition(type_)
         if condition is not None and condition.true:
-            return gist(condition.message) or condition.reason
+            return first_line(condition.message) or condition.reason
     if job.stopping:
         return "its workers save and stop"
     running = job.condition("Running")
     if job.state == "Pending" and running is not None:
-        return gist(running.message) or running.reason
+        return first_line(running.message) or running.reason
     return "" if job.seen or job.ended else "the operator has not seen its newest spec yet"

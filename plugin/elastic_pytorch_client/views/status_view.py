@@ -12,38 +12,38 @@ from rich.tree import Tree
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
-from elastic_pytorch_client.reading.first_line import gist
+from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
-from elastic_pytorch_client.reading.timeline import Turn
+from elastic_pytorch_client.reading.timeline import JobEvent
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED, state_mark, state_style
 
 BAR_WIDTH = 40
-MOST_WORKERS = 32
+MAX_WORKERS = 32
 NEWS_IF_TRUE = ("Degraded", "Resizing", "Suspended", "Failed")
 
 
 def show_status(
-    job: JobView, turns: Sequence[Turn], now: datetime, *, most_turns: int = 12, most_workers: int = MOST_WORKERS
+    job: JobView, events: Sequence[JobEvent], now: datetime, *, max_events: int = 12, max_workers: int = MAX_WORKERS
 ) -> RenderableType:
     """The whole screen.
 
     Args:
         job: the job.
-        turns: its story, oldest first.
+        events: about it, oldest first.
         now: the time of day.
-        most_turns: how many of the newest turns to show.
-        most_workers: more than that are summed up.
+        max_events: how many of the newest events to show.
+        max_workers: more than that are summed up.
     """
     parts: list[RenderableType] = [_headline(job, now)]
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
-    parts += [Text(), _workers(job, most_workers)]
+    parts += [Text(), _workers(job, max_workers)]
     if job.conditions:
         parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
     if job.root_cause is not None:
         parts += _root_cause(job)
-    parts += [Text("\nTimeline", "bold"), _timeline(turns, now, most_turns)]
+    parts += [Text("\nTimeline", "bold"), _timeline(events, now, max_events)]
     return Group(*parts)
 
 
@@ -93,17 +93,17 @@ def _workers(job: JobView, most: int) -> Tree:
         label.append(f" · world size {job.world} · round {job.round}", MUTED)
     tree = Tree(label, guide_style=MUTED)
     others = sorted((w for w in job.workers if w not in members), key=lambda w: (w.index, w.name))
-    everybody = [*members, *others]
-    shown = everybody if len(everybody) <= most else _notable(everybody, most)
+    all_workers = [*members, *others]
+    shown = all_workers if len(all_workers) <= most else _notable(all_workers, most)
     widths = [max((len(w.name) for w in shown), default=0), max((len(w.node) for w in shown), default=0)]
     for worker in shown:
         tree.add(_worker(job, worker, widths))
-    if len(shown) < len(everybody):
-        rest = Counter(w.state for w in everybody if w not in shown)
+    if len(shown) < len(all_workers):
+        rest = Counter(w.state for w in all_workers if w not in shown)
         tree.add(Text("and " + ", ".join(f"{count} more {state}" for state, count in rest.most_common()), MUTED))
-    if job.backend != names.BACKEND_OPERATOR and everybody:
+    if job.backend != names.BACKEND_OPERATOR and all_workers:
         tree.add(Text(f"torchrun ({job.backend}) assigns the ranks; the operator does not know them", MUTED))
-    if not everybody:
+    if not all_workers:
         tree.add(Text("none", MUTED))
     return tree
 
@@ -138,7 +138,7 @@ def _conditions(job: JobView, now: datetime) -> list[RenderableType]:
         age = short(seconds_since(condition.since, now)) if condition.since else ""
         no = "" if condition.true else "not yet " if condition.type == "Suspended" else "not "
         name = f"{no}{condition.type}"
-        text = Text(gist(condition.message) or condition.reason, "" if condition.true else MUTED)
+        text = Text(first_line(condition.message) or condition.reason, "" if condition.true else MUTED)
         grid.add_row(Text(f"  {mark} {name}", style), text, Text(age, MUTED))
     return [grid]
 
@@ -169,22 +169,22 @@ def _root_cause(job: JobView) -> list[RenderableType]:
     return [title, text]
 
 
-def _timeline(turns: Sequence[Turn], now: datetime, most: int) -> RenderableType:
-    if not turns:
+def _timeline(events: Sequence[JobEvent], now: datetime, most: int) -> RenderableType:
+    if not events:
         return Text("  no events; Kubernetes keeps them for an hour", MUTED)
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column()
-    for turn in turns[-most:]:
-        ago = f"  {short(seconds_since(turn.at, now))} ago"
-        grid.add_row(Text(ago, MUTED), Text(turn.reason, _turn_style(turn)), Text(gist(turn.note)))
-    if len(turns) > most:
-        return Group(Text(f"  {len(turns) - most} earlier events: --turns", MUTED), grid)
+    for event in events[-most:]:
+        ago = f"  {short(seconds_since(event.at, now))} ago"
+        grid.add_row(Text(ago, MUTED), Text(event.reason, _event_style(event)), Text(first_line(event.note)))
+    if len(events) > most:
+        return Group(Text(f"  {len(events) - most} earlier events: --turns", MUTED), grid)
     return grid
 
 
-def _turn_style(turn: Turn) -> str:
-    if turn.warning:
-        return BAD if turn.reason == "JobFailed" else BUSY
-    return GOOD if turn.reason in ("TrainingResumed", "JobCompleted") else ""
+def _event_style(event: JobEvent) -> str:
+    if event.warning:
+        return BAD if event.reason == names.JOB_FAILED else BUSY
+    return GOOD if event.reason in (names.TRAINING_RESUMED, names.JOB_COMPLETED) else ""

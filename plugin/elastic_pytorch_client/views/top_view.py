@@ -17,25 +17,25 @@ from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.sparkline import sparkline
 from elastic_pytorch_client.views.styles import ACCENT, BUSY, MUTED, state_mark, state_style
 
-MOST_SAMPLES = 240
+MAX_SAMPLES = 240
 SPARK_WIDTH, BAR_WIDTH = 16, 14
 
 
 @dataclass
-class Gauges:
+class SparklineSamples:
     """What is remembered of a job for its sparklines, oldest first."""
 
-    losses: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SAMPLES))
-    speeds: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SAMPLES))
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+    speeds: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
     last: tuple[int | None, float | None] = (None, None)
 
     @classmethod
-    def begun_with(cls, series: Series) -> "Gauges":
+    def from_series(cls, series: Series) -> "SparklineSamples":
         """With what is known of the past."""
-        gauges = cls()
-        gauges.losses.extend(loss for _, loss in series.losses)
-        gauges.speeds.extend(speed for _, speed in series.speeds)
-        return gauges
+        sparklines = cls()
+        sparklines.losses.extend(loss for _, loss in series.losses)
+        sparklines.speeds.extend(speed for _, speed in series.speeds)
+        return sparklines
 
     def take(self, job: JobView) -> None:
         """Remembers what a job says of itself now, if that is news."""
@@ -50,13 +50,13 @@ class Gauges:
 
 
 def show_top(
-    jobs: Sequence[JobView], gauges: Mapping[str, Gauges], now: datetime, *, namespaces: bool, trouble: str = ""
+    jobs: Sequence[JobView], sparklines: Mapping[str, SparklineSamples], now: datetime, *, namespaces: bool, trouble: str = ""
 ) -> RenderableType:
     """The screen.
 
     Args:
         jobs: to show.
-        gauges: of each, by UID.
+        sparklines: of each, by UID.
         now: the time of day.
         namespaces: whether to have a column for them.
         trouble: why what is shown may be old; empty: it is not.
@@ -72,7 +72,7 @@ def show_top(
     table.add_column("", no_wrap=True, width=SPARK_WIDTH)
     table.add_column("RECOVERED", no_wrap=True)
     for job in sorted(jobs, key=_order):
-        known = gauges.get(job.uid) or Gauges()
+        known = sparklines.get(job.uid) or SparklineSamples()
         table.add_row(*([job.namespace] if namespaces else []), *_row(job, known))
     notes = [Text(f"{job.name}: ", BUSY).append(text, MUTED) for job in jobs if (text := note(job))]
     parts: list[RenderableType] = [_headline(jobs, now, trouble), Text(), table]
@@ -90,7 +90,7 @@ def _headline(jobs: Iterable[JobView], now: datetime, trouble: str) -> Text:
     return text.append(f"   {trouble}", BUSY) if trouble else text
 
 
-def _row(job: JobView, known: Gauges) -> list[Text | str]:
+def _row(job: JobView, known: SparklineSamples) -> list[Text | str]:
     progress = job.progress
     bar = Text("-", MUTED)
     if progress.fraction is not None:

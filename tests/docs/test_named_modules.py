@@ -1,0 +1,78 @@
+"""Modules that the pages name are there."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paths import ROOT
+
+PAGES = [ROOT / "README.md", *(ROOT / name for name in ("CONTRIBUTING.md",) if (ROOT / name).exists())]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
+PACKAGES = [
+    ROOT / "operator" / "elastic_pytorch_operator",
+    ROOT / "worker_image" / "elastic_pytorch",
+    ROOT / "plugin" / "elastic_pytorch_client",
+]
+SCRIPTS_OF_USERS = ("train.py", "train_elastic.py")
+FILE = re.compile(r"`([\w./-]+\.py)`")  # `planning/rounds/next_round.py`
+MODULE = re.compile(r"`(?:python -m )?([a-z_]+(?:\.[a-z_]+)+)`")  # `planning.rounds.next_round`
+
+
+def named(pattern: re.Pattern[str]) -> Iterator[Any]:
+    for page in PAGES:
+        for name in sorted(set(pattern.findall(page.read_text()))):
+            yield pytest.param(name, id=f"{page.relative_to(ROOT)}-{name}")
+
+
+def is_module(path: Path) -> bool:
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def is_known(name: str) -> bool:
+    """Whether a dotted name is a module, or what a package offers; true for names that begin with no package of this project."""
+    first, *rest = name.split(".")
+    for package in PACKAGES:
+        if first == package.name:
+            return is_module(package.joinpath(*rest)) or (
+                len(rest) == 1 and f'"{rest[0]}"' in (package / "__init__.py").read_text()
+            )
+        if any(
+            (package / first).glob("*/__init__.py")
+        ):  # not `spec` or `state`: `spec.replicas` is a field, `state.commit` a method
+            return is_module(package.joinpath(first, *rest))
+    return True
+
+
+@pytest.mark.parametrize("name", list(named(FILE)))
+def test_file(name: str) -> None:
+    if "/" not in name:
+        assert name in SCRIPTS_OF_USERS, "name a module by its path"
+    else:
+        assert any((folder / name).is_file() for folder in (ROOT, *PACKAGES))
+
+
+@pytest.mark.parametrize("name", list(named(MODULE)))
+def test_module(name: str) -> None:
+    assert is_known(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("planning.rounds.next_round", True),
+        ("planning.rounds.last_round", False),
+        ("planning.next_round", False),
+        ("elastic_pytorch.agent", True),
+        ("elastic_pytorch.report", True),
+        ("elastic_pytorch.no_such_module", False),
+        ("elastic_pytorch_client.reading.timeline", True),
+        ("elastic_pytorch_operator.planner", False),
+        ("spec.replicas", True),
+        ("torch.distributed", True),
+    ],
+)
+def test_known_names(name: str, known: bool) -> None:
+    assert is_known(name) is known

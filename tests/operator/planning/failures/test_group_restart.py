@@ -1,0 +1,55 @@
+"""Where a restart of the whole group stands: the status has the count, and each pod that of the time when it was made."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.failures.group_restart import find_group_restart, outdated_pods
+from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
+
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pod, a_round, observed
+from tests.operator.spec.test_failure_rules import on_codes
+
+RULE = find_rule(parse_rules([on_codes("RestartGroup", 42)]), 42, frozenset())
+FAILED = FailureRecord("w1", 1, 42, "", "ValueError: boom", NOW, rule=RULE)
+CAUSE = {"worker": "w1", "rank": 1, "exitCode": 42, "message": "ValueError: boom"}
+OLD, NEW, MEMBERS = a_pod(0), a_pod(0, group_restarts=1), a_round(0)
+
+
+@pytest.mark.parametrize(
+    ("status", "counted", "pods", "asked", "stops"),
+    [
+        pytest.param({}, 0, [OLD], False, False, id="none"),
+        pytest.param({}, 1, [OLD], True, False, id="asked for: nothing is deleted before the count is stored"),
+        pytest.param({"groupRestarts": 1}, 1, [OLD], False, True, id="stored: the round stops, the pods go"),
+        pytest.param({"groupRestarts": 1}, 1, [NEW], False, False, id="done"),
+        pytest.param({"groupRestarts": 1}, 0, [OLD], False, True, id="continued by the next operator"),
+        pytest.param({"groupRestarts": 1}, 1, [a_dead_pod(0)], False, False, id="a pod that has ended is kept for its log"),
+    ],
+)
+def test_where_it_stands(status: dict[str, Any], counted: int, pods: list[Any], asked: bool, stops: bool) -> None:
+    job, seen = a_job(status=status), observed(pods, round=MEMBERS)
+    found = find_group_restart(job, seen, Budget(group_restarts=counted, last=FAILED))
+    assert (found.asked, bool(found.stops), bool(found.text)) == (asked, stops, asked or stops)
+    assert outdated_pods(job, seen) == ({"w0"} if stops else set())
+
+
+def test_pod_outside_the_round_stops_nothing() -> None:
+    job, seen = a_job(status={"groupRestarts": 1}), observed([OLD], round=a_round(3))
+    found = find_group_restart(job, seen, Budget(group_restarts=1, last=FAILED))
+    assert (found.stops, found.text) == ("", f"{RULE} replaces all workers: {FAILED}")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({"rootCause": CAUSE}, "rank 1 (w1) failed, exit code 42: ValueError: boom"),
+        ({}, "see status.rootCause"),
+    ],
+    ids=["root cause", "no root cause"],
+)
+def test_next_operator_reads_the_cause_in_the_status(status: dict[str, Any], words: str) -> None:
+    job = a_job(status={"groupRestarts": 1, **status})
+    found = find_group_restart(job, observed([OLD], round=MEMBERS), Budget())
+    assert found.text == f"failurePolicy.rules replaces all workers: {words}"

@@ -1,0 +1,158 @@
+"""The fields of a job's status besides its state, counts and conditions; and when the status is written."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.status import (
+    PROGRESS_WRITE_SECONDS,
+    SAME_WRITE_SECONDS,
+    needs_write,
+    write_status_at,
+)
+
+from tests.operator.builders import NOW, TIME, Progress, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.planning.reporting.test_status import ALL, BOOM, NONE, SUSPENDED, status_of
+
+
+@pytest.mark.parametrize(
+    ("pod", "agent", "member", "worker"),
+    [
+        pytest.param(a_pod(0), an_agent("w0"), True, {"rank": 0, "node": "node-0", "state": "Running"}, id="trains"),
+        pytest.param(
+            a_pod(0), an_agent("w0", "failed"), True, {"rank": 0, "node": "node-0", "state": "Running"}, id="restarts"
+        ),
+        pytest.param(
+            a_pod(0), an_agent("w0", "succeeded"), True, {"rank": 0, "node": "node-0", "state": "Succeeded"}, id="done"
+        ),
+        pytest.param(a_pod(0), an_agent("w0", "ready", 0), False, {"node": "node-0", "state": "Ready"}, id="ready"),
+        pytest.param(a_pod(0), an_agent("w0", "leaving"), True, {"rank": 0, "node": "node-0", "state": "Leaving"}, id="leaves"),
+        pytest.param(a_pending_pod(0), None, False, {"state": "Starting"}, id="has no node"),
+        pytest.param(a_pod(0), None, False, {"node": "node-0", "state": "Starting"}, id="its agent has not spoken"),
+        pytest.param(a_dead_pod(0), None, True, {"rank": 0, "node": "node-0", "state": "Lost"}, id="lost"),
+        pytest.param(
+            a_dead_pod(0, exit_code=0), None, True, {"rank": 0, "node": "node-0", "state": "Succeeded"}, id="has exited with 0"
+        ),
+    ],
+)
+def test_worker(pod: Any, agent: Any, member: bool, worker: dict[str, Any]) -> None:
+    seen = observed([pod], [agent] if agent else [], round=a_round(0) if member else None)
+    assert status_of(seen)["workers"] == [{"name": "w0", "index": 0, **worker}]
+
+
+def test_worker_that_an_operator_before_this_one_has_heard_is_silent() -> None:
+    seen = observed([a_pod(0)], heard_before=frozenset({"w0"}), listening_since=NOW, last_heard_at=NOW)
+    assert status_of(seen)["workers"][0]["state"] == "Silent"
+
+
+def test_stock_torchrun_gives_the_ranks() -> None:
+    assert "rank" not in status_of(ALL, {"rendezvous": {"backend": "c10d"}})["workers"][0]
+
+
+def test_workers_are_in_the_order_of_their_indices_without_those_whose_pods_are_gone() -> None:
+    seen = observed([a_pod(2), a_pod(0)], [an_agent("w2"), an_agent("w0")], round=a_round(0, 1, 2))
+    assert [worker["name"] for worker in status_of(seen)["workers"]] == ["w0", "w2"]
+
+
+@pytest.mark.parametrize(
+    ("agents", "progress"),
+    [
+        pytest.param([an_agent("w0")], None, id="no report"),
+        pytest.param([an_agent("w0", progress=Progress(step=7))], {"summary": "7", "step": 7}, id="a step"),
+        pytest.param(
+            [
+                an_agent("w0", progress=Progress(step=7, total=80, loss=1.23456, checkpoint_step=5), steps_per_second=1.57),
+                an_agent("w1", progress=Progress(step=6, checkpoint_step=6), steps_per_second=1.4),
+            ],
+            {"summary": "7/80", "step": 7, "total": 80, "loss": "1.235", "stepsPerSecond": "1.6", "checkpointStep": 6},
+            id="the newest step, the newest checkpoint, the highest speed",
+        ),
+    ],
+)
+def test_progress(agents: list[Any], progress: dict[str, Any] | None) -> None:
+    seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1))
+    assert status_of(seen).get("progress") == progress
+
+
+OLD = {
+    "round": 4,
+    "startTime": "2025-12-31T00:00:00Z",
+    "progress": {"summary": "7", "step": 7},
+    "lastRecovery": {"cause": "WorkerLost", "seconds": "1.00"},
+    "recoveries": 2,
+    "lastGrowthTime": "2025-12-31T00:00:01Z",
+    "rootCause": {"worker": "w9"},
+}
+
+
+def test_what_is_known_from_before_stays() -> None:
+    status = status_of(NONE, {"status": OLD})
+    assert {name: status[name] for name in OLD} == OLD
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "value"),
+    [
+        pytest.param({"grown": True}, "lastGrowthTime", TIME, id="the group grows"),
+        pytest.param({"budget": Budget(group_restarts=2)}, "groupRestarts", 2, id="all workers are replaced"),
+        pytest.param({"budget": Budget(failures=2, total=5)}, "failures", 2, id="failures since the last progress"),
+        pytest.param({"budget": Budget(failures=2, total=5)}, "totalFailures", 5, id="failures since the job began"),
+        pytest.param(
+            {"recovery": Recovery(5, "WorkerFailed", NOW, seconds=1.234, steps_lost=3)},
+            "lastRecovery",
+            {"cause": "WorkerFailed", "seconds": "1.23", "stepsLost": 3},
+            id="a recovery is over",
+        ),
+        pytest.param({"recovery": Recovery(5, "WorkerFailed", NOW, seconds=1.234)}, "recoveries", 3, id="it is counted"),
+        pytest.param({"recovery": Recovery(5, "WorkerFailed", NOW)}, "recoveries", 2, id="it goes on"),
+        pytest.param({"recovery": Recovery(5, "WorkerLost", NOW, seconds=1.0)}, "recoveries", 2, id="it has been counted"),
+        pytest.param({"budget": Budget(last=BOOM)}, "rootCause", BOOM.as_status(), id="the last failure"),
+        pytest.param({"ending": Ending(False, "R", "m")}, "completionTime", TIME, id="the end"),
+        pytest.param({"ending": Ending(False, "R", "m", BOOM)}, "rootCause", BOOM.as_status(), id="the cause of the end"),
+    ],
+)
+def test_field(said: dict[str, Any], field: str, value: object) -> None:
+    assert status_of(ALL, {"status": OLD}, **said)[field] == value
+
+
+def test_suspended_job_has_no_time_of_its_start() -> None:
+    assert "startTime" not in status_of(NONE, {**SUSPENDED, "status": OLD})
+
+
+WRITTEN = {"round": 1, "progress": {"step": 1}}
+
+
+@pytest.mark.parametrize(
+    ("new", "needed"),
+    [
+        pytest.param(WRITTEN, False, id="nothing new"),
+        pytest.param(
+            {**WRITTEN, "progress": {"step": 2}, "history": {"steps": "2"}}, False, id="progress and history may wait"
+        ),
+        pytest.param({**WRITTEN, "round": 2}, True, id="another round"),
+        pytest.param({"progress": {"step": 1}}, True, id="a field has gone"),
+    ],
+)
+def test_need_of_a_write(new: dict[str, Any], needed: bool) -> None:
+    assert needs_write(WRITTEN, new) is needed
+
+
+@pytest.mark.parametrize(
+    ("new", "written", "due"),
+    [
+        pytest.param(WRITTEN, WRITTEN, None, id="nothing new"),
+        pytest.param({**WRITTEN, "round": 2}, WRITTEN, NOW, id="news, at once"),
+        pytest.param({**WRITTEN, "round": 2}, None, NOW, id="the first write, at once"),
+        pytest.param(
+            {**WRITTEN, "round": 2},
+            {**WRITTEN, "round": 2},
+            NOW - 1 + SAME_WRITE_SECONDS,
+            id="the API server has stored something else",
+        ),
+        pytest.param({**WRITTEN, "progress": {}}, WRITTEN, NOW - 1 + PROGRESS_WRITE_SECONDS, id="progress, every few seconds"),
+    ],
+)
+def test_time_of_the_next_write(new: dict[str, Any], written: dict[str, Any] | None, due: float | None) -> None:
+    assert write_status_at(WRITTEN, new, written, NOW - 1, NOW) == due

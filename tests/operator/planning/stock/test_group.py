@@ -1,0 +1,66 @@
+"""The group of stock torchrun's workers, as the operator sees it: each change is told as a round."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.planning.stock.group import START_SECONDS, Group, adopt_group, next_group
+
+from tests.operator.builders import NOW, a_job, a_pod, a_round
+
+SETTLED = NOW - 60
+
+
+def group(*indices: int, since: float = SETTLED, **fields: Any) -> Group:
+    """A group whose members run."""
+    return Group(a_round(*indices, number=4), frozenset(f"w{i}" for i in indices), since, **fields)
+
+
+@pytest.mark.parametrize(
+    ("before", "running", "job", "victims", "round_"),
+    [
+        pytest.param(Group(since=SETTLED), [], {}, [], None, id="no worker runs"),
+        pytest.param(Group(), [0, 1, 2], {}, [], ("FirstRound", 3, "3 workers run"), id="all run for the first time"),
+        pytest.param(group(0, 1, 2), [0, 1, 2], {}, [], None, id="no change"),
+        pytest.param(group(0, 1, 2), [0, 2], {}, [], ("WorkerLost", 2, "w1 has failed"), id="one is lost"),
+        pytest.param(group(0, 1, 2), [0, 2, 3], {}, [], ("WorkerLost", 3, "w1 has failed"), id="one is replaced"),
+        pytest.param(group(0, 1, 2), [0, 1], {}, ["w2"], ("ScaledDown", 2, "w2 left"), id="one was too many"),
+        pytest.param(group(0, 1), [0, 1, 2], {}, [], ("WorkerJoined", 3, "w2 joined"), id="the last one joins"),
+        pytest.param(
+            group(0, 1), [0], {"minimum": 2}, [], ("BelowMinimum", 0, "1 workers run, training needs 2"), id="too few are left"
+        ),
+        pytest.param(
+            group(0), [], {"suspend": True}, [], ("JobSuspended", 0, "0 workers run, training needs 1"), id="suspended"
+        ),
+    ],
+)
+def test_round(
+    before: Group, running: list[int], job: dict[str, Any], victims: list[str], round_: tuple[str, int, str] | None
+) -> None:
+    after, recheck = next_group(a_job(**job), before, [a_pod(i) for i in running], {"w1": "has failed"}, victims, NOW)
+    changed = after.round if after.round != before.round else None
+    assert (changed and (changed.reason, changed.size, changed.cause)) == round_
+    assert recheck is None
+
+
+def test_newcomers_are_waited_for_while_more_may_come() -> None:
+    job, pods = a_job(replicas=4), [a_pod(i) for i in range(3)]
+    waiting, recheck = next_group(job, group(0, 1), pods, {}, (), NOW)
+    assert (waiting.round, waiting.since, recheck) == (group(0, 1).round, NOW, NOW + job.settle_seconds + START_SECONDS)
+    assert recheck is not None
+    joined, _ = next_group(job, waiting, pods, {}, (), recheck)
+    assert joined.round is not None
+    assert (joined.round.number, joined.round.workers) == (5, ("w0", "w1", "w2"))
+
+
+def test_number_follows_that_of_the_status() -> None:
+    after, _ = next_group(a_job(status={"round": 9}), group(0, 1), [a_pod(0)], {}, (), NOW)
+    assert after.round is not None
+    assert after.round.number == 10
+
+
+def test_operator_that_starts_finds_the_group_of_the_status() -> None:
+    workers = [{"name": f"w{i}", "index": i, "state": state} for i, state in enumerate(("Running", "Running", "Starting"))]
+    found = adopt_group(a_job(status={"round": 4, "worldSize": 2, "workers": workers}), [a_pod(0)], NOW)
+    assert found.round is not None
+    assert (found.round.number, found.round.workers, found.running) == (4, ("w0", "w1"), {"w0"})
+    assert adopt_group(a_job(), [], NOW).round is None

@@ -1,0 +1,318 @@
+"""What the client reads of the operator's sentences, of which no field of the API holds the content."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from elastic_pytorch_client import names
+from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
+from elastic_pytorch_client.reading.job_view import JobView, view_job
+from elastic_pytorch_client.reading.series import gather
+from elastic_pytorch_client.reading.timeline import JobEvent, read_events
+from elastic_pytorch_client.views.styles import state_style
+from elastic_pytorch_operator.api import names as operator_names
+from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.observed import Observed, Progress
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.planning.reporting.events import tell_story
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.status import describe_job
+from elastic_pytorch_operator.planning.rounds.growth import describe_wait
+from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.reconcile.claim_writer import ClaimTakenError
+
+from tests.operator.builders import NOW, TIME, a_job, a_manifest, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.planning.test_suspension import suspend
+from tests.operator.simulation import Simulation, running
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+BOOM = FailureRecord("w1", 1, 1, "", "Traceback (most recent call last):\n  ...\nValueError: boom", NOW)
+
+
+def test_names_are_the_operators() -> None:
+    told = {name: value for name, value in vars(names).items() if name.isupper()}
+    assert told == {name: getattr(operator_names, name) for name in told}
+
+
+# Events.
+
+
+def as_manifests(events: Sequence[RecordEvent]) -> list[dict[str, Any]]:
+    """Events as the API has them, a second apart."""
+    return [
+        {
+            "eventTime": (BEGIN + timedelta(seconds=second)).isoformat(),
+            "reason": event.reason,
+            "note": event.note,
+            "type": "Warning" if event.warning else "Normal",
+            "regarding": {"uid": "uid-lm"},
+        }
+        for second, event in enumerate(events)
+    ]
+
+
+def read_one(seen: Observed, declared: Round | None = None, recovered: Recovery | None = None) -> JobEvent:
+    [event] = read_events(as_manifests(tell_story(a_job(), seen, declared, recovered, None, ())), "uid-lm")
+    return event
+
+
+@pytest.mark.parametrize(
+    ("before", "declared"),
+    [
+        pytest.param(None, a_round(0, 1, 2), id="first round"),
+        pytest.param(a_round(0, 1, 2), a_round(0, 2, number=2), id="fewer workers"),
+        pytest.param(a_round(0), a_round(0, 1, number=2), id="more workers"),
+        pytest.param(a_round(0, 1), a_round(0, 2, number=4), id="as many workers"),
+        pytest.param(a_round(0, 1), a_round(number=12), id="all stop"),
+    ],
+)
+@pytest.mark.parametrize(
+    "cause", ["all 3 wanted workers are ready", "rank 1 (w1) failed, exit code 1: a\nb: 2 -> 3 workers: c", ""]
+)
+def test_round(before: Round | None, declared: Round, cause: str) -> None:
+    event = read_one(observed(round=before), replace(declared, cause=cause))
+    assert (event.round, event.workers, event.cause) == (declared.number, declared.size, cause)
+
+
+@pytest.mark.parametrize("reason", [operator_names.WORKER_LOST, operator_names.WORKER_JOINED, operator_names.SCALED_DOWN])
+@pytest.mark.parametrize(("lost", "steps"), [(None, 0), (0, 0), (1, 1), (13, 13)])
+def test_recovery(reason: str, lost: int | None, steps: int) -> None:
+    event = read_one(observed(round=a_round(0, 1)), recovered=Recovery(2, reason, NOW, 5, 1.26, lost))
+    assert (event.workers, event.cause, event.seconds, event.steps_lost) == (2, reason, 1.3, steps)
+
+
+def live_through(simulation: Simulation, seconds: float) -> list[RecordEvent]:
+    """The events of a time."""
+    events: list[RecordEvent] = []
+    until = simulation.now + seconds
+    while simulation.now < until:
+        simulation.settle(0.25)
+        events += [action for action in simulation.last.actions if isinstance(action, RecordEvent)]
+    return events
+
+
+def test_life_of_a_job() -> None:
+    simulation = Simulation(a_job())
+    story = live_through(simulation, 10)
+    simulation.kill_pod(simulation.members[0])
+    story += live_through(simulation, 10)
+    simulation.scale(1)
+    story += live_through(simulation, 10)
+    suspend(simulation)
+    story += live_through(simulation, 10)
+    suspend(simulation, resume=True)
+    story += live_through(simulation, 10)
+    events = read_events(as_manifests(story))
+    job = view_job({**a_manifest(), "status": simulation.job.status})
+    series = gather(job, events)
+    assert [world for _, world in series.worlds] == [3, 2, 3, 1, 0, 3]
+    assert [(r.cause, r.resized) for r in series.recoveries] == [
+        ("WorkerLost", False),
+        ("WorkerJoined", True),
+        ("ScaledDown", True),
+    ]
+    assert all(recovery.seconds is not None for recovery in series.recoveries)
+    assert len(series.suspensions) == 1
+
+
+# Conditions.
+
+
+def view(seen: Observed, *, job: dict[str, Any] | None = None, budget: Budget | None = None, **said: Any) -> JobView:
+    """A job as the client sees it, whose status the operator has just written."""
+    parsed = a_job(**(job or {}))
+    status = describe_job(parsed, seen, weigh(seen), seen.round, budget=budget or Budget(), recovery=None, **said)
+    return view_job({**a_manifest(**(job or {})), "status": status})
+
+
+def why(job: JobView) -> Diagnosis:
+    return diagnose(job, Evidence((), None, (), {}, datetime.fromisoformat(TIME)))
+
+
+TWO_OF_THREE = observed([a_pod(0), a_pod(1)], [an_agent("w0"), an_agent("w1")], round=a_round(0, 1))
+NOTHING_TRAINS = observed([a_pending_pod(0)])
+ALL = observed([a_pod(i) for i in range(3)], [an_agent(f"w{i}") for i in range(3)], round=a_round(0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ClusterError(403, 'pods "w2" is forbidden: exceeded quota: small'), 'The API server refuses: pods "w2" is forbidden'),
+        (ClusterError(500, "etcdserver: no leader"), "The API server fails: etcdserver: no leader."),
+        (ClaimTakenError("the claim data-lm-0 exists", passes=False), "The API server refuses: the claim data-lm-0 exists."),
+    ],
+    ids=["refusal", "trouble", "claim"],
+)
+@pytest.mark.parametrize(
+    ("seen", "job"),
+    [
+        pytest.param(TWO_OF_THREE, {}, id="degraded"),
+        pytest.param(NOTHING_TRAINS, {}, id="waiting"),
+        pytest.param(ALL, {}, id="whole"),
+        pytest.param(TWO_OF_THREE, {"suspend": True}, id="stopping"),
+        pytest.param(observed(), {"suspend": True}, id="suspended"),
+    ],
+)
+def test_refusal(seen: Observed, job: dict[str, Any], error: ClusterError, told: str) -> None:
+    diagnosis = why(view(seen, job=job, refusal=error.words))
+    assert not diagnosis.well
+    assert [finding.what.startswith(told) for finding in diagnosis.findings].count(True) == 1
+    quota = [finding for finding in diagnosis.findings if "kubectl describe quota" in finding.do]
+    assert bool(quota) == ("exceeded quota" in error.words)
+
+
+def test_other_number_of_processes() -> None:
+    agents = [
+        an_agent("w0", local_world_size=8),
+        an_agent("w1", local_world_size=8),
+        an_agent("w2", "ready", 0, local_world_size=4),
+    ]
+    seen = observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=a_round(0, 1))
+    [finding, *_] = why(view(seen)).findings
+    assert finding.what == (
+        "Workers are left out because of their number of processes: w2 on node node-0 runs 4, the others run 8 each."
+    )
+    assert "set spec.nprocPerNode to a number" in finding.do
+
+
+def test_pause_between_resizes() -> None:
+    job = {"resizePolicy": {"minSecondsBetweenResizes": 600}}
+    cooling = describe_wait(a_job(**job, status={"lastGrowthTime": TIME}), "w2 is ready")
+    [finding] = why(view(TWO_OF_THREE, job=job, cooling=cooling)).findings
+    assert finding.what.startswith("Growing from 2 to 3 workers: w2 is ready; the group may grow at 2026-01-01T00:10:00Z")
+    assert "minSecondsBetweenResizes delays growth" in finding.do
+
+
+def test_crash_loop() -> None:
+    seen = observed([a_pod(0)], [an_agent("w0", "failed")], round=a_round(0))
+    [finding, *_] = why(view(seen, budget=Budget(failures=2, last=BOOM, hold_until=NOW + 8))).findings
+    assert finding.what == (
+        "Its script fails soon after each start: restarting after failure 2 of 3 allowed; rank 1 (w1) failed, exit code 1: "
+        "ValueError: boom. The operator waits longer before each restart."
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        pytest.param(
+            NOTHING_TRAINS, "0 of 3 workers are ready, training starts with 1; 1 pod: waiting to be scheduled", id="no node"
+        ),
+        pytest.param(
+            observed([a_pod(0)]), "0 of 3 workers are ready, training starts with 1; 1 pod: its agent has not", id="mute"
+        ),
+        pytest.param(TWO_OF_THREE, "Trains with 2 of 3 workers", id="degraded"),
+    ],
+)
+def test_condition_in_the_operators_own_words(seen: Observed, told: str) -> None:
+    [finding] = why(view(seen)).findings
+    assert finding.what.startswith(told)
+
+
+def ending_of(job: dict[str, Any], seen: Observed = ALL, budget: Budget | None = None, **fields_: Any) -> Ending:
+    ending, _ = decide_ending(a_job(**job), seen, weigh(seen), budget or Budget(), **fields_)
+    assert ending is not None
+    return ending
+
+
+BACKOFF_LIMIT = {"failurePolicy": {"backoffLimit": 1}}
+
+
+@pytest.mark.parametrize(
+    ("ending", "advice"),
+    [
+        (ending_of({}, budget=Budget(failures=4, last=BOOM)), "Correct the script"),
+        (ending_of(BACKOFF_LIMIT, budget=Budget(total=2, last=BOOM)), "raise failurePolicy.backoffLimit"),
+        (ending_of({}, budget=Budget(fatal=BOOM)), "A rule of failurePolicy.rules"),
+        (ending_of({}, invalid='Pod "w" is invalid'), "Correct the template"),
+        (ending_of({"activeDeadlineSeconds": 60}, deadline_at=NOW), "Raise activeDeadlineSeconds"),
+        (ending_of({"failurePolicy": {"onPodLoss": "FailJob"}}, replace(ALL, pods=ALL.pods[1:])), "With Replace"),
+        (ending_of({}, observed([a_pending_pod(0, waiting="InvalidImageName: x")])), "Correct the image"),
+        (ending_of({}, observed([a_pod(0, phase="Succeeded", started=False, exit_code=0)])), "Write the script into args"),
+        (Ending(False, operator_names.INVALID_SPEC, "maxReplicas is missing"), "Correct the spec"),
+    ],
+    ids=lambda case: case.reason if isinstance(case, Ending) else "",
+)
+def test_advice_for_each_end(ending: Ending, advice: str) -> None:
+    job = view(ALL, ending=ending)
+    diagnosis = why(job)
+    assert (job.failed, diagnosis.headline) == (True, f"lm has failed: {ending.reason}.")
+    assert advice in diagnosis.findings[0].do
+
+
+def test_completion() -> None:
+    seen = replace(ALL, agents={f"w{i}": an_agent(f"w{i}", "succeeded") for i in range(3)})
+    job = view(seen, ending=ending_of({}, seen))
+    assert (job.complete, job.ended, why(job).well) == (True, True, True)
+
+
+# The rest of the status.
+
+
+def test_whole_status() -> None:
+    progress = Progress(step=20, first_step=10, total=80, loss=2.5, checkpoint_step=16, commit_every_steps=4)
+    agents = [an_agent(f"w{i}", progress=progress, steps_per_second=7.9) for i in range(2)]
+    seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
+    recovery = Recovery(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3)
+    budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
+    status = describe_job(a_job(), seen, weigh(seen), seen.round, budget=budget, recovery=recovery)
+    job = view_job({**a_manifest(), "status": status})
+    assert (job.state, job.ready, job.world, job.round, job.seen) == ("Resizing", 2, 2, 3, True)
+    assert (job.failures, job.total_failures, job.recoveries) == (1, 2, 1)
+    assert job.started == datetime.fromisoformat(TIME)
+    known = {field.name: getattr(job.progress, field.name) for field in fields(job.progress)}
+    assert known == {
+        "step": 20,
+        "total": 80,
+        "loss": 2.5,
+        "steps_per_second": 7.9,
+        "checkpoint_step": 16,
+        "commit_every_steps": 4,
+    }
+    assert job.last_recovery is not None
+    assert (job.last_recovery.cause, job.last_recovery.seconds, job.last_recovery.steps_lost) == ("WorkerLost", 1.26, 3)
+    assert job.root_cause is not None
+    assert job.root_cause.where == "w1, rank 1, process 77, on node-1, at 2026-01-01 00:00:00 UTC"
+    assert [(w.name, w.index, w.rank, w.node, w.state) for w in job.members] == [
+        ("w0", 0, 0, "node-0", "Running"),
+        ("w1", 1, 1, "node-0", "Running"),
+    ]
+    assert gather(job, []).losses[-1][1] == 2.5
+
+
+def test_every_state_has_a_colour() -> None:
+    simulation = running()
+    seen: set[str] = set()
+
+    def look() -> None:
+        for _ in range(40):
+            simulation.settle(0.25)
+            status = simulation.job.status
+            seen.update([status["state"], *(worker["state"] for worker in status["workers"])])
+
+    simulation.kill_pod(simulation.members[0])
+    look()
+    simulation.scale(1)
+    look()
+    suspend(simulation)
+    look()
+    suspend(simulation, resume=True)
+    look()
+    simulation.succeed()
+    look()
+    assert {"Running", "Resizing", "Suspending", "Suspended", "Pending", "Complete", "Starting", "Lost"} <= seen
+    assert [state for state in seen if not state_style(state)] == []
+
+
+def test_a_plan_writes_what_these_tests_read() -> None:
+    todo = plan(a_job(), TWO_OF_THREE, Memory())
+    [written] = [action.status for action in todo.actions if isinstance(action, PatchStatus)]
+    assert view_job({**a_manifest(), "status": written}).condition("Degraded") is not None
