@@ -17,7 +17,7 @@ import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state.commit_interval import next_interval
 from rich.console import Console
 from rich.table import Table
@@ -107,7 +107,7 @@ def train(rank: int, world: int, port: int, results: Any) -> None:
 
 def in_group(world: int) -> tuple[float, float]:
     """Seconds, and seconds of CPU, that a step's commit takes in a group."""
-    server = LocalServer()
+    server = PodServer()
     os.environ[LOCAL_SOCKET] = server.prepare()
     server.start()
     context = multiprocessing.get_context("spawn")

@@ -18,7 +18,7 @@ import torch
 from elastic_pytorch.memory import slots
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state_format.state_encoding import flatten
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 CODE = str(Path(elastic_pytorch.__file__).parent)
 WATCHED = tuple(f"{CODE}/{name}.py" for name in ("snapshot", "snapshot_memory", "snapshot_slots", "commit_copies", "payload"))
@@ -31,10 +31,10 @@ def state(step: int, size: int) -> dict[str, Any]:
 
 def look(snapshot: Snapshot) -> tuple[int, bool]:
     again = Snapshot(os.dup(snapshot.fd))
-    stamp, tree = again.read()
+    version, tree = again.read()
     values = {float(value) for tensor in flatten(tree)[1] for value in tensor.unique()}
     again.close()
-    return stamp.step, tree["step"] == stamp.step and values == {float(stamp.step)}
+    return version.step, tree["step"] == version.step and values == {float(version.step)}
 
 
 def die_at_line(snapshot: Snapshot, step: int, number: int) -> int:
@@ -52,7 +52,7 @@ def die_at_line(snapshot: Snapshot, step: int, number: int) -> int:
     if pid == 0:
         try:
             sys.settrace(trace)
-            snapshot.write(Stamp(1, step), state(step, 1000))
+            snapshot.write(StateVersion(1, step), state(step, 1000))
         finally:
             os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -60,7 +60,7 @@ def die_at_line(snapshot: Snapshot, step: int, number: int) -> int:
 
 def lines() -> None:
     snapshot = Snapshot.create("lines")
-    snapshot.write(Stamp(1, 0), state(0, 1000))
+    snapshot.write(StateVersion(1, 0), state(0, 1000))
     last, number, code = 0, 0, -1
     while code != 0:
         number += 1
@@ -77,13 +77,13 @@ def lines() -> None:
 
 def kills() -> None:
     snapshot = Snapshot.create("kills")
-    snapshot.write(Stamp(1, 0), state(0, 200_000))
+    snapshot.write(StateVersion(1, 0), state(0, 200_000))
     last = 0
     for _ in range(30):
         pid = os.fork()
         if pid == 0:
             for step in range(last + 1, last + 10**6):
-                snapshot.write(Stamp(1, step), state(step, 200_000))
+                snapshot.write(StateVersion(1, step), state(step, 200_000))
             os._exit(1)
         time.sleep(random.uniform(0.0, 0.02))
         os.kill(pid, signal.SIGKILL)

@@ -19,7 +19,7 @@ from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.signals import Signals
 from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
-from elastic_pytorch.failures.oom_kills import OutOfMemoryKills
+from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.processes.orphans import reap_orphans
@@ -85,7 +85,7 @@ class ElasticAgent(LocalElasticAgent):
         self._start_error: OSError | None = None
         self._failures = 0
         self._local_failures = LocalFailures()
-        self._out_of_memory_kills = OutOfMemoryKills()
+        self._oom_kills = OomKills()
 
     def ask_for_stacks(self) -> None:
         """Has the workers write their stacks to stderr. May be called from any thread."""
@@ -113,7 +113,7 @@ class ElasticAgent(LocalElasticAgent):
         self._tails.start_round()
         self._handover.start_round()
         self._local_failures = LocalFailures()
-        self._out_of_memory_kills.happened()  # what was killed before is no worker of this round
+        self._oom_kills.happened()  # what was killed before is no worker of this round
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
@@ -149,8 +149,8 @@ class ElasticAgent(LocalElasticAgent):
         if self._signals.received is not None and self._may_leave(way):
             raise SignalException(f"got {self._signals.received.name}", self._signals.received)
         handler.held = way is Way.WAIT
-        if way is Way.TAKE_ALONG:
-            self._take_workers_along(worker_group)
+        if way is Way.KEEP_PROCESSES:
+            self._keep_workers(worker_group)
         return RunResult(WorkerState.HEALTHY)
 
     def _way_to_next_round(self) -> Way | None:
@@ -168,7 +168,7 @@ class ElasticAgent(LocalElasticAgent):
             urgent=self._signals.received is not None or not handler.newer_round_keeps_all(),
         )
 
-    def _take_workers_along(self, worker_group: WorkerGroup) -> None:
+    def _keep_workers(self, worker_group: WorkerGroup) -> None:
         """Brings living workers into the next round: torch's way of starting them again, but for the stop and the start."""
         since = time.monotonic()
         assert self._processes is not None
@@ -186,7 +186,7 @@ class ElasticAgent(LocalElasticAgent):
             worker.id = pids[worker.local_rank]
         taken = self._rendezvous_handler.taken
         store = {"MASTER_ADDR": taken.store_address, "MASTER_PORT": str(taken.store_port)}
-        self._handover.take_along(
+        self._handover.keep_processes(
             {
                 worker.id: {
                     **store,
@@ -222,7 +222,7 @@ class ElasticAgent(LocalElasticAgent):
             if seconds_left is not None:
                 if not running or not seconds_left:
                     self._report_failure(*self._local_failures.in_order())
-            elif len(exit_codes) == len(self._processes.pids) and self._client.standing.state == "running":
+            elif len(exit_codes) == len(self._processes.pids) and self._client.reported.state == "running":
                 self._client.tell(state="succeeded")
                 logger.info("all workers have exited with 0; waiting for the verdict")
 
@@ -232,16 +232,16 @@ class ElasticAgent(LocalElasticAgent):
         found = self._local_failures
         failed = {local_rank for local_rank, code in exit_codes.items() if code != 0 and local_rank not in found}
         killed = any(exit_codes[local_rank] == -signal.SIGKILL for local_rank in failed)
-        out_of_memory = killed and self._out_of_memory_kills.happened()
+        oom_killed = killed and self._oom_kills.happened()
         for local_rank in sorted(failed):
-            found.add(self._describe(worker_group, local_rank, exit_codes[local_rank], out_of_memory=out_of_memory))
+            found.add(self._describe(worker_group, local_rank, exit_codes[local_rank], oom_killed=oom_killed))
         lost = self._handover.lost_peers(self._processes.pids)
         for local_rank, message in lost.items():
             rank, pid = worker_group.workers[local_rank].global_rank, self._processes.pids[local_rank]
             found.add(Failure(local_rank, rank, pid, 1, time.monotonic(), message.partition(":")[0], message))
         return set(self._processes.pids) - set(exit_codes) - set(lost)
 
-    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, out_of_memory: bool) -> Failure:
+    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, oom_killed: bool) -> Failure:
         context = self._pcontext
         assert self._processes is not None
         return describe(
@@ -252,7 +252,7 @@ class ElasticAgent(LocalElasticAgent):
             error_file=str(context.error_files.get(local_rank, "")) if context else "",
             stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
             stderr=self._tails.text(local_rank),
-            out_of_memory=out_of_memory,
+            oom_killed=oom_killed,
         )
 
     def _report_failure(self, failure: Failure, *others: Failure) -> None:
@@ -294,7 +294,7 @@ class ElasticAgent(LocalElasticAgent):
         return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._stop_seconds / 2))
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
-        if self._client.standing.state == "running":
+        if self._client.reported.state == "running":
             self._client.tell(state="stopping")
         super()._stop_workers(worker_group, *args, **kwargs)
 

@@ -25,7 +25,7 @@ from elastic_pytorch.agent.signals import HANDLED, Signals
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.store_port import StorePort
-from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.processes import warm_start
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.run_script import run_script
@@ -45,7 +45,7 @@ def launch(
     argv: Sequence[str],
     settings: Settings,
     progress: ProgressReceiver,
-    local_server: LocalServer,
+    pod_server: PodServer,
     began: float,
 ) -> int:
     """Runs the agent to its end.
@@ -54,7 +54,7 @@ def launch(
         argv: torchrun's options, the script, and its arguments.
         settings: the operator's.
         progress: what the workers will report to.
-        local_server: what keeps their state; it is started here.
+        pod_server: what keeps their state; it is started here.
         began: when this process began, by `time.monotonic()`.
 
     Returns:
@@ -64,7 +64,7 @@ def launch(
         OptionsError: the command line cannot be run.
     """
     options, config, command, command_arguments = _prepare(argv, settings)
-    local_server.start()  # after the fork of the forkserver, which shall have none of it
+    pod_server.start()  # after the fork of the forkserver, which shall have none of it
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
@@ -121,7 +121,7 @@ def launch(
         spec,
         WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
         tails=tails,
-        handover=Handover(local_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options), settings.rest_seconds),
+        handover=Handover(pod_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options), settings.rest_seconds),
         rendezvous=rendezvous,
         client=client,
         signals=signals,
@@ -146,7 +146,7 @@ def launch(
         write_termination_message(settings.termination_log, reason)
         os._exit(UNKILLABLE)
     finally:
-        wait_for_disk(local_server, signals, settings.grace_seconds)
+        wait_for_disk(pod_server, signals, settings.grace_seconds)
         client.stop()
         store_port.close()
         tails.close()

@@ -13,7 +13,7 @@ from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.progress.receiver import ProgressReceiver
 
 BACKEND = "elastic-pytorch"
-LOOK_SECONDS = 0.5  # how long a wait lasts at most if nothing rings
+POLL_SECONDS = 0.5  # how long a wait lasts at most if nothing rings
 
 
 class OperatorRendezvous(RendezvousHandler):
@@ -74,7 +74,7 @@ class OperatorRendezvous(RendezvousHandler):
         since = time.monotonic()
         while (rank := self._rank_in_newer_round()) is None:
             self._say_waiting()
-            self._wait(LOOK_SECONDS)
+            self._wait(POLL_SECONDS)
         declared = self._client.newest
         if (rank := self.rank_in(declared)) is None:  # a still newer one came just now
             return self.next_rendezvous()
@@ -88,7 +88,7 @@ class OperatorRendezvous(RendezvousHandler):
             round=declared.number,
             rank=rank,
             world_size=declared.size,
-            restarts=self._client.standing.restarts + restarted,
+            restarts=self._client.reported.restarts + restarted,
             failure=None,
         )
         logger.info(
@@ -141,7 +141,7 @@ class OperatorRendezvous(RendezvousHandler):
         return self.rank_in(self._client.newest) if self.newer_round_known() else None
 
     def _say_waiting(self) -> None:
-        state = self._client.standing.state
+        state = self._client.reported.state
         # A failure stands until a newer round has passed us by: the operator may not have heard of it yet.
         if state != "ready" and (self.newer_round_known() or state != "failed"):
             self._client.tell(state="ready", failure=None)
