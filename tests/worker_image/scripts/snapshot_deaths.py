@@ -9,19 +9,18 @@ import random
 import signal
 import sys
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import elastic_pytorch
 import torch
-from elastic_pytorch.memory import slots
+from elastic_pytorch.memory import commit_copies, slot_memory, slots
+from elastic_pytorch.memory import snapshot as snapshot_module
 from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state_format import payload
 from elastic_pytorch.state_format.state_encoding import flatten
 from elastic_pytorch.state_format.state_version import StateVersion
 
-CODE = str(Path(elastic_pytorch.__file__).parent)
-WATCHED = tuple(f"{CODE}/{name}.py" for name in ("snapshot", "snapshot_memory", "snapshot_slots", "commit_copies", "payload"))
+WATCHED = tuple(module.__file__ for module in (snapshot_module, slot_memory, slots, commit_copies, payload))
 
 
 def state(step: int, size: int) -> dict[str, Any]:
