@@ -7,12 +7,13 @@ are stopped, and which ranks they get. Protected methods of torch are overridden
 import signal
 import socket
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from torch.distributed.elastic.agent.server import api
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-from torch.distributed.elastic.multiprocessing import LogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing import SignalException
 
 from elastic_pytorch.agent.handover import Handover, Way
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
@@ -23,8 +24,8 @@ from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.processes.orphans import reap_orphans
-from elastic_pytorch.processes.stderr_tail import StderrTails
 from elastic_pytorch.processes.wakeup import Wakeup
+from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
 from elastic_pytorch.stopping.stacks import dump_stacks
 
@@ -35,20 +36,31 @@ PEER_STOPPED_SECONDS = 5.0
 api._get_fq_hostname = socket.gethostname
 
 
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long an agent waits.
+
+    Attributes:
+        monitor_seconds: from one check of the workers to the next if nothing rings.
+        stop_seconds: from SIGTERM to SIGKILL of the workers.
+    """
+
+    monitor_seconds: float
+    stop_seconds: float
+
+
 class ElasticAgent(LocalElasticAgent):
     """Starts and stops the pod's workers as rounds, signals and failures demand.
 
     Args:
         spec: what to run; its rendezvous handler is `rendezvous`.
-        logs_specs: where output goes.
+        logs: where output goes, and what the workers have written to stderr.
         rendezvous: where the rounds come from.
         client: the talk with the operator.
         signals: what asks this agent to leave.
         wakeup: rung on news and on signals.
-        tails: what the workers say on stderr.
         handover: the talk with the workers at the end of a round.
-        monitor_interval: seconds between looks at the workers if nothing rings.
-        stop_seconds: seconds that workers have from SIGTERM to SIGKILL.
+        timeouts: how long it waits for what.
         more: what else torch's agent takes.
 
     Attributes:
@@ -58,29 +70,26 @@ class ElasticAgent(LocalElasticAgent):
     def __init__(
         self,
         spec: WorkerSpec,
-        logs_specs: LogsSpecs,
+        logs: WorkerLogs,
         *,
         rendezvous: OperatorRendezvous,
         client: OperatorClient,
         signals: Signals,
         wakeup: Wakeup,
-        tails: StderrTails,
         handover: Handover,
-        monitor_interval: float,
-        stop_seconds: float,
+        timeouts: Timeouts,
         **more: Any,
     ) -> None:
-        super().__init__(spec, logs_specs, **more)
+        super().__init__(spec, logs, **more)
         self.failure: Failure | None = None
         self._rendezvous_handler = rendezvous
         self._client = client
         self._signals = signals
         self._wakeup = wakeup
-        self._tails = tails
+        self._tails = logs.tails
         self._handover = handover
         self._stacks_wanted = False
-        self._monitor_seconds = monitor_interval
-        self._stop_seconds = stop_seconds
+        self._timeouts = timeouts
         self._processes: WorkerProcesses | None = None
         self._start_error: OSError | None = None
         self._failures = 0
@@ -281,7 +290,7 @@ class ElasticAgent(LocalElasticAgent):
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
         left = self._local_failures.seconds_left()
-        seconds = self._monitor_seconds if left is None else min(self._monitor_seconds, left)
+        seconds = self._timeouts.monitor_seconds if left is None else min(self._timeouts.monitor_seconds, left)
         if self._signals.received is not None:
             seconds = min(seconds, max(0.0, self._leave_at() - time.monotonic()))
         if self._processes is not None:
@@ -291,7 +300,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _leave_at(self) -> float:
         """When the workers are stopped after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
-        return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._stop_seconds / 2))
+        return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._timeouts.stop_seconds / 2))
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         if self._client.reported.state == "running":
@@ -309,7 +318,7 @@ class ElasticAgent(LocalElasticAgent):
             failed = any(processes.exit_codes().values())
             try:
                 processes.stop(
-                    death_sig, asked + self._stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
+                    death_sig, asked + self._timeouts.stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
                 )
             except UnkillableError:
                 self._pcontext = None  # torch would wait for it once more, in older releases for ever

@@ -15,7 +15,7 @@ from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
 from elastic_pytorch.agent.connect import prepare_client
-from elastic_pytorch.agent.elastic_agent import ElasticAgent
+from elastic_pytorch.agent.elastic_agent import ElasticAgent, Timeouts
 from elastic_pytorch.agent.final_flush import wait_for_disk
 from elastic_pytorch.agent.handover import Handover
 from elastic_pytorch.agent.options import OptionsError, parse_options, worker_arguments
@@ -107,6 +107,7 @@ def launch(
         progress=progress,
         wait=wait_for_round,
     )
+    timeouts = Timeouts(config.monitor_interval, _stop_seconds(settings, options))
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
@@ -120,14 +121,12 @@ def launch(
     agent = ElasticAgent(
         spec,
         WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
-        tails=tails,
-        handover=Handover(pod_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options), settings.rest_seconds),
+        handover=Handover(pod_server, wakeup.ring, BOUNDARY_SHARE * timeouts.stop_seconds, settings.rest_seconds),
         rendezvous=rendezvous,
         client=client,
         signals=signals,
         wakeup=wakeup,
-        monitor_interval=config.monitor_interval,
-        stop_seconds=_stop_seconds(settings, options),
+        timeouts=timeouts,
         start_method="forkserver",
         log_line_prefix_template=config.log_line_prefix_template,
     )
