@@ -1,7 +1,8 @@
 """Torch's own elastic agent, with the group decided by the operator.
 
-Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. What it asks its subclass is answered here: how the workers are, how they
-are stopped, and which ranks they get. Protected methods of torch are overridden with open signatures, as they differ between releases.
+Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. Its subclass answers what it asks: how the workers are, how they are stopped,
+and which ranks they get. A failed or superseded group is reported as HEALTHY and restarted by `RestartRequest`. Protected methods of torch
+are overridden with open signatures, as they differ between releases.
 """
 
 import signal
@@ -139,11 +140,7 @@ class ElasticAgent(LocalElasticAgent):
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
-        """How the workers are, after a wait for something to happen.
-
-        A failed or superseded group is reported as HEALTHY: the rendezvous handler has torch's loop form it again, as for any change of
-        the membership. Torch's own way for failures has a budget, which here is the operator's.
-        """
+        """Returns how the workers are, after a wait for something to happen; failed ones are HEALTHY, see `RestartRequest`."""
         self._wait_for_news()
         if self._stacks_wanted:
             self._stacks_wanted = False
@@ -152,12 +149,12 @@ class ElasticAgent(LocalElasticAgent):
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler
         # A newer round goes before a failure, which then is its consequence.
-        if not handler.newer_round_known() and not handler.broken:
+        if not handler.newer_round_known() and not handler.restart.broken:
             self._look_at_exits(worker_group)
         way = self._way_to_next_round()
         if self._signals.received is not None and self._may_leave(way):
             raise SignalException(f"got {self._signals.received.name}", self._signals.received)
-        handler.held = way is Way.WAIT
+        handler.restart.held = way is Way.WAIT
         if way is Way.KEEP_PROCESSES:
             self._keep_workers(worker_group)
         return RunResult(WorkerState.HEALTHY)
@@ -166,7 +163,7 @@ class ElasticAgent(LocalElasticAgent):
         """How the workers leave their round; None: it is not over."""
         handler = self._rendezvous_handler
         newer = handler.newer_round_known()
-        if not newer and not handler.broken:
+        if not newer and not handler.restart.broken:
             return None
         if self._processes is None or self._processes.exit_codes():
             return Way.RESTART
@@ -267,7 +264,7 @@ class ElasticAgent(LocalElasticAgent):
     def _report_failure(self, failure: Failure, *others: Failure) -> None:
         self.failure = failure
         self._failures += 1
-        self._rendezvous_handler.broken = True
+        self._rendezvous_handler.restart.broken = True
         if self._signals.received is None:
             self._client.tell(state="failed", failure=failure)
         logger.warning("failed: %s", failure.summary())
@@ -285,7 +282,7 @@ class ElasticAgent(LocalElasticAgent):
         handler = self._rendezvous_handler
         if handler.newer_round_known():
             return way is not Way.WAIT
-        return handler.broken or time.monotonic() >= self._leave_at()
+        return handler.restart.broken or time.monotonic() >= self._leave_at()
 
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
@@ -337,7 +334,7 @@ class ElasticAgent(LocalElasticAgent):
         of their own, after which their handler runs.
         """
         handler = self._rendezvous_handler
-        if failed or handler.broken or not handler.newer_round_is_orderly():
+        if failed or handler.restart.broken or not handler.newer_round_is_orderly():
             return 0.0
         return PEER_STOPPED_SECONDS if self._client.peer_stopped(handler.taken.number) else None
 
