@@ -15,7 +15,7 @@ import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state.commit_interval import next_interval
 from rich.console import Console
 from rich.table import Table
@@ -85,7 +85,7 @@ def train(rank: int, world: int, port: int, results: Any) -> None:
 
 def in_group(world: int) -> tuple[float, float]:
     """Returns the seconds, and the seconds of CPU, that a step's commit takes in a group."""
-    server, context = LocalServer(), multiprocessing.get_context("spawn")
+    server, context = PodServer(), multiprocessing.get_context("spawn")
     os.environ[LOCAL_SOCKET] = server.prepare()
     server.start()
     results = context.SimpleQueue()

@@ -13,11 +13,11 @@ from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, parse_time, view_job
 from elastic_pytorch_client.reading.nodes import view_node
 from elastic_pytorch_client.reading.series import gather
-from elastic_pytorch_client.reading.timeline import Turn, tell
+from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 from elastic_pytorch_client.views.figure import save_figure
 from elastic_pytorch_client.views.plot_view import draw_plot
 from elastic_pytorch_client.views.status_view import show_status
-from elastic_pytorch_client.views.top_view import Gauges, show_top
+from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
 from elastic_pytorch_client.views.why_view import show_why
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, RenderableType
@@ -37,7 +37,7 @@ class Recording:
         self.pods, self.nodes, self.events = found["pods"], [view_node(node) for node in found["nodes"]], found["events"]
         self.job: JobView = replace(view_job(found["job"]), seen=True)
         of_job = (event for event in self.events if event["involvedObject"]["kind"] == "ElasticPyTorchJob")
-        self.turns: list[Turn] = tell(of_job, self.job.uid)
+        self.job_events: list[JobEvent] = read_events(of_job, self.job.uid)
         times = [parse_time(event.get("eventTime") or event.get("lastTimestamp")) for event in self.events]
         times += [parse_time(condition["lastTransitionTime"]) for condition in found["job"]["status"]["conditions"]]
         self.now: datetime = max(time for time in times if time) + timedelta(seconds=4)
@@ -52,13 +52,13 @@ def draw_screens() -> dict[str, str]:
     """Returns the SVG of each verb's terminal, by the name of its file."""
     whole, resumed, too_large, no_volume = map(Recording, ("whole", "resumed", "too-large", "no-volume"))
     jobs = [whole.job, no_volume.job, Recording("suspended").job, Recording("failed").job]
-    gauges = {job.uid: Gauges.begun_with(gather(job, [])) for job in jobs}
-    unplaced = diagnose(too_large.job, Evidence(too_large.pods, too_large.nodes, too_large.turns, {}, too_large.now))
+    sparklines = {job.uid: SparklineSamples.from_series(gather(job, [])) for job in jobs}
+    unplaced = diagnose(too_large.job, Evidence(too_large.pods, too_large.nodes, too_large.job_events, {}, too_large.now))
     unbound = diagnose(no_volume.job, Evidence(no_volume.pods, [], [], no_volume.last_warning(), no_volume.now))
-    plot = draw_plot(resumed.job, gather(resumed.job, resumed.turns, now=resumed.now), 100)
+    plot = draw_plot(resumed.job, gather(resumed.job, resumed.job_events, now=resumed.now), 100)
     return {
-        "status.svg": _terminal(118, {"status char-lm": show_status(whole.job, whole.turns, whole.now)}),
-        "top.svg": _terminal(140, {"top": show_top(jobs, gauges, whole.now, namespaces=False)}),
+        "status.svg": _terminal(118, {"status char-lm": show_status(whole.job, whole.job_events, whole.now)}),
+        "top.svg": _terminal(140, {"top": show_top(jobs, sparklines, whole.now, namespaces=False)}),
         "why.svg": _terminal(118, {"why too-large": show_why(unplaced), "why no-volume": show_why(unbound)}),
         "plot.svg": _terminal(100, {"plot char-lm": plot}),
     }
@@ -67,7 +67,7 @@ def draw_screens() -> dict[str, str]:
 def draw_figure(path: Path) -> None:
     """Draws what `kubectl epj plot --output` does."""
     resumed = Recording("resumed")
-    save_figure(resumed.job, gather(resumed.job, resumed.turns, now=resumed.now), path)
+    save_figure(resumed.job, gather(resumed.job, resumed.job_events, now=resumed.now), path)
 
 
 def _terminal(columns: int, shown: dict[str, RenderableType]) -> str:

@@ -11,8 +11,8 @@ import pytest
 from elastic_pytorch.agent.final_flush import wait_for_disk
 from elastic_pytorch.agent.signals import Signals
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.pod.server import LocalServer
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.pod.server import PodServer
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_writer import Flush
 
 
@@ -22,14 +22,16 @@ def release() -> threading.Event:
 
 
 @pytest.fixture
-def busy(release: threading.Event, tmp_path: Path) -> Iterator[LocalServer]:
+def busy(release: threading.Event, tmp_path: Path) -> Iterator[PodServer]:
     """A server that is not done with a flush until it is released."""
-    server = LocalServer()
+    server = PodServer()
     server.prepare()
     server.start()
     snapshot = Snapshot.create("x")
-    snapshot.write(Stamp(1, 1), 1)
-    server._flusher.ask(Flush("x", os.dup(snapshot.fd), str(tmp_path), 1, lambda _stamp, _trouble: release.wait(60) or None))
+    snapshot.write(StateVersion(1, 1), 1)
+    server._checkpoint_writer.ask(
+        Flush("x", os.dup(snapshot.fd), str(tmp_path), 1, lambda _version, _trouble: release.wait(60) or None)
+    )
     yield server
     release.set()
     server.close()
@@ -40,25 +42,25 @@ def signals() -> Signals:
 
 
 def test_nothing_to_wait_for() -> None:
-    assert wait_for_disk(LocalServer(), signals(), 30.0)
+    assert wait_for_disk(PodServer(), signals(), 30.0)
 
 
-def test_the_disk_is_waited_for(busy: LocalServer, release: threading.Event) -> None:
+def test_the_disk_is_waited_for(busy: PodServer, release: threading.Event) -> None:
     threading.Timer(0.3, release.set).start()
     assert wait_for_disk(busy, signals(), 30.0)
 
 
-def test_a_disk_that_hangs_is_given_up(busy: LocalServer) -> None:
+def test_a_disk_that_hangs_is_given_up(busy: PodServer) -> None:
     assert not wait_for_disk(busy, signals(), 30.0, disk_seconds=0.2)
 
 
-def test_the_grace_period_is_the_end(busy: LocalServer) -> None:
+def test_the_grace_period_is_the_end(busy: PodServer) -> None:
     asked = signals()
     asked.received, asked.at = signal.SIGTERM, time.monotonic() - 29.0
     assert not wait_for_disk(busy, asked, 30.0)
 
 
-def test_the_grace_period_may_begin_while_it_waits(busy: LocalServer) -> None:
+def test_the_grace_period_may_begin_while_it_waits(busy: PodServer) -> None:
     asked = signals()
 
     def ask() -> None:

@@ -1,15 +1,15 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.agent.handover import Handover, Said, Way, choose_way
+from elastic_pytorch.agent.handover import Handover, Way, WorkerReport, choose_way
 
-STOCK = Said()
-COOPERATES = Said(cooperates=True)
-LIVELY = Said(cooperates=True, in_process=True)
-PARKED = Said(cooperates=True, parked=True)
-LIVELY_PARKED = Said(cooperates=True, in_process=True, parked=True)
-LEFT = Said(cooperates=True, in_process=True, parked=True, left=True)
-BEREFT = Said(cooperates=True, in_process=True, lost_peer="RuntimeError: Connection closed by peer")
+STOCK = WorkerReport()
+COOPERATES = WorkerReport(cooperates=True)
+LIVELY = WorkerReport(cooperates=True, in_process=True)
+PARKED = WorkerReport(cooperates=True, parked=True)
+LIVELY_PARKED = WorkerReport(cooperates=True, in_process=True, parked=True)
+LEFT = WorkerReport(cooperates=True, in_process=True, parked=True, left=True)
+BEREFT = WorkerReport(cooperates=True, in_process=True, lost_peer="RuntimeError: Connection closed by peer")
 
 ORDERLY = {"newer": True, "orderly": True}
 LOSS = {"newer": True, "orderly": False}
@@ -32,19 +32,19 @@ FAILURE = {"newer": False, "orderly": True}
         ([LIVELY], LOSS, 0.5, Way.WAIT),
         ([LIVELY], LOSS, 1, Way.RESTART),
         ([LIVELY], FAILURE, 0, Way.WAIT),
-        ([LEFT], ORDERLY, 0, Way.TAKE_ALONG),
+        ([LEFT], ORDERLY, 0, Way.KEEP_PROCESSES),
         ([LEFT, LIVELY], ORDERLY, 0, Way.WAIT),
         ([LEFT, LIVELY], ORDERLY, 5, Way.WAIT),
         ([LEFT, PARKED], ORDERLY, 0, Way.RESTART),
         ([LEFT, LIVELY_PARKED], ORDERLY, 9, Way.WAIT),
-        ([BEREFT, LEFT], LOSS, 0, Way.TAKE_ALONG),
+        ([BEREFT, LEFT], LOSS, 0, Way.KEEP_PROCESSES),
         ([BEREFT, LIVELY_PARKED], LOSS, 9, Way.WAIT),
         ([BEREFT], FAILURE, 100, Way.WAIT),
-        ([BEREFT], LOSS, 100, Way.TAKE_ALONG),
+        ([BEREFT], LOSS, 100, Way.KEEP_PROCESSES),
     ],
 )
-def test_way_out_of_a_round(workers: list[Said], change: dict[str, bool], waited: float, way: Way) -> None:
-    found = choose_way(workers, **change, waited_seconds=waited, rested_seconds=0, boundary_seconds=10, rest_seconds=1)
+def test_way_out_of_a_round(workers: list[WorkerReport], change: dict[str, bool], waited: float, way: Way) -> None:
+    found = choose_way(workers, **change, waited_seconds=waited, idle_seconds=0, boundary_seconds=10, rest_seconds=1)
     assert found is way
 
 
@@ -54,7 +54,7 @@ def test_worker_that_hangs_in_leaving_is_not_waited_for_as_for_a_boundary(
     change: dict[str, bool], rested: float, way: Way
 ) -> None:
     workers = [LEFT, LIVELY_PARKED]
-    assert choose_way(workers, **change, waited_seconds=5, rested_seconds=rested, boundary_seconds=300, rest_seconds=1) is way
+    assert choose_way(workers, **change, waited_seconds=5, idle_seconds=rested, boundary_seconds=300, rest_seconds=1) is way
 
 
 class Server:
@@ -65,7 +65,7 @@ class Server:
         self.wished: list[dict[str, Any] | None] = []
         self.sent: list[tuple[int, dict[str, Any]]] = []
 
-    def wish(self, message: dict[str, Any] | None) -> None:
+    def broadcast(self, message: dict[str, Any] | None) -> None:
         self.wished.append(message)
 
     def send(self, pid: int, message: dict[str, Any]) -> None:
@@ -84,8 +84,8 @@ def test_a_change_is_announced_once_and_withdrawn() -> None:
     assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
     server.on_message(7, {"kind": "left"})
     assert len(rung) == 3
-    assert handover.way([7], newer_round=3, orderly=True) is Way.TAKE_ALONG
-    handover.take_along({7: {"RANK": "1"}})
+    assert handover.way([7], newer_round=3, orderly=True) is Way.KEEP_PROCESSES
+    handover.keep_processes({7: {"RANK": "1"}})
     assert server.wished[-1] is None
     assert server.sent == [(7, {"kind": "go", "environment": {"RANK": "1"}})]
     moment[0] = 0.5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch.failures.failure import Failure
-from elastic_pytorch.failures.local_failures import LOOK_SECONDS, LocalFailures
+from elastic_pytorch.failures.local_failures import ECHO_WAIT_SECONDS, LocalFailures
 
 from tests.worker_image.agents import Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
@@ -47,9 +47,9 @@ def test_only_echoes_are_waited_upon() -> None:
     found = LocalFailures(lambda: now)
     assert found.seconds_left() is None
     found.add(failure(0, now, GLOO))
-    now += LOOK_SECONDS / 2
+    now += ECHO_WAIT_SECONDS / 2
     found.add(failure(1, now, GLOO))
-    assert found.seconds_left() == pytest.approx(LOOK_SECONDS / 2)
+    assert found.seconds_left() == pytest.approx(ECHO_WAIT_SECONDS / 2)
     found.add(failure(2, now))
     assert found.seconds_left() == 0
     assert 2 in found and 3 not in found

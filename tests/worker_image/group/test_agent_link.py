@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.group.agent_link import GroupChange
+from elastic_pytorch.group.agent_link import AgentLink
 
 
-class Link:
+class Client:
     """Says what it is told to, one each time; None: nothing came in that time."""
 
     def __init__(self, *messages: dict[str, Any] | None, stays: bool) -> None:
@@ -31,9 +31,9 @@ GO = {"kind": "go", "environment": {"RANK": "1"}}
 
 
 def test_waits_for_as_long_as_the_agent_is_there() -> None:
-    assert GroupChange(Link(*[None] * 5000, GO, stays=True)).wait_for_go() == {"RANK": "1"}
+    assert AgentLink(Client(*[None] * 5000, GO, stays=True)).wait_for_go() == {"RANK": "1"}
 
 
 def test_does_not_wait_for_an_agent_that_is_gone() -> None:
     with pytest.raises(ConnectionError, match="gone"):
-        GroupChange(Link(None, None, stays=False)).wait_for_go()
+        AgentLink(Client(None, None, stays=False)).wait_for_go()

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from elastic_pytorch.group.group_watch import GroupWatch
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.pod.server import PodServer
 
 ORDERLY = {"kind": "change", "round": 2, "orderly": True}
 BROKEN = {"kind": "change", "round": 3, "orderly": False}
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
-    server = LocalServer()
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PodServer]:
+    server = PodServer()
     monkeypatch.setenv(LOCAL_SOCKET, server.prepare())
     server.start()
     yield server
@@ -29,7 +29,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_that(server: LocalServer) -> None:
+def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_that(server: PodServer) -> None:
     seen: list[bool] = []
     aborted = threading.Event()
 
@@ -38,36 +38,36 @@ def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_tha
         aborted.set()
 
     watch = GroupWatch(abort)
-    server.wish(ORDERLY)
-    server.wish({"kind": "unknown"})
-    server.wish(BROKEN)
+    server.broadcast(ORDERLY)
+    server.broadcast({"kind": "unknown"})
+    server.broadcast(BROKEN)
     assert aborted.wait(60)
-    server.wish({**BROKEN, "round": 4})
+    server.broadcast({**BROKEN, "round": 4})
     watch.stop()
     assert seen == [True]
 
 
-def test_orderly_change_is_none_of_its_business(server: LocalServer) -> None:
+def test_orderly_change_is_none_of_its_business(server: PodServer) -> None:
     watch = GroupWatch(lambda: None)
     until(lambda: len(server._connections) == 1)
-    server.wish(ORDERLY)
+    server.broadcast(ORDERLY)
     until(lambda: not any(connection.waiting for connection in list(server._connections.values())))
     watch.stop()
     assert not watch.broken
 
 
-def test_what_was_said_of_the_group_before_is_not_heard(server: LocalServer) -> None:
-    server.wish(BROKEN)
+def test_what_was_said_of_the_group_before_is_not_heard(server: PodServer) -> None:
+    server.broadcast(BROKEN)
     early = GroupWatch(lambda: None)
     until(lambda: early.broken)
     early.stop()
-    server.wish(None)
+    server.broadcast(None)
     watch = GroupWatch(lambda: None)
     watch.stop()
     assert not watch.broken
 
 
-def test_end_waits_for_an_abort_that_has_begun(server: LocalServer) -> None:
+def test_end_waits_for_an_abort_that_has_begun(server: PodServer) -> None:
     begun, done = threading.Event(), []
 
     def abort() -> None:
@@ -76,7 +76,7 @@ def test_end_waits_for_an_abort_that_has_begun(server: LocalServer) -> None:
         done.append(1)
 
     watch = GroupWatch(abort)
-    server.wish(BROKEN)
+    server.broadcast(BROKEN)
     assert begun.wait(60)
     watch.stop()
     assert done == [1]

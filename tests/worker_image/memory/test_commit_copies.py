@@ -12,7 +12,7 @@ import torch
 from elastic_pytorch.memory.commit_copies import Copier
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 from torch import nn
 
@@ -79,8 +79,8 @@ class Training:
         return check(*self.snapshot.read())
 
 
-def check(stamp: Stamp, tree: Any) -> int:
-    step = stamp.step
+def check(version: StateVersion, tree: Any) -> int:
+    step = version.step
     assert tree["step"] == step
     model, momentum = tree["objects"]["model"], tree["objects"]["optimizer"]["state"]
     assert set(model["weight"].tolist()) == {step * (step + 1) / 2}
@@ -188,9 +188,9 @@ def test_a_copy_is_complete_at_the_end(tmp_path: Path, end: str) -> None:
     snapshot = Snapshot(os.dup(training.snapshot.fd))
     if end == "flush":
         assert training.state.flush()
-        loaded = load_newest(tmp_path, Stamp(0, 0))
+        loaded = load_newest(tmp_path, StateVersion(0, 0))
         assert loaded is not None
-        assert check(loaded.stamp, loaded.tree) == 3
+        assert check(loaded.version, loaded.tree) == 3
     elif end == "restore":
         assert training.state.restore() == 3
     elif end == "gone":
@@ -210,9 +210,9 @@ def test_flushes_wait_for_the_copy(tmp_path: Path) -> None:
         with torch.no_grad():
             training.model.seen -= 1
     assert training.state.flush()
-    loaded = load_newest(tmp_path, Stamp(0, 0))
+    loaded = load_newest(tmp_path, StateVersion(0, 0))
     assert loaded is not None
-    assert check(loaded.stamp, loaded.tree) == 3
+    assert check(loaded.version, loaded.tree) == 3
 
 
 @pytest.fixture

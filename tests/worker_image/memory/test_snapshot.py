@@ -16,7 +16,7 @@ from elastic_pytorch.memory.commit_copies import Tensors, copy_at_once
 from elastic_pytorch.memory.slots import pin_newest, still_holds, unpin
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state_format.state_encoding import UnsupportedValue
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 from tests.paths import ROOT
 
@@ -28,10 +28,10 @@ def state(step: int, size: int = 100) -> dict[str, Any]:
 
 
 def step_of(snapshot: Snapshot) -> int:
-    stamp, tree = snapshot.read()
-    assert tree["step"] == stamp.step
-    assert set(tree["w"].tolist()) | set(tree["turned"].flatten().tolist()) == {stamp.step}
-    return stamp.step
+    version, tree = snapshot.read()
+    assert tree["step"] == version.step
+    assert set(tree["w"].tolist()) | set(tree["turned"].flatten().tolist()) == {version.step}
+    return version.step
 
 
 def test_what_was_written_last_is_read() -> None:
@@ -40,8 +40,8 @@ def test_what_was_written_last_is_read() -> None:
     with pytest.raises(LookupError):
         snapshot.read()
     for step in range(1, 8):
-        snapshot.write(Stamp(2, step), state(step))
-        assert snapshot.newest() == Stamp(2, step)
+        snapshot.write(StateVersion(2, step), state(step))
+        assert snapshot.newest() == StateVersion(2, step)
         assert step_of(snapshot) == step
     snapshot.close()
 
@@ -49,23 +49,23 @@ def test_what_was_written_last_is_read() -> None:
 def test_a_state_may_change_its_shape() -> None:
     snapshot = Snapshot.create("test")
     for step, size in enumerate((1, 0, 10**6, 10, 10**6, 5)):
-        snapshot.write(Stamp(1, step), {"step": step, "w": torch.full((size,), step), "turned": torch.tensor(step)})
-        stamp, tree = snapshot.read()
-        assert stamp.step == step
+        snapshot.write(StateVersion(1, step), {"step": step, "w": torch.full((size,), step), "turned": torch.tensor(step)})
+        version, tree = snapshot.read()
+        assert version.step == step
         assert tree["w"].tolist() == [step] * size
-    snapshot.write(Stamp(1, 9), {"text": "x" * 10**6})
+    snapshot.write(StateVersion(1, 9), {"text": "x" * 10**6})
     assert snapshot.read()[1] == {"text": "x" * 10**6}
-    snapshot.write(Stamp(1, 10), None)
-    assert snapshot.read() == (Stamp(1, 10), None)
+    snapshot.write(StateVersion(1, 10), None)
+    assert snapshot.read() == (StateVersion(1, 10), None)
     snapshot.close()
 
 
 def test_what_is_read_is_private() -> None:
     snapshot = Snapshot.create("test")
-    snapshot.write(Stamp(1, 1), state(1))
+    snapshot.write(StateVersion(1, 1), state(1))
     _, tree = snapshot.read()
     for step in (2, 3, 4, 5):
-        snapshot.write(Stamp(1, step), state(step))
+        snapshot.write(StateVersion(1, step), state(step))
     assert tree["w"].tolist() == [1.0] * 100
     tree["w"].zero_()
     assert step_of(snapshot) == 5
@@ -75,45 +75,45 @@ def test_what_is_read_is_private() -> None:
 
 def test_another_process_may_go_on_with_it() -> None:
     first = Snapshot.create("test")
-    first.write(Stamp(1, 7), state(7))
+    first.write(StateVersion(1, 7), state(7))
     second = Snapshot(os.dup(first.fd))
     first.close()
-    assert second.newest() == Stamp(1, 7)
-    second.write(Stamp(2, 3), state(3))
+    assert second.newest() == StateVersion(1, 7)
+    second.write(StateVersion(2, 3), state(3))
     third = Snapshot(os.dup(second.fd))
-    assert third.newest() == Stamp(2, 3)
+    assert third.newest() == StateVersion(2, 3)
     assert step_of(third) == 3
 
 
 def test_what_cannot_be_saved_changes_nothing() -> None:
     snapshot = Snapshot.create("test")
-    snapshot.write(Stamp(1, 1), state(1))
+    snapshot.write(StateVersion(1, 1), state(1))
     with pytest.raises(UnsupportedValue, match="hook"):
-        snapshot.write(Stamp(1, 2), {**state(2), "hook": print})
+        snapshot.write(StateVersion(1, 2), {**state(2), "hook": print})
     assert step_of(snapshot) == 1
 
 
 def test_a_pinned_state_stays_while_others_are_written() -> None:
     snapshot = Snapshot.create("test")
     assert pin_newest(snapshot.fd) is None
-    snapshot.write(Stamp(1, 1), state(1))
+    snapshot.write(StateVersion(1, 1), state(1))
     slot = pin_newest(snapshot.fd)
     assert slot is not None
     before = os.pread(snapshot.fd, slot.length, slot.offset)
     for step in range(2, 9):
-        snapshot.write(Stamp(1, step), state(step))
+        snapshot.write(StateVersion(1, step), state(step))
         assert step_of(snapshot) == step
     assert still_holds(snapshot.fd, slot)
     assert os.pread(snapshot.fd, slot.length, slot.offset) == before
     unpin(snapshot.fd)
     for step in (9, 10):
-        snapshot.write(Stamp(1, step), state(step))
+        snapshot.write(StateVersion(1, step), state(step))
     assert not still_holds(snapshot.fd, slot)
 
 
 def test_pins_and_writes_at_the_same_time() -> None:
     snapshot = Snapshot.create("test")
-    snapshot.write(Stamp(1, 0), {"w": torch.zeros(1000)})
+    snapshot.write(StateVersion(1, 0), {"w": torch.zeros(1000)})
     ended = threading.Event()
     wrong = []
 
@@ -122,14 +122,14 @@ def test_pins_and_writes_at_the_same_time() -> None:
             slot = pin_newest(snapshot.fd)
             assert slot is not None
             data = os.pread(snapshot.fd, 4000, slot.offset + 64)
-            if still_holds(snapshot.fd, slot) and set(memoryview(data).cast("f")) != {float(slot.stamp.step)}:
+            if still_holds(snapshot.fd, slot) and set(memoryview(data).cast("f")) != {float(slot.version.step)}:
                 wrong.append(slot)
             unpin(snapshot.fd)
 
     thread = threading.Thread(target=pin)
     thread.start()
     for step in range(1, 3000):
-        snapshot.write(Stamp(1, step), {"w": torch.full((1000,), float(step))})
+        snapshot.write(StateVersion(1, step), {"w": torch.full((1000,), float(step))})
     ended.set()
     thread.join()
     assert wrong == []
@@ -146,14 +146,14 @@ def test_other_files_are_no_snapshots(tmp_path: Path) -> None:
 
 def test_a_damaged_entry_is_no_state() -> None:
     snapshot = Snapshot.create("test")
-    snapshot.write(Stamp(1, 1), state(1))
-    snapshot.write(Stamp(1, 2), state(2))
+    snapshot.write(StateVersion(1, 1), state(1))
+    snapshot.write(StateVersion(1, 2), state(2))
     slot, _ = slots.valid_slots(slots.read_header(snapshot.fd))
     for byte in range(36):
         at = slots.entry_offset(slot.number) + byte
         (was,) = os.pread(snapshot.fd, 1, at)
         os.pwrite(snapshot.fd, bytes([was ^ 1]), at)
-        assert snapshot.newest() == Stamp(1, 1)
+        assert snapshot.newest() == StateVersion(1, 1)
         os.pwrite(snapshot.fd, bytes([was]), at)
     assert step_of(snapshot) == 2
 
@@ -171,7 +171,7 @@ def states_in_memory(snapshot: Snapshot) -> int:
 
 def test_memory_is_taken_for_two_states_and_for_a_third_one_only_during_a_flush() -> None:
     def write(step: int) -> int:
-        snapshot.write(Stamp(1, step), {"w": torch.full((MEMORY_STATE_BYTES // 4,), float(step))})
+        snapshot.write(StateVersion(1, step), {"w": torch.full((MEMORY_STATE_BYTES // 4,), float(step))})
         assert set(snapshot.read()[1]["w"].tolist()) == {float(step)}
         return states_in_memory(snapshot)
 
@@ -190,17 +190,17 @@ def test_memory_is_taken_for_two_states_and_for_a_third_one_only_during_a_flush(
 def test_memory_that_a_process_before_has_left_is_given_back() -> None:
     before = Snapshot.create("test")
     tree = {"w": torch.zeros(MEMORY_STATE_BYTES // 4)}
-    before.write(Stamp(1, 1), tree)
+    before.write(StateVersion(1, 1), tree)
     assert pin_newest(before.fd) is not None
-    before.write(Stamp(1, 2), tree)
-    before.write(Stamp(1, 3), tree)
+    before.write(StateVersion(1, 2), tree)
+    before.write(StateVersion(1, 3), tree)
     assert states_in_memory(before) == 3
     unpin(before.fd)
     after = Snapshot(os.dup(before.fd))
     before.close()
-    after.write(Stamp(2, 3), tree)
+    after.write(StateVersion(2, 3), tree)
     assert states_in_memory(after) == 2
-    assert after.newest() == Stamp(2, 3)
+    assert after.newest() == StateVersion(2, 3)
     after.close()
 
 
@@ -226,16 +226,16 @@ def test_a_state_is_the_newest_when_its_copy_is_complete() -> None:
         return held[-1]
 
     snapshot = Snapshot.create("test")
-    snapshot.write(Stamp(1, 1), state(1))
-    snapshot.start(Stamp(1, 2), state(2), copy)
+    snapshot.write(StateVersion(1, 1), state(1))
+    snapshot.start(StateVersion(1, 2), state(2), copy)
     assert snapshot.copying
     assert not snapshot.settle(wait=False)
     assert step_of(snapshot) == 1
     held[0].let_go = True
     assert snapshot.settle(wait=False)
     assert step_of(snapshot) == 2
-    snapshot.start(Stamp(1, 3), state(3), copy)
-    snapshot.start(Stamp(1, 4), state(4), copy)
+    snapshot.start(StateVersion(1, 3), state(3), copy)
+    snapshot.start(StateVersion(1, 4), state(4), copy)
     assert step_of(snapshot) == 3, "one ends before the next begins"
     again = Snapshot(os.dup(snapshot.fd))
     snapshot.close()
@@ -244,12 +244,12 @@ def test_a_state_is_the_newest_when_its_copy_is_complete() -> None:
 
 def test_a_copy_that_is_of_no_worth_is_never_read() -> None:
     snapshot = Snapshot.create("test")
-    snapshot.write(Stamp(1, 1), state(1))
+    snapshot.write(StateVersion(1, 1), state(1))
     for step in range(2, 5):
-        snapshot.start(Stamp(1, step), state(step), partial(Held, whole=False))
+        snapshot.start(StateVersion(1, step), state(step), partial(Held, whole=False))
         assert snapshot.settle(wait=True)
         assert step_of(snapshot) == 1
-    snapshot.write(Stamp(1, 5), state(5))
+    snapshot.write(StateVersion(1, 5), state(5))
     assert step_of(snapshot) == 5
 
 

@@ -100,7 +100,7 @@ def test_checkpoints_are_counted(tmp_path: Path, what: str, changes: list[Write]
     told = []
     for change in changes:
         change(tmp_path)
-        checkpoints.look(find_files(str(tmp_path)))
+        checkpoints.add_scan(find_files(str(tmp_path)))
         told.append(checkpoints.count)
     assert told == counts, what
 
@@ -109,9 +109,9 @@ def test_what_was_written_between_two_rounds_is_no_checkpoint_of_the_second(tmp_
     checkpoints = CheckpointCount()
     checkpoints.begin(find_files(str(tmp_path)))
     write("a.pt")(tmp_path)
-    assert not checkpoints.look(find_files(str(tmp_path)))
+    assert not checkpoints.add_scan(find_files(str(tmp_path)))
     checkpoints.begin(find_files(str(tmp_path)))
-    assert not checkpoints.look(find_files(str(tmp_path)))
+    assert not checkpoints.add_scan(find_files(str(tmp_path)))
 
 
 def test_folder_that_does_not_exist_yet_is_empty(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_file_that_was_out_of_sight_for_a_while_is_not_new() -> None:
     one, other = {"a.pt": (1, 7, 100)}, {"b.pt": (2, 7, 100)}
     checkpoints.begin(one | other)
     for files in (one, other, one, other):
-        assert not checkpoints.look(files)
+        assert not checkpoints.add_scan(files)
 
 
 def test_watch_tells_of_checkpoints_while_workers_run(tmp_path: Path) -> None:

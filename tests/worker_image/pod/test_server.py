@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import LOCAL_SOCKET, MAX_MESSAGE_BYTES
-from elastic_pytorch.pod.server import LocalServer
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.pod.server import PodServer
+from elastic_pytorch.state_format.state_version import StateVersion
 
 from tests.worker_image.waiting import WAIT_SECONDS, wait
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
-    made = LocalServer()
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PodServer]:
+    made = PodServer()
     monkeypatch.setenv(LOCAL_SOCKET, made.prepare())
     made.start()
     yield made
@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
 
 
 @pytest.fixture
-def raw(server: LocalServer) -> Iterator[socket.socket]:
+def raw(server: PodServer) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
         link.settimeout(WAIT_SECONDS)
         link.connect(server.path)
@@ -38,16 +38,16 @@ def raw(server: LocalServer) -> Iterator[socket.socket]:
         yield link
 
 
-def test_a_wish_reaches_all_also_those_that_come_later(server: LocalServer) -> None:
-    links = [LocalLink.connect() for _ in range(3)]
-    server.wish({"stop": 1})
+def test_a_broadcast_reaches_all_also_those_that_come_later(server: PodServer) -> None:
+    links = [PodClient.connect() for _ in range(3)]
+    server.broadcast({"stop": 1})
     assert [link.wait_message(WAIT_SECONDS) for link in links] == [{"stop": 1}] * 3
-    late = LocalLink.connect()
+    late = PodClient.connect()
     assert late.wait_message(WAIT_SECONDS) == {"stop": 1}
-    server.wish({"stop": 2})
+    server.broadcast({"stop": 2})
     assert late.wait_message(WAIT_SECONDS) == {"stop": 2}
-    server.wish(None)
-    later = LocalLink.connect()
+    server.broadcast(None)
+    later = PodClient.connect()
     server.send(os.getpid(), {"hello": "all of this process"})
     assert later.wait_message(WAIT_SECONDS) == {"hello": "all of this process"}
     assert wait(links[0].messages) == [{"stop": 2}, {"hello": "all of this process"}]
@@ -55,13 +55,13 @@ def test_a_wish_reaches_all_also_those_that_come_later(server: LocalServer) -> N
     assert links[0].wait_message(0.01) is None
 
 
-def test_workers_are_known_by_their_process_ids(server: LocalServer) -> None:
+def test_workers_are_known_by_their_process_ids(server: PodServer) -> None:
     heard: list[Any] = []
     server.on_message = lambda pid, message: heard.append((pid, message))
     code = """if True:
         import os
-        from elastic_pytorch.pod.client import LocalLink
-        link = LocalLink.connect()
+        from elastic_pytorch.pod.client import PodClient
+        link = PodClient.connect()
         link.send({"pid": 1, "step": 7})  # what it says of its id does not count
         print(link.wait_message(30))
     """
@@ -74,10 +74,10 @@ def test_workers_are_known_by_their_process_ids(server: LocalServer) -> None:
     assert process.returncode == 0
 
 
-def test_script_in_a_shell_speaks_for_the_worker_that_the_shell_is(server: LocalServer) -> None:
+def test_script_in_a_shell_speaks_for_the_worker_that_the_shell_is(server: PodServer) -> None:
     heard: list[int] = []
     server.on_message = lambda pid, _: heard.append(pid)
-    code = "from elastic_pytorch.pod.client import LocalLink; LocalLink.connect().send({'step': 7})"
+    code = "from elastic_pytorch.pod.client import PodClient; PodClient.connect().send({'step': 7})"
     shell = subprocess.Popen(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], start_new_session=True)
     assert wait(lambda: heard) == [shell.pid]
     assert shell.wait(WAIT_SECONDS) == 0
@@ -114,8 +114,8 @@ def garbage(raw: socket.socket) -> None:
         os.close(fd)
 
 
-def test_garbage_is_refused_and_nothing_leaks(server: LocalServer, raw: socket.socket, tmp_path: Path) -> None:
-    other = LocalLink.connect()
+def test_garbage_is_refused_and_nothing_leaks(server: PodServer, raw: socket.socket, tmp_path: Path) -> None:
+    other = PodClient.connect()
     garbage(raw)
     before = descriptors()
     for _ in range(20):
@@ -123,8 +123,8 @@ def test_garbage_is_refused_and_nothing_leaks(server: LocalServer, raw: socket.s
     assert descriptors() <= before  # fewer, if a link of an earlier test goes now
     # What is not begun with a name that is held, or is no snapshot, is a trouble of its own.
     fd = os.memfd_create("no snapshot")
-    other.hold("bad", fd)
-    other.flush("bad", Stamp(1, 1), str(tmp_path), 1)
+    other.keep_memory("bad", fd)
+    other.flush("bad", StateVersion(1, 1), str(tmp_path), 1)
     assert not other.drain(WAIT_SECONDS)
     assert "not a snapshot" in other.trouble()
     os.close(fd)
@@ -132,51 +132,51 @@ def test_garbage_is_refused_and_nothing_leaks(server: LocalServer, raw: socket.s
     assert server.drain(WAIT_SECONDS)
 
 
-def test_who_does_not_read_is_no_burden(server: LocalServer, raw: socket.socket) -> None:
-    link = LocalLink.connect()
+def test_who_does_not_read_is_no_burden(server: PodServer, raw: socket.socket) -> None:
+    link = PodClient.connect()
     for number in range(3000):
         server.send(os.getpid(), {"number": number, "filling": "x" * 1000})
         if number % 100 == 0:
             wait(lambda: [message for message in link.messages() if message["number"] == number])  # noqa: B023  called at once
-    server.wish({"last": True})
+    server.broadcast({"last": True})
     assert wait(lambda: [message for message in link.messages() if "last" in message])
     raw.close()
     assert link.fetch("nothing") is None
 
 
-def test_workers_that_die_at_once(server: LocalServer) -> None:
+def test_workers_that_die_at_once(server: PodServer) -> None:
     for _ in range(50):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.connect(server.path)
             with contextlib.suppress(OSError):
                 link.send(b'{"storage":"fetch","name":"x"}')
-    assert LocalLink.connect().fetch("x") is None
+    assert PodClient.connect().fetch("x") is None
 
 
-def test_a_state_is_kept_for_the_successor(server: LocalServer) -> None:
-    link = LocalLink.connect()
+def test_a_state_is_kept_for_the_successor(server: PodServer) -> None:
+    link = PodClient.connect()
     assert link.fetch("rank 0") is None
     snapshot = Snapshot.create("rank 0")
-    link.hold("rank 0", snapshot.fd)
-    snapshot.write(Stamp(1, 5), {"step": 5})
+    link.keep_memory("rank 0", snapshot.fd)
+    snapshot.write(StateVersion(1, 5), {"step": 5})
     snapshot.close()
     link.close()
-    fd = LocalLink.connect().fetch("rank 0")
+    fd = PodClient.connect().fetch("rank 0")
     assert fd is not None
-    assert Snapshot(fd).read() == (Stamp(1, 5), {"step": 5})
+    assert Snapshot(fd).read() == (StateVersion(1, 5), {"step": 5})
 
 
-def test_what_was_asked_for_before_death_is_written(server: LocalServer, tmp_path: Path) -> None:
+def test_what_was_asked_for_before_death_is_written(server: PodServer, tmp_path: Path) -> None:
     code = f"""if True:
         import os
-        from elastic_pytorch.pod.client import LocalLink
+        from elastic_pytorch.pod.client import PodClient
         from elastic_pytorch.memory.snapshot import Snapshot
-        from elastic_pytorch.state_format.state_version import Stamp
-        link = LocalLink.connect()
+        from elastic_pytorch.state_format.state_version import StateVersion
+        link = PodClient.connect()
         snapshot = Snapshot.create("x")
-        link.hold("x", snapshot.fd)
-        snapshot.write(Stamp(1, 3), {{"blob": bytes(50_000_000)}})
-        link.flush("x", Stamp(1, 3), {str(tmp_path)!r}, 1)
+        link.keep_memory("x", snapshot.fd)
+        snapshot.write(StateVersion(1, 3), {{"blob": bytes(50_000_000)}})
+        link.flush("x", StateVersion(1, 3), {str(tmp_path)!r}, 1)
         os.kill(os.getpid(), 9)
     """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
@@ -184,8 +184,8 @@ def test_what_was_asked_for_before_death_is_written(server: LocalServer, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-g000001-s000000003.elastic"]
 
 
-def test_when_it_ends_its_workers_know(server: LocalServer) -> None:
-    link = LocalLink.connect()
+def test_when_it_ends_its_workers_know(server: PodServer) -> None:
+    link = PodClient.connect()
     server.close()
     wait(link.trouble)
     assert link.trouble() == "the local server is gone: no checkpoints are written"
@@ -194,9 +194,9 @@ def test_when_it_ends_its_workers_know(server: LocalServer) -> None:
 
 def test_without_a_directory_there_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/nothing")
-    server = LocalServer()
+    server = PodServer()
     assert server.prepare() == ""
     server.start()
-    server.wish({"stop": 1})
+    server.broadcast({"stop": 1})
     assert server.drain(1)
     server.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.stopping.stacks import children
 from elastic_pytorch.storage.checkpoint_folder import newest
 
@@ -50,12 +50,12 @@ def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Start, 
         operator.wait_for("failed", "w0")
         number = operator.declare("w0")
         operator.wait_for("running", "w0", number=number)
-        events.wait(what="found", step=step, stamp=[1, step])
+        events.wait(what="found", step=step, version=[1, step])
         events.wait(what="kept", step=step + 7)
 
     agent.signal()  # the last one asks for a flush as it ends
     assert agent.wait() == 143
-    assert [checkpoint.stamp for checkpoint in newest(tmp_path / "folder")] == [Stamp(1, 21)]
+    assert [checkpoint.version for checkpoint in newest(tmp_path / "folder")] == [StateVersion(1, 21)]
     assert not Path(kept["path"]).parent.exists()
 
 
@@ -68,4 +68,4 @@ def test_the_last_checkpoint_is_on_the_disk_before_the_job_is_done(
     operator.wait_for("succeeded", "w0")
     operator.end("complete")
     assert agent.wait() == 0
-    assert [checkpoint.stamp for checkpoint in newest(tmp_path / "folder")] == [Stamp(1, 7)]
+    assert [checkpoint.version for checkpoint in newest(tmp_path / "folder")] == [StateVersion(1, 7)]

@@ -78,7 +78,7 @@ def train() -> None:
         scores = ddp(inputs).flatten(0, 1)
         taken += numbers.tolist() if step.samples else []
         if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
-            note("steps", step=state.step + 1, epoch=step.epoch, samples=taken, generation=state._stamp.generation)
+            note("steps", step=state.step + 1, epoch=step.epoch, samples=taken, generation=state._version.generation)
         step.backward(torch.nn.functional.cross_entropy(scores, targets.flatten()))
         if step.last:
             taken = []

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 
 FOLDER = Path(sys.argv[1])
@@ -29,7 +29,7 @@ def payload(step: int) -> Iterator[bytes]:
 
 
 def write(step: int) -> None:
-    checkpoint_folder.write(FOLDER, Stamp(1, step), payload(step), KEEP)
+    checkpoint_folder.write(FOLDER, StateVersion(1, step), payload(step), KEEP)
 
 
 def in_child(run: Callable[[], None]) -> int:
@@ -80,8 +80,8 @@ def look(kind: str, point: int, code: int) -> None:
     for checkpoint in found:
         with checkpoint.path.open("rb") as file:
             contents.append(b"".join(bytes(piece) for piece in checkpoint_folder.payload_of(file)))
-    right = all(content == b"".join(payload(c.stamp.step)) for c, content in zip(found, contents, strict=True))
-    steps = [checkpoint.stamp.step for checkpoint in found]
+    right = all(content == b"".join(payload(c.version.step)) for c, content in zip(found, contents, strict=True))
+    steps = [checkpoint.version.step for checkpoint in found]
     partials = len(list(FOLDER.glob(".partial*")))
     print(json.dumps({"kind": kind, "point": point, "code": code, "steps": steps, "right": right, "partials": partials}))
 

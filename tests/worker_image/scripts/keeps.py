@@ -7,9 +7,9 @@ import sys
 import time
 
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from events import event
 
 parser = argparse.ArgumentParser()
@@ -17,22 +17,22 @@ parser.add_argument("--folder", default="")
 parser.add_argument("--end", action="store_true")
 options = parser.parse_args()
 
-link = LocalLink.connect()
+link = PodClient.connect()
 found = link.fetch("state")
 if found is None:
     snapshot, step = Snapshot.create("state"), 0
-    link.hold("state", snapshot.fd)
+    link.keep_memory("state", snapshot.fd)
 else:
     snapshot = Snapshot(found)
-    stamp, tree = snapshot.read()
+    version, tree = snapshot.read()
     step = tree["step"]
-    event("found", step=step, stamp=stamp)
+    event("found", step=step, version=version)
 step += 7
-snapshot.write(Stamp(1, step), {"step": step, "blob": bytes(30_000_000)})
+snapshot.write(StateVersion(1, step), {"step": step, "blob": bytes(30_000_000)})
 
 
 def leave(_number: int, _frame: object) -> None:
-    link.flush("state", Stamp(1, step), options.folder, 1)
+    link.flush("state", StateVersion(1, step), options.folder, 1)
     sys.exit(0)
 
 

@@ -9,19 +9,18 @@ import random
 import signal
 import sys
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import elastic_pytorch
 import torch
-from elastic_pytorch.memory import slots
+from elastic_pytorch.memory import commit_copies, slot_memory, slots
+from elastic_pytorch.memory import snapshot as snapshot_module
 from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state_format import payload
 from elastic_pytorch.state_format.state_encoding import flatten
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
-CODE = str(Path(elastic_pytorch.__file__).parent)
-WATCHED = tuple(f"{CODE}/{name}.py" for name in ("snapshot", "snapshot_memory", "snapshot_slots", "commit_copies", "payload"))
+WATCHED = tuple(module.__file__ for module in (snapshot_module, slot_memory, slots, commit_copies, payload))
 
 
 def state(step: int, size: int) -> dict[str, Any]:
@@ -31,10 +30,10 @@ def state(step: int, size: int) -> dict[str, Any]:
 
 def look(snapshot: Snapshot) -> tuple[int, bool]:
     again = Snapshot(os.dup(snapshot.fd))
-    stamp, tree = again.read()
+    version, tree = again.read()
     values = {float(value) for tensor in flatten(tree)[1] for value in tensor.unique()}
     again.close()
-    return stamp.step, tree["step"] == stamp.step and values == {float(stamp.step)}
+    return version.step, tree["step"] == version.step and values == {float(version.step)}
 
 
 def die_at_line(snapshot: Snapshot, step: int, number: int) -> int:
@@ -52,7 +51,7 @@ def die_at_line(snapshot: Snapshot, step: int, number: int) -> int:
     if pid == 0:
         try:
             sys.settrace(trace)
-            snapshot.write(Stamp(1, step), state(step, 1000))
+            snapshot.write(StateVersion(1, step), state(step, 1000))
         finally:
             os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -60,7 +59,7 @@ def die_at_line(snapshot: Snapshot, step: int, number: int) -> int:
 
 def lines() -> None:
     snapshot = Snapshot.create("lines")
-    snapshot.write(Stamp(1, 0), state(0, 1000))
+    snapshot.write(StateVersion(1, 0), state(0, 1000))
     last, number, code = 0, 0, -1
     while code != 0:
         number += 1
@@ -77,13 +76,13 @@ def lines() -> None:
 
 def kills() -> None:
     snapshot = Snapshot.create("kills")
-    snapshot.write(Stamp(1, 0), state(0, 200_000))
+    snapshot.write(StateVersion(1, 0), state(0, 200_000))
     last = 0
     for _ in range(30):
         pid = os.fork()
         if pid == 0:
             for step in range(last + 1, last + 10**6):
-                snapshot.write(Stamp(1, step), state(step, 200_000))
+                snapshot.write(StateVersion(1, step), state(step, 200_000))
             os._exit(1)
         time.sleep(random.uniform(0.0, 0.02))
         os.kill(pid, signal.SIGKILL)

@@ -62,7 +62,7 @@ def train() -> None:
     dist.init_process_group(options.backend)
     first = state.restore()
     ddp = DistributedDataParallel(model)
-    event("restored", step=first, generation=state._stamp.generation)
+    event("restored", step=first, generation=state._version.generation)
     taken: list[int] = []
     for epoch in sampler.epochs(options.epochs):
         for inputs, targets, which in loader:
@@ -75,7 +75,7 @@ def train() -> None:
                         step=state.step + 1,
                         epoch=epoch,
                         samples=taken,
-                        generation=state._stamp.generation,
+                        generation=state._version.generation,
                         interval=state._interval.steps,
                     )
                 (part.weight * loss).backward()

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 from elastic_pytorch.state.commit_interval import BUDGET, LEAST_COMMITS, CommitInterval, next_interval
-from elastic_pytorch.state.step_boundary import Boundary
+from elastic_pytorch.state.step_boundary import StepBoundary
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,7 +78,7 @@ class Rank:
     def __init__(self, meeting: Meeting, every: int | None = None) -> None:
         self.now = 0.0
         self.interval = CommitInterval(every, clock=lambda: self.now)
-        self.boundary = Boundary(meeting.start, self.interval, clock=lambda: self.now)
+        self.boundary = StepBoundary(meeting.start, self.interval, clock=lambda: self.now)
         self.step = 0
         self.committed: list[int] = [0]
         self.commit_seconds_in_all = 0.0
@@ -124,7 +124,7 @@ def test_simulated_training_spends_a_hundredth_on_commits(
             cost = None if seconds is None else seconds * dice.uniform(0.8, 1.2) * (2.5 if dice.random() < 0.1 else 1)
             rank.take_step(spent * dice.uniform(0.99, 1.0), cost)
         assert len({rank.interval.steps for rank in ranks}) == 1
-    assert all(rank.committed == ranks[0].committed for rank in ranks), "the pods' stamps are the same"
+    assert all(rank.committed == ranks[0].committed for rank in ranks), "the pods' versions are the same"
     assert ranks[0].interval.steps in interval
     assert max(rank.commit_seconds_in_all for rank in ranks) <= 1.3 * BUDGET * ranks[0].now
     assert ranks[0].changes <= 6

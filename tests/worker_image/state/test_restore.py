@@ -16,38 +16,38 @@ from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.restore import NO_POD, Alone, Source, Told, choose_memory, find_newest
 from elastic_pytorch.state_format.payload import payload_chunks
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load_newest
-from elastic_pytorch.storage.checkpoint_writer import Flush, Flusher
+from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 
-NOTHING = Stamp(0, 0)
+NOTHING = StateVersion(0, 0)
 
 
-def told(stamp: Stamp, *, pod: int = NO_POD, keeps: bool = True, layout: int = 1, writer: int = 0) -> Told:
-    return Told(stamp, layout, writer, pod, keeps)
+def told(version: StateVersion, *, pod: int = NO_POD, keeps: bool = True, layout: int = 1, writer: int = 0) -> Told:
+    return Told(version, layout, writer, pod, keeps)
 
 
 @pytest.mark.parametrize(
     ("ranks", "source"),
     [
         ([told(NOTHING)], None),
-        ([told(Stamp(1, 5))], Source(Stamp(1, 5), 0, ())),
-        ([told(Stamp(1, 5)), told(Stamp(1, 5))], Source(Stamp(1, 5), 0, ())),
-        ([told(Stamp(1, 5)), told(NOTHING)], Source(Stamp(1, 5), 0, (1,))),
-        ([told(Stamp(1, 4)), told(Stamp(1, 5)), told(Stamp(1, 5))], Source(Stamp(1, 5), 1, (0,))),
-        ([told(Stamp(1, 99)), told(Stamp(2, 90))], Source(Stamp(2, 90), 1, (0,))),
-        ([told(Stamp(1, 5), writer=2), told(Stamp(1, 5), writer=1)], Source(Stamp(1, 5), 1, ())),
-        ([told(Stamp(1, 5)), told(Stamp(1, 5), layout=2)], Source(Stamp(1, 5), 0, (1,))),
+        ([told(StateVersion(1, 5))], Source(StateVersion(1, 5), 0, ())),
+        ([told(StateVersion(1, 5)), told(StateVersion(1, 5))], Source(StateVersion(1, 5), 0, ())),
+        ([told(StateVersion(1, 5)), told(NOTHING)], Source(StateVersion(1, 5), 0, (1,))),
+        ([told(StateVersion(1, 4)), told(StateVersion(1, 5)), told(StateVersion(1, 5))], Source(StateVersion(1, 5), 1, (0,))),
+        ([told(StateVersion(1, 99)), told(StateVersion(2, 90))], Source(StateVersion(2, 90), 1, (0,))),
+        ([told(StateVersion(1, 5), writer=2), told(StateVersion(1, 5), writer=1)], Source(StateVersion(1, 5), 1, ())),
+        ([told(StateVersion(1, 5)), told(StateVersion(1, 5), layout=2)], Source(StateVersion(1, 5), 0, (1,))),
         (
             [
-                told(Stamp(1, 5), pod=0),
+                told(StateVersion(1, 5), pod=0),
                 told(NOTHING, pod=0, keeps=False),
                 told(NOTHING, pod=1),
                 told(NOTHING, pod=1, keeps=False),
                 told(NOTHING, keeps=False),
             ],
-            Source(Stamp(1, 5), 0, (2, 4)),
+            Source(StateVersion(1, 5), 0, (2, 4)),
         ),
     ],
 )
@@ -107,8 +107,8 @@ class Memory:
     def newest(self) -> MappedState | None:
         return MappedState(self.snapshot.fd) if self.keeps and self.snapshot.newest() else None
 
-    def write(self, stamp: Stamp, tree: Any) -> None:
-        self.snapshot.write(stamp, tree)
+    def write(self, version: StateVersion, tree: Any) -> None:
+        self.snapshot.write(version, tree)
 
     def of_keeper(self) -> MappedState:
         return MappedState(self.snapshot.fd)
@@ -123,56 +123,56 @@ def tree(step: int, writer: int = 0, best: float = 0.0) -> dict[str, Any]:
     }
 
 
-def memory(stamp: Stamp | None) -> Snapshot:
+def memory(version: StateVersion | None) -> Snapshot:
     snapshot = Snapshot.create("test")
-    if stamp is not None:
-        snapshot.write(stamp, tree(stamp.step))
+    if version is not None:
+        snapshot.write(version, tree(version.step))
     return snapshot
 
 
-def write_checkpoint(folder: Path, stamp: Stamp) -> Path:
-    snapshot = memory(stamp)
+def write_checkpoint(folder: Path, version: StateVersion) -> Path:
+    snapshot = memory(version)
     flushed = threading.Event()
-    flusher = Flusher()
-    flusher.ask(Flush("test", os.dup(snapshot.fd), str(folder), 9, lambda *_: flushed.set()))
+    writer = CheckpointWriter()
+    writer.ask(Flush("test", os.dup(snapshot.fd), str(folder), 9, lambda *_: flushed.set()))
     assert flushed.wait(20)
-    return next(path for path in folder.iterdir() if f"s{stamp.step:09}" in path.name)
+    return next(path for path in folder.iterdir() if f"s{version.step:09}" in path.name)
 
 
-def find(stamps: Sequence[Stamp | None], folder: Path | str) -> tuple[list[Any], list[Rank]]:
-    ranks = Ranks(len(stamps))
-    groups = [Rank(ranks, rank) for rank in range(len(stamps))]
-    with ThreadPoolExecutor(len(stamps)) as pool:
+def find(versions: Sequence[StateVersion | None], folder: Path | str) -> tuple[list[Any], list[Rank]]:
+    ranks = Ranks(len(versions))
+    groups = [Rank(ranks, rank) for rank in range(len(versions))]
+    with ThreadPoolExecutor(len(versions)) as pool:
         found = pool.map(
-            lambda g: find_newest(g, Memory(memory(stamps[g.rank]), pod=g.rank), str(folder), tree(0, g.rank)), groups
+            lambda g: find_newest(g, Memory(memory(versions[g.rank]), pod=g.rank), str(folder), tree(0, g.rank)), groups
         )
         return list(found), groups
 
 
 def test_memory_of_a_survivor_goes_to_who_lacks_it(tmp_path: Path) -> None:
-    found, _ = find([None, Stamp(3, 41), Stamp(3, 42)], tmp_path)
-    assert [each.stamp for each in found] == [Stamp(3, 42)] * 3
+    found, _ = find([None, StateVersion(3, 41), StateVersion(3, 42)], tmp_path)
+    assert [each.version for each in found] == [StateVersion(3, 42)] * 3
     assert all(each.tree["weights"].tolist() == [42.0] * 3 for each in found)
     assert {each.generation for each in found} == {4}
     assert found[0].where == "the memory of rank 2"
 
 
 def test_nothing_is_sent_if_all_have_it(tmp_path: Path) -> None:
-    found, groups = find([Stamp(1, 5), Stamp(1, 5)], tmp_path)
+    found, groups = find([StateVersion(1, 5), StateVersion(1, 5)], tmp_path)
     assert [each.tree["step"] for each in found] == [5, 5]
     assert [group.received for group in groups] == [0, 0]
 
 
 def test_only_who_lacks_it_gets_it() -> None:
-    _, groups = find([None, Stamp(3, 42), Stamp(3, 42), Stamp(3, 41)], "")
+    _, groups = find([None, StateVersion(3, 42), StateVersion(3, 42), StateVersion(3, 41)], "")
     assert [group.received for group in groups] == [1, 0, 0, 1]
 
 
 def test_what_is_no_tensor_is_that_of_one_rank_and_random_numbers_are_each_ones_own() -> None:
     ranks = Ranks(2)
     memories = [Memory(memory(None), pod=pod) for pod in range(2)]
-    memories[0].write(Stamp(1, 5), tree(5, writer=1, best=0.0))  # the pod of rank 0 is gone, or has another rank now
-    memories[1].write(Stamp(1, 5), tree(5, writer=0, best=0.9))
+    memories[0].write(StateVersion(1, 5), tree(5, writer=1, best=0.0))  # the pod of rank 0 is gone, or has another rank now
+    memories[1].write(StateVersion(1, 5), tree(5, writer=0, best=0.9))
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda rank: find_newest(Rank(ranks, rank), memories[rank], "", tree(0)), range(2)))
     assert [each.tree["best"] for each in found] == [0.9, 0.9]
@@ -183,9 +183,9 @@ def test_what_is_no_tensor_is_that_of_one_rank_and_random_numbers_are_each_ones_
 @pytest.mark.parametrize("where", ["memory", "disk", "the beginning"])
 def test_processes_of_a_pod_read_one_memory_and_get_nothing_sent(where: str, tmp_path: Path) -> None:
     if where == "disk":
-        write_checkpoint(tmp_path, Stamp(1, 7))
+        write_checkpoint(tmp_path, StateVersion(1, 7))
     ranks = Ranks(4)
-    pods = [memory(Stamp(1, 7) if where == "memory" else None), memory(None)]
+    pods = [memory(StateVersion(1, 7) if where == "memory" else None), memory(None)]
     groups = [Rank(ranks, rank) for rank in range(4)]
 
     def restore(group: Rank) -> Any:
@@ -205,33 +205,33 @@ def test_processes_of_a_pod_read_one_memory_and_get_nothing_sent(where: str, tmp
 
 
 def test_disk_is_for_groups_without_memory(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, Stamp(1, 7))
+    write_checkpoint(tmp_path, StateVersion(1, 7))
     found, _ = find([None, None], tmp_path)
-    assert [(each.stamp, each.tree["step"]) for each in found] == [(Stamp(1, 7), 7)] * 2
-    found, _ = find([None, Stamp(1, 8)], tmp_path)
-    assert found[0].stamp == Stamp(1, 8)
+    assert [(each.version, each.tree["step"]) for each in found] == [(StateVersion(1, 7), 7)] * 2
+    found, _ = find([None, StateVersion(1, 8)], tmp_path)
+    assert found[0].version == StateVersion(1, 8)
 
 
 def test_newer_checkpoint_goes_before_the_memory_of_a_pod_that_was_away(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, Stamp(2, 90))
-    found, _ = find([None, Stamp(1, 100)], tmp_path)
-    assert {each.stamp for each in found} == {Stamp(2, 90)}
+    write_checkpoint(tmp_path, StateVersion(2, 90))
+    found, _ = find([None, StateVersion(1, 100)], tmp_path)
+    assert {each.version for each in found} == {StateVersion(2, 90)}
     assert {each.generation for each in found} == {3}
 
 
 def test_torn_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, Stamp(1, 6))
-    torn = write_checkpoint(tmp_path, Stamp(1, 7))
+    write_checkpoint(tmp_path, StateVersion(1, 6))
+    torn = write_checkpoint(tmp_path, StateVersion(1, 7))
     torn.write_bytes(torn.read_bytes()[:-100])
     found, _ = find([None, None], tmp_path)
-    assert {each.stamp for each in found} == {Stamp(1, 6)}
-    found, _ = find([Stamp(1, 6), None], tmp_path)
+    assert {each.version for each in found} == {StateVersion(1, 6)}
+    found, _ = find([StateVersion(1, 6), None], tmp_path)
     assert found[0].where == "the memory of rank 0", "the torn one is named after a newer step, and is none"
 
 
 def test_beginning_is_that_of_rank_0(tmp_path: Path) -> None:
     found, _ = find([None, None], tmp_path / "not there yet")
-    assert [each.stamp for each in found] == [NOTHING, NOTHING]
+    assert [each.version for each in found] == [NOTHING, NOTHING]
     assert {each.generation for each in found} == {1}
 
 
@@ -247,8 +247,8 @@ def test_folder_that_cannot_be_read_is_no_reason_to_begin_anew(tmp_path: Path) -
 
 
 def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, Stamp(1, 900))
-    unreadable = write_checkpoint(tmp_path, Stamp(1, 1000))
+    write_checkpoint(tmp_path, StateVersion(1, 900))
+    unreadable = write_checkpoint(tmp_path, StateVersion(1, 1000))
     unreadable.unlink()
     unreadable.symlink_to(unreadable)  # opening it fails, as where a network's disk is in trouble
     with pytest.raises(OSError, match=r"Too many levels of symbolic links|rank 0 cannot read"):
@@ -265,12 +265,12 @@ class Replaces(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if "is skipped" in record.getMessage():
-            checkpoint_folder.write(self.folder, Stamp(1, 9), payload_chunks(tree(9)), keep=1)
+            checkpoint_folder.write(self.folder, StateVersion(1, 9), payload_chunks(tree(9)), keep=1)
 
 
 def test_checkpoint_that_an_older_group_replaces_meanwhile_is_not_missed(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, Stamp(1, 7))
-    write_checkpoint(tmp_path, Stamp(1, 8)).write_bytes(b"torn")
+    write_checkpoint(tmp_path, StateVersion(1, 7))
+    write_checkpoint(tmp_path, StateVersion(1, 8)).write_bytes(b"torn")
     handler = Replaces(tmp_path)
     logger.addHandler(handler)
     try:
@@ -278,12 +278,12 @@ def test_checkpoint_that_an_older_group_replaces_meanwhile_is_not_missed(tmp_pat
     finally:
         logger.removeHandler(handler)
     assert loaded is not None
-    assert loaded.stamp == Stamp(1, 9)
+    assert loaded.version == StateVersion(1, 9)
 
 
 def test_checkpoint_that_is_listed_and_not_there_is_skipped(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, Stamp(1, 7))
+    write_checkpoint(tmp_path, StateVersion(1, 7))
     (tmp_path / "checkpoint-g000001-s000000008.elastic").symlink_to(tmp_path / "nothing")
     loaded = load_newest(tmp_path, NOTHING)
     assert loaded is not None
-    assert loaded.stamp == Stamp(1, 7)
+    assert loaded.version == StateVersion(1, 7)

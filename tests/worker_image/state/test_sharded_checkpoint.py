@@ -11,7 +11,7 @@ import torch.distributed as dist
 from elastic_pytorch.state import sharded_checkpoint
 from elastic_pytorch.state.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.state.state import State
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from torch import nn
 from torch.optim import AdamW
@@ -63,21 +63,21 @@ def save_steps(folder: Path, steps: list[int], generation: int) -> dict[str, Any
     for step in steps:
         train(registered, step - done)
         done = step
-        save_sharded(folder, Stamp(generation, step), {"states": states_of(registered), "best": (1.5, "x")}, keep=2)
+        save_sharded(folder, StateVersion(generation, step), {"states": states_of(registered), "best": (1.5, "x")}, keep=2)
     return whole(registered)
 
 
-def load_and_go_on(folder: Path, further_steps: int) -> tuple[Stamp, Any, dict[str, Any], dict[str, Any]] | None:
+def load_and_go_on(folder: Path, further_steps: int) -> tuple[StateVersion, Any, dict[str, Any], dict[str, Any]] | None:
     registered = build()
     found = load_sharded(folder, lambda: {"states": states_of(registered)})
     if found is None:
         assert not registered["optimizer"].state, "where there is nothing to load, the optimizer is not touched"
         return None
-    stamp, tree = found
+    version, tree = found
     put_back(registered, tree["states"])
     restored = whole(registered)
     train(registered, further_steps)
-    return stamp, tree["best"], restored, whole(registered)
+    return version, tree["best"], restored, whole(registered)
 
 
 def restore_with_plain_state() -> str:
@@ -118,8 +118,8 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Pat
     further = []
     for world_size in (2, 4):
         for outcome in run_group(world_size, load_and_go_on, tmp_path, 3):
-            stamp, best, restored, after = outcome
-            assert (stamp, best) == ((1, 4), (1.5, "x"))
+            version, best, restored, after = outcome
+            assert (version, best) == ((1, 4), (1.5, "x"))
             torch.testing.assert_close(restored, saved, rtol=0, atol=0)
             further.append(after)
     for after in further:
@@ -151,7 +151,7 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_pat
 
 def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) -> Any:
     """Its own view of the folder, which shows the checkpoint later, or not before this gives up."""
-    sharded_checkpoint.SEEN_SECONDS, sharded_checkpoint.LOOK_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
+    sharded_checkpoint.SEEN_SECONDS, sharded_checkpoint.POLL_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
     if dist.get_rank() == 0:
         other = folder
     elif seconds:

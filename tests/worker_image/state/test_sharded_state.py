@@ -33,7 +33,7 @@ def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int,
             break
     if flushes:
         assert state.flush()
-    return begun, sampler.cursor, best, sorted(stamp.step for stamp, _ in sharded_checkpoints(folder))
+    return begun, sampler.cursor, best, sorted(version.step for version, _ in sharded_checkpoints(folder))
 
 
 def run_to_ten_and_flush(folder: Path) -> Any:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from elastic_pytorch.memory.pod_memory import writes_for_its_pod
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 
 
@@ -64,9 +64,9 @@ def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
         main()  # and nobody holds the state any more
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
-    loaded = load_newest(tmp_path, Stamp(0, 0))
+    loaded = load_newest(tmp_path, StateVersion(0, 0))
     assert loaded is not None
-    assert loaded.stamp.step == 3
+    assert loaded.version.step == 3
 
 
 def committed_steps(state: elastic.State, steps: int) -> list[int]:
@@ -74,7 +74,7 @@ def committed_steps(state: elastic.State, steps: int) -> list[int]:
     found = []
     for _ in range(steps):
         state.commit()
-        if state._stamp.step == state.step:
+        if state._version.step == state.step:
             found.append(state.step)
     return found
 
@@ -106,9 +106,9 @@ def test_flush_commits_the_last_step(tmp_path: Path) -> None:
     state.restore()
     assert committed_steps(state, 7) == []
     assert state.flush()
-    loaded = load_newest(tmp_path, Stamp(0, 0))
+    loaded = load_newest(tmp_path, StateVersion(0, 0))
     assert loaded is not None
-    assert loaded.stamp.step == 7
+    assert loaded.version.step == 7
 
 
 @pytest.mark.parametrize("ending", ["", "state.flush()"])

@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.pod.server import MAX_HELD, LocalServer
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.pod.server import MAX_HELD, PodServer
+from elastic_pytorch.state_format.state_version import StateVersion
 from torch import nn
 
 from tests.worker_image.torch_group import run_group
@@ -26,10 +26,10 @@ STEPS = 3
 
 
 @contextmanager
-def pods(count: int) -> Iterator[list[LocalServer]]:
+def pods(count: int) -> Iterator[list[PodServer]]:
     """What so many agents hold."""
     with ExitStack() as stack:
-        servers = [LocalServer() for _ in range(count)]
+        servers = [PodServer() for _ in range(count)]
         for server in servers:
             server.prepare()
             server.start()
@@ -37,7 +37,7 @@ def pods(count: int) -> Iterator[list[LocalServer]]:
         yield servers
 
 
-def run_pods(servers: list[LocalServer], workers: int, function: Any, *arguments: Any) -> list[Any]:
+def run_pods(servers: list[PodServer], workers: int, function: Any, *arguments: Any) -> list[Any]:
     """What a function returns in a group of so many workers in each pod, by rank."""
     paths = [server.path for server in servers]
     return run_group(len(servers) * workers, in_pod, paths, workers, function, *arguments)
@@ -220,9 +220,9 @@ def test_rank_0_may_flush_alone_and_all_go_on_committing_the_same_steps(tmp_path
 
 
 def restore_in_a_full_agent() -> str:
-    link, fd = LocalLink.connect(), os.memfd_create("x")
+    link, fd = PodClient.connect(), os.memfd_create("x")
     for number in range(MAX_HELD):
-        link.hold(f"other {number}", fd)
+        link.keep_memory(f"other {number}", fd)
     try:
         elastic.State(None, model=nn.Linear(1, 1)).restore()
     except OSError as error:
@@ -257,7 +257,7 @@ def sweep_without_folders() -> None:
     take_steps(state, model, 1)
 
 
-def held(server: LocalServer) -> int:
+def held(server: PodServer) -> int:
     assert server.drain(60), "it has read what was said last"
     return len(server._held)
 
@@ -274,7 +274,7 @@ def test_memory_of_trainings_that_are_over_is_given_back(tmp_path: Path) -> None
 def test_what_is_kept_of_a_mapped_state_is_not_changed_by_later_commits() -> None:
     snapshot = Snapshot.create("test")
     snapshot.write(
-        Stamp(1, 1),
+        StateVersion(1, 1),
         {
             "kept": torch.full((5000,), 1.0),
             "random": torch.get_rng_state(),
@@ -295,7 +295,7 @@ def test_what_is_kept_of_a_mapped_state_is_not_changed_by_later_commits() -> Non
     del tree
     mapped.release()
     for step in range(2, 6):
-        snapshot.write(Stamp(1, step), {"kept": torch.full((5000,), float(step)), "left": torch.ones(7)})
+        snapshot.write(StateVersion(1, step), {"kept": torch.full((5000,), float(step)), "left": torch.ones(7)})
     assert kept[0] == 5.0
     assert kept[1:].unique().tolist() == [1.0]
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from elastic_pytorch.state.commit_interval import CommitInterval
-from elastic_pytorch.state.step_boundary import Boundary
+from elastic_pytorch.state.step_boundary import StepBoundary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +56,7 @@ def test_all_ranks_stop_at_the_same_step_soon_after_one_is_told(
     meeting = Meeting(ranks)
     clocks = [0.0] * ranks
     boundaries = [
-        Boundary(meeting.start(rank), CommitInterval(1), clock=lambda rank=rank: clocks[rank]) for rank in range(ranks)
+        StepBoundary(meeting.start(rank), CommitInterval(1), clock=lambda rank=rank: clocks[rank]) for rank in range(ranks)
     ]
     stopped: list[int] = []
     for step in range(1, 2000):
@@ -76,7 +76,7 @@ def test_all_ranks_stop_at_the_same_step_soon_after_one_is_told(
 
 def test_nobody_stops_untold() -> None:
     outcomes.clear()
-    boundary = Boundary(Meeting(1).start(0), CommitInterval(1))
+    boundary = StepBoundary(Meeting(1).start(0), CommitInterval(1))
     assert not any(boundary.reached(lambda: False) for _ in range(100))
 
 
@@ -85,7 +85,7 @@ def test_loss_of_a_peer_is_raised_at_the_next_boundary() -> None:
         def wait(self) -> None:
             raise RuntimeError("Connection closed by peer")
 
-    boundary = Boundary(lambda _: Broken(), CommitInterval(1))
+    boundary = StepBoundary(lambda _: Broken(), CommitInterval(1))
     assert not boundary.reached(lambda: False)
     with pytest.raises(RuntimeError, match="closed by peer"):
         boundary.reached(lambda: False)

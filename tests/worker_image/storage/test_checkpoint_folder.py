@@ -15,7 +15,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory import slots
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state_format.payload import PREFIX
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load, load_newest
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed, newest, payload_of, write
@@ -36,7 +36,7 @@ def names(folder: Path) -> list[str]:
 
 
 def steps(folder: Path) -> list[tuple[int, int]]:
-    return [tuple(checkpoint.stamp) for checkpoint in newest(folder)]
+    return [tuple(checkpoint.version) for checkpoint in newest(folder)]
 
 
 def read(path: Path) -> bytes:
@@ -48,32 +48,32 @@ def test_the_newest_comes_first_and_the_oldest_go(tmp_path: Path) -> None:
     folder = tmp_path / "made" / "by" / "write"
     assert list(newest(folder)) == []
     for generation, step in ((1, 5), (1, 10), (2, 7), (2, 12), (10, 1)):
-        path = write(folder, Stamp(generation, step), [b"state ", bytearray(b"of "), memoryview(b"%d" % step)], keep=3)
+        path = write(folder, StateVersion(generation, step), [b"state ", bytearray(b"of "), memoryview(b"%d" % step)], keep=3)
         assert read(path) == b"state of %d" % step
     assert steps(folder) == [(10, 1), (2, 12), (2, 7)]
-    write(folder, Stamp(11, 1), [], keep=1)
+    write(folder, StateVersion(11, 1), [], keep=1)
     assert steps(folder) == [(11, 1)]
 
 
 def test_an_older_one_never_deletes_a_newer_one(tmp_path: Path) -> None:
     for step in (10, 20, 30):
-        write(tmp_path, Stamp(2, step), [b"x"], keep=9)
-    write(tmp_path, Stamp(2, 15), [b"x"], keep=1)
+        write(tmp_path, StateVersion(2, step), [b"x"], keep=9)
+    write(tmp_path, StateVersion(2, 15), [b"x"], keep=1)
     assert steps(tmp_path) == [(2, 30), (2, 20), (2, 15)]
-    write(tmp_path, Stamp(1, 99), [b"x"], keep=1)
+    write(tmp_path, StateVersion(1, 99), [b"x"], keep=1)
     assert steps(tmp_path) == [(2, 30), (2, 20), (2, 15), (1, 99)]
 
 
 def test_the_same_stamp_twice_is_one_file(tmp_path: Path) -> None:
-    write(tmp_path, Stamp(1, 1), [b"first"], keep=2)
-    path = write(tmp_path, Stamp(1, 1), [b"second"], keep=2)
+    write(tmp_path, StateVersion(1, 1), [b"first"], keep=2)
+    path = write(tmp_path, StateVersion(1, 1), [b"second"], keep=2)
     assert [checkpoint.path for checkpoint in newest(tmp_path)] == [path]
     assert read(path) == b"second"
 
 
 def test_at_least_one_is_kept(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="keep is 0"):
-        write(tmp_path, Stamp(1, 1), [b"x"], keep=0)
+        write(tmp_path, StateVersion(1, 1), [b"x"], keep=0)
 
 
 def test_what_is_not_ours_is_let_be(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_what_is_not_ours_is_let_be(tmp_path: Path) -> None:
     for name in others:
         (tmp_path / name).write_text("mine")
     for step in range(5):
-        write(tmp_path, Stamp(9, step), [b"x"], keep=1)
+        write(tmp_path, StateVersion(9, step), [b"x"], keep=1)
     assert steps(tmp_path) == [(9, 4)]
     assert all((tmp_path / name).read_text() == "mine" for name in others)
 
@@ -92,7 +92,7 @@ def test_remains_go_when_they_are_old_or_of_an_older_group(tmp_path: Path) -> No
     for name, age in ages.items():
         (tmp_path / f".partial-{name}").touch()
         os.utime(tmp_path / f".partial-{name}", (now - age, now - age))
-    write(tmp_path, Stamp(2, 5), [b"x"], keep=1)
+    write(tmp_path, StateVersion(2, 5), [b"x"], keep=1)
     assert [path.name for path in tmp_path.glob(".partial*")] == [".partial-g000002-s000000001-" + "b" * 16]
 
 
@@ -100,22 +100,22 @@ def test_a_claim_keeps_older_groups_out(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     assert claimed(folder) == 0
     claim(folder, 3)
-    write(folder, Stamp(3, 1), [b"x"], keep=1)
+    write(folder, StateVersion(3, 1), [b"x"], keep=1)
     claim(folder, 4)
     claim(folder, 2)  # late, and of no effect
     assert claimed(folder) == 4
     before = names(folder)
     with pytest.raises(Superseded, match="is claimed by generation 4, and this is generation 3"):
-        write(folder, Stamp(3, 2), [b"x"], keep=1)
+        write(folder, StateVersion(3, 2), [b"x"], keep=1)
     assert names(folder) == before
-    write(folder, Stamp(4, 1), [b"x"], keep=1)
+    write(folder, StateVersion(4, 1), [b"x"], keep=1)
     assert steps(folder) == [(4, 1)]
     claim(folder, 5)
     assert [name for name in names(folder) if "claim" in name] == [".claim-g000005"]
 
 
 def test_a_claim_comes_while_a_checkpoint_is_written(tmp_path: Path) -> None:
-    write(tmp_path, Stamp(1, 1), [b"x"], keep=1)
+    write(tmp_path, StateVersion(1, 1), [b"x"], keep=1)
 
     def chunks() -> Iterator[bytes]:
         yield b"a"
@@ -123,7 +123,7 @@ def test_a_claim_comes_while_a_checkpoint_is_written(tmp_path: Path) -> None:
         yield b"b"
 
     with pytest.raises(Superseded):
-        write(tmp_path, Stamp(1, 2), chunks(), keep=1)
+        write(tmp_path, StateVersion(1, 2), chunks(), keep=1)
     assert steps(tmp_path) == [(1, 1)]
     assert list(tmp_path.glob(".partial*")) == []
 
@@ -134,12 +134,12 @@ def test_chunks_that_end_in_an_error_leave_nothing(tmp_path: Path) -> None:
         raise RuntimeError("boom")
 
     with pytest.raises(RuntimeError, match="boom"):
-        write(tmp_path, Stamp(1, 2), chunks(), keep=1)
+        write(tmp_path, StateVersion(1, 2), chunks(), keep=1)
     assert names(tmp_path) == []
 
 
 def test_nothing_is_deleted_before_the_new_one_is_safe(tmp_path: Path) -> None:
-    write(tmp_path, Stamp(1, 1), [b"x"], keep=1)
+    write(tmp_path, StateVersion(1, 1), [b"x"], keep=1)
     watched = {os.write, os.fsync, os.rename, os.unlink}
     calls: list[str] = []
 
@@ -149,7 +149,7 @@ def test_nothing_is_deleted_before_the_new_one_is_safe(tmp_path: Path) -> None:
 
     sys.setprofile(profile)
     try:
-        write(tmp_path, Stamp(1, 2), [b"x", b"y"], keep=1)
+        write(tmp_path, StateVersion(1, 2), [b"x", b"y"], keep=1)
     finally:
         sys.setprofile(None)
     assert calls == ["write"] * 4 + ["fsync", "rename", "fsync", "unlink"]
@@ -158,7 +158,7 @@ def test_nothing_is_deleted_before_the_new_one_is_safe(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["/proc/nothing/here", "/dev/null/under", "/etc/hostname"])
 def test_a_folder_that_cannot_be_written_is_an_os_error(folder: str) -> None:
     with pytest.raises(OSError):
-        write(folder, Stamp(1, 1), [b"x"], keep=1)
+        write(folder, StateVersion(1, 1), [b"x"], keep=1)
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +166,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("whole")
     tree = {"w": torch.arange(50.0), "b": torch.zeros(0), "step": 7, "rate": float("inf")}
     snapshot = Snapshot.create("test")
-    snapshot.write(Stamp(3, 7), tree)
+    snapshot.write(StateVersion(3, 7), tree)
     (slot,) = slots.valid_slots(slots.read_header(snapshot.fd))
-    path = write(folder, Stamp(3, 7), [os.pread(snapshot.fd, slot.length, slot.offset)], keep=1)
+    path = write(folder, StateVersion(3, 7), [os.pread(snapshot.fd, slot.length, slot.offset)], keep=1)
     snapshot.close()
-    stamp, back = load(path)
-    assert stamp == Stamp(3, 7)
+    version, back = load(path)
+    assert version == StateVersion(3, 7)
     assert torch.equal(back["w"], tree["w"])  # type: ignore[arg-type]
     assert (back["step"], back["rate"]) == (7, float("inf"))
     return path.read_bytes()
@@ -181,7 +181,7 @@ def assert_found(folder: Path, data: bytes) -> None:
     path = folder / "checkpoint-g000003-s000000007.elastic"
     path.write_bytes(data)
     assert list(newest(folder)) == []
-    assert load_newest(folder, Stamp(0, 0)) is None
+    assert load_newest(folder, StateVersion(0, 0)) is None
     with pytest.raises(ValueError, match=r"torn|corrupt|foreign"):
         load(path)
 
@@ -240,13 +240,13 @@ def test_what_is_skipped_is_logged_with_the_reason(tmp_path: Path, whole: bytes,
 
     assert [checkpoint.path for checkpoint in newest(tmp_path)] == [good]
     assert reasons() == expected
-    loaded = load_newest(tmp_path, Stamp(0, 0))
+    loaded = load_newest(tmp_path, StateVersion(0, 0))
     assert loaded is not None
-    assert (loaded.path, loaded.stamp, loaded.tree["step"]) == (good, Stamp(3, 7), 7)
+    assert (loaded.path, loaded.version, loaded.tree["step"]) == (good, StateVersion(3, 7), 7)
     assert reasons() == expected
-    assert load_newest(tmp_path, Stamp(3, 7)) is None
+    assert load_newest(tmp_path, StateVersion(3, 7)) is None
     assert reasons() == expected
-    assert load_newest(tmp_path, Stamp(8, 1)) is None
+    assert load_newest(tmp_path, StateVersion(8, 1)) is None
     assert reasons() == expected[:2]
 
 
@@ -270,10 +270,10 @@ def skeleton(tree: str) -> bytes:
     ],
 )
 def test_a_whole_file_of_another_payload_is_no_state(payload: bytes, tmp_path: Path) -> None:
-    path = checkpoint_folder.write(tmp_path, Stamp(1, 1), [payload], keep=1)
+    path = checkpoint_folder.write(tmp_path, StateVersion(1, 1), [payload], keep=1)
     with pytest.raises(ValueError, match="no state"):
         load(path)
-    assert load_newest(tmp_path, Stamp(0, 0)) is None
+    assert load_newest(tmp_path, StateVersion(0, 0)) is None
 
 
 @pytest.mark.parametrize("code", ["EINVAL", "ENOTSUP", "EBADF", "EROFS", "ENOSYS", "EACCES", "EPERM", "EISDIR"])

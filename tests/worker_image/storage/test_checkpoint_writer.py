@@ -1,4 +1,4 @@
-"""The flusher writes a tenth of the time at most, and at once where somebody waits for it."""
+"""The checkpoint writer writes a tenth of the time at most, and at once where somebody waits for it."""
 
 import os
 import queue
@@ -7,54 +7,54 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import newest
-from elastic_pytorch.storage.checkpoint_writer import Flush, Flusher
+from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 
 from tests.worker_image.waiting import WAIT_SECONDS, wait
 
-Answers = queue.Queue[tuple[str, Stamp | None]]
+Answers = queue.Queue[tuple[str, StateVersion | None]]
 
 
-class SlowFlusher(Flusher):
+class SlowWriter(CheckpointWriter):
     """By its clock, which does not go on otherwise, a write takes eleven days."""
 
     def __init__(self) -> None:
         self.now = 0.0
         super().__init__(clock=lambda: self.now)
 
-    def _write(self, flush: Flush) -> Stamp:
-        stamp = super()._write(flush)
+    def _write(self, flush: Flush) -> StateVersion:
+        version = super()._write(flush)
         self.now += 1e6
-        return stamp
+        return version
 
 
 class Snapshots:
-    """Two snapshots, and what the flusher answers."""
+    """Two snapshots, and what the writer answers."""
 
-    def __init__(self, folder: Path, flusher: Flusher) -> None:
-        self.flusher = flusher
+    def __init__(self, folder: Path, writer: CheckpointWriter) -> None:
+        self.writer = writer
         self.folder = folder
         self.snapshots = {name: Snapshot.create(name) for name in ("a", "b")}
         self.answers: Answers = queue.Queue()
 
     def ask(self, name: str, step: int, *, now: bool = False) -> None:
         snapshot = self.snapshots[name]
-        snapshot.write(Stamp(1, step), step)
+        snapshot.write(StateVersion(1, step), step)
         folder = str(self.folder / name)
         fd = os.dup(snapshot.fd)
-        self.flusher.ask(Flush(name, fd, folder, 9, lambda stamp, _: self.answers.put((name, stamp)), now))
+        self.writer.ask(Flush(name, fd, folder, 9, lambda version, _: self.answers.put((name, version)), now))
 
-    def answer(self) -> tuple[str, Stamp | None]:
+    def answer(self) -> tuple[str, StateVersion | None]:
         return self.answers.get(timeout=WAIT_SECONDS)
 
     def on_disk(self, name: str) -> list[int]:
-        return [checkpoint.stamp.step for checkpoint in newest(self.folder / name)]
+        return [checkpoint.version.step for checkpoint in newest(self.folder / name)]
 
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Snapshots]:
-    made = Snapshots(tmp_path, SlowFlusher())
+    made = Snapshots(tmp_path, SlowWriter())
     yield made
     for snapshot in made.snapshots.values():
         snapshot.close()
@@ -62,25 +62,25 @@ def slow(tmp_path: Path) -> Iterator[Snapshots]:
 
 def test_rests_after_a_write_but_not_for_one_that_is_wanted_now(slow: Snapshots) -> None:
     slow.ask("a", 1)
-    assert slow.answer() == ("a", Stamp(1, 1))
+    assert slow.answer() == ("a", StateVersion(1, 1))
     slow.ask("a", 2)
     slow.ask("b", 1, now=True)
-    assert slow.answer() == ("b", Stamp(1, 1))
+    assert slow.answer() == ("b", StateVersion(1, 1))
     slow.ask("a", 3)
     slow.ask("b", 2, now=True)
-    assert slow.answer() == ("b", Stamp(1, 2))
+    assert slow.answer() == ("b", StateVersion(1, 2))
     assert slow.on_disk("a") == [1], "it rests"
     slow.ask("a", 4, now=True)
-    assert slow.answer() == ("a", Stamp(1, 4))
+    assert slow.answer() == ("a", StateVersion(1, 4))
     assert slow.on_disk("a") == [4, 1]
 
 
 def test_what_is_wanted_now_is_not_delayed_by_a_request_that_replaces_it(slow: Snapshots) -> None:
     slow.ask("a", 1)
-    assert slow.answer() == ("a", Stamp(1, 1))
+    assert slow.answer() == ("a", StateVersion(1, 1))
     slow.ask("a", 2, now=True)
     slow.ask("a", 3)
-    assert slow.answer()[1] in (Stamp(1, 2), Stamp(1, 3))
+    assert slow.answer()[1] in (StateVersion(1, 2), StateVersion(1, 3))
     slow.ask("b", 1, now=True)
     wait(lambda: slow.answer()[0] == "b")
     assert slow.on_disk("a")[0] in (2, 3)
@@ -88,14 +88,14 @@ def test_what_is_wanted_now_is_not_delayed_by_a_request_that_replaces_it(slow: S
 
 def test_who_waits_for_the_end_of_all_does_not_wait_for_rest(slow: Snapshots) -> None:
     slow.ask("a", 1)
-    assert slow.answer() == ("a", Stamp(1, 1))
+    assert slow.answer() == ("a", StateVersion(1, 1))
     slow.ask("a", 2)
-    assert slow.flusher.drain(WAIT_SECONDS)
+    assert slow.writer.drain(WAIT_SECONDS)
     assert slow.on_disk("a") == [2, 1]
 
 
 def test_goes_on_when_it_has_rested(tmp_path: Path) -> None:
-    quick = Snapshots(tmp_path, Flusher())
+    quick = Snapshots(tmp_path, CheckpointWriter())
     for step in range(1, 6):
         quick.ask("a", step)
-        assert quick.answer() == ("a", Stamp(1, step))
+        assert quick.answer() == ("a", StateVersion(1, step))

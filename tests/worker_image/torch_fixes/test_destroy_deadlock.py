@@ -42,7 +42,7 @@ def test_does_not_wait_for_those_that_sleep_nor_for_ever_nor_for_those_of_the_sc
 
 
 def test_leaves_most_of_the_time_that_a_worker_has_to_leave_its_group() -> None:
-    assert destroy_deadlock.MOST_SECONDS <= REST_SECONDS / 2
+    assert destroy_deadlock.MAX_SECONDS <= REST_SECONDS / 2
 
 
 def test_install() -> None:

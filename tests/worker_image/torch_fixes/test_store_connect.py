@@ -39,8 +39,8 @@ def test_a_client_joins_as_soon_as_the_store_is_there() -> None:
 
 def test_init_process_group_uses_it() -> None:
     program = (
-        "from elastic_pytorch import prompt_store; prompt_store.install(); import sys, torch.distributed;"
-        "assert sys.modules['torch.distributed.rendezvous'].TCPStore is prompt_store.PromptTCPStore"
+        "from elastic_pytorch.torch_fixes import store_connect; store_connect.install(); import sys, torch.distributed;"
+        "assert sys.modules['torch.distributed.rendezvous'].TCPStore is store_connect.PromptTCPStore"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -23,7 +23,7 @@ from elastic_pytorch.agent.torch_names import check_torch
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 
@@ -48,15 +48,15 @@ def main(argv: Sequence[str]) -> int:
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
-    local_server = LocalServer()
-    if path := local_server.prepare():
+    pod_server = PodServer()
+    if path := pod_server.prepare():
         os.environ[LOCAL_SOCKET] = path
     try:
         settings = read_settings()
         check_torch()
         from elastic_pytorch.agent.launch import launch  # noqa: PLC0415 - imports torch, which takes seconds
 
-        return launch(argv, settings, progress, local_server, began)
+        return launch(argv, settings, progress, pod_server, began)
     except SettingsError as error:  # the options' errors, and torch's, are of this class too
         logger.error("%s", error)
         write_termination_message(termination_log, str(error))
@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
         write_termination_message(termination_log, f"{type(error).__name__}: {error}")
         return 1
     finally:
-        local_server.close()
+        pod_server.close()
         progress.close()
 
 

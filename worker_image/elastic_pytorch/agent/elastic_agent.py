@@ -1,30 +1,32 @@
 """Torch's own elastic agent, with the group decided by the operator.
 
-Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. What it asks its subclass is answered here: how the workers are, how they
-are stopped, and which ranks they get. Protected methods of torch are overridden with open signatures, as they differ between releases.
+Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. Its subclass answers what it asks: how the workers are, how they are stopped,
+and which ranks they get. A failed or superseded group is reported as HEALTHY and restarted by `RestartRequest`. Protected methods of torch
+are overridden with open signatures, as they differ between releases.
 """
 
 import signal
 import socket
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from torch.distributed.elastic.agent.server import api
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-from torch.distributed.elastic.multiprocessing import LogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing import SignalException
 
 from elastic_pytorch.agent.handover import Handover, Way
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.signals import Signals
 from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
-from elastic_pytorch.failures.oom_kills import OutOfMemoryKills
+from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.processes.orphans import reap_orphans
-from elastic_pytorch.processes.stderr_tail import StderrTails
 from elastic_pytorch.processes.wakeup import Wakeup
+from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
 from elastic_pytorch.stopping.stacks import dump_stacks
 
@@ -35,20 +37,31 @@ PEER_STOPPED_SECONDS = 5.0
 api._get_fq_hostname = socket.gethostname
 
 
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long an agent waits.
+
+    Attributes:
+        monitor_seconds: from one check of the workers to the next if nothing rings.
+        stop_seconds: from SIGTERM to SIGKILL of the workers.
+    """
+
+    monitor_seconds: float
+    stop_seconds: float
+
+
 class ElasticAgent(LocalElasticAgent):
     """Starts and stops the pod's workers as rounds, signals and failures demand.
 
     Args:
         spec: what to run; its rendezvous handler is `rendezvous`.
-        logs_specs: where output goes.
+        logs: where output goes, and what the workers have written to stderr.
         rendezvous: where the rounds come from.
         client: the talk with the operator.
         signals: what asks this agent to leave.
         wakeup: rung on news and on signals.
-        tails: what the workers say on stderr.
         handover: the talk with the workers at the end of a round.
-        monitor_interval: seconds between looks at the workers if nothing rings.
-        stop_seconds: seconds that workers have from SIGTERM to SIGKILL.
+        timeouts: how long it waits for what.
         more: what else torch's agent takes.
 
     Attributes:
@@ -58,34 +71,31 @@ class ElasticAgent(LocalElasticAgent):
     def __init__(
         self,
         spec: WorkerSpec,
-        logs_specs: LogsSpecs,
+        logs: WorkerLogs,
         *,
         rendezvous: OperatorRendezvous,
         client: OperatorClient,
         signals: Signals,
         wakeup: Wakeup,
-        tails: StderrTails,
         handover: Handover,
-        monitor_interval: float,
-        stop_seconds: float,
+        timeouts: Timeouts,
         **more: Any,
     ) -> None:
-        super().__init__(spec, logs_specs, **more)
+        super().__init__(spec, logs, **more)
         self.failure: Failure | None = None
         self._rendezvous_handler = rendezvous
         self._client = client
         self._signals = signals
         self._wakeup = wakeup
-        self._tails = tails
+        self._tails = logs.tails
         self._handover = handover
         self._stacks_wanted = False
-        self._monitor_seconds = monitor_interval
-        self._stop_seconds = stop_seconds
+        self._timeouts = timeouts
         self._processes: WorkerProcesses | None = None
         self._start_error: OSError | None = None
         self._failures = 0
         self._local_failures = LocalFailures()
-        self._out_of_memory_kills = OutOfMemoryKills()
+        self._oom_kills = OomKills()
 
     def ask_for_stacks(self) -> None:
         """Has the workers write their stacks to stderr. May be called from any thread."""
@@ -113,7 +123,7 @@ class ElasticAgent(LocalElasticAgent):
         self._tails.start_round()
         self._handover.start_round()
         self._local_failures = LocalFailures()
-        self._out_of_memory_kills.happened()  # what was killed before is no worker of this round
+        self._oom_kills.happened()  # what was killed before is no worker of this round
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
@@ -130,11 +140,7 @@ class ElasticAgent(LocalElasticAgent):
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
-        """How the workers are, after a wait for something to happen.
-
-        A failed or superseded group is reported as HEALTHY: the rendezvous handler has torch's loop form it again, as for any change of
-        the membership. Torch's own way for failures has a budget, which here is the operator's.
-        """
+        """Returns how the workers are, after a wait for something to happen; failed ones are HEALTHY, see `RestartRequest`."""
         self._wait_for_news()
         if self._stacks_wanted:
             self._stacks_wanted = False
@@ -143,21 +149,21 @@ class ElasticAgent(LocalElasticAgent):
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler
         # A newer round goes before a failure, which then is its consequence.
-        if not handler.newer_round_known() and not handler.broken:
+        if not handler.newer_round_known() and not handler.restart.broken:
             self._look_at_exits(worker_group)
         way = self._way_to_next_round()
         if self._signals.received is not None and self._may_leave(way):
             raise SignalException(f"got {self._signals.received.name}", self._signals.received)
-        handler.held = way is Way.WAIT
-        if way is Way.TAKE_ALONG:
-            self._take_workers_along(worker_group)
+        handler.restart.held = way is Way.WAIT
+        if way is Way.KEEP_PROCESSES:
+            self._keep_workers(worker_group)
         return RunResult(WorkerState.HEALTHY)
 
     def _way_to_next_round(self) -> Way | None:
         """How the workers leave their round; None: it is not over."""
         handler = self._rendezvous_handler
         newer = handler.newer_round_known()
-        if not newer and not handler.broken:
+        if not newer and not handler.restart.broken:
             return None
         if self._processes is None or self._processes.exit_codes():
             return Way.RESTART
@@ -168,7 +174,7 @@ class ElasticAgent(LocalElasticAgent):
             urgent=self._signals.received is not None or not handler.newer_round_keeps_all(),
         )
 
-    def _take_workers_along(self, worker_group: WorkerGroup) -> None:
+    def _keep_workers(self, worker_group: WorkerGroup) -> None:
         """Brings living workers into the next round: torch's way of starting them again, but for the stop and the start."""
         since = time.monotonic()
         assert self._processes is not None
@@ -186,7 +192,7 @@ class ElasticAgent(LocalElasticAgent):
             worker.id = pids[worker.local_rank]
         taken = self._rendezvous_handler.taken
         store = {"MASTER_ADDR": taken.store_address, "MASTER_PORT": str(taken.store_port)}
-        self._handover.take_along(
+        self._handover.keep_processes(
             {
                 worker.id: {
                     **store,
@@ -222,7 +228,7 @@ class ElasticAgent(LocalElasticAgent):
             if seconds_left is not None:
                 if not running or not seconds_left:
                     self._report_failure(*self._local_failures.in_order())
-            elif len(exit_codes) == len(self._processes.pids) and self._client.standing.state == "running":
+            elif len(exit_codes) == len(self._processes.pids) and self._client.reported.state == "running":
                 self._client.tell(state="succeeded")
                 logger.info("all workers have exited with 0; waiting for the verdict")
 
@@ -232,16 +238,16 @@ class ElasticAgent(LocalElasticAgent):
         found = self._local_failures
         failed = {local_rank for local_rank, code in exit_codes.items() if code != 0 and local_rank not in found}
         killed = any(exit_codes[local_rank] == -signal.SIGKILL for local_rank in failed)
-        out_of_memory = killed and self._out_of_memory_kills.happened()
+        oom_killed = killed and self._oom_kills.happened()
         for local_rank in sorted(failed):
-            found.add(self._describe(worker_group, local_rank, exit_codes[local_rank], out_of_memory=out_of_memory))
+            found.add(self._describe(worker_group, local_rank, exit_codes[local_rank], oom_killed=oom_killed))
         lost = self._handover.lost_peers(self._processes.pids)
         for local_rank, message in lost.items():
             rank, pid = worker_group.workers[local_rank].global_rank, self._processes.pids[local_rank]
             found.add(Failure(local_rank, rank, pid, 1, time.monotonic(), message.partition(":")[0], message))
         return set(self._processes.pids) - set(exit_codes) - set(lost)
 
-    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, out_of_memory: bool) -> Failure:
+    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, oom_killed: bool) -> Failure:
         context = self._pcontext
         assert self._processes is not None
         return describe(
@@ -252,13 +258,13 @@ class ElasticAgent(LocalElasticAgent):
             error_file=str(context.error_files.get(local_rank, "")) if context else "",
             stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
             stderr=self._tails.text(local_rank),
-            out_of_memory=out_of_memory,
+            oom_killed=oom_killed,
         )
 
     def _report_failure(self, failure: Failure, *others: Failure) -> None:
         self.failure = failure
         self._failures += 1
-        self._rendezvous_handler.broken = True
+        self._rendezvous_handler.restart.broken = True
         if self._signals.received is None:
             self._client.tell(state="failed", failure=failure)
         logger.warning("failed: %s", failure.summary())
@@ -276,12 +282,12 @@ class ElasticAgent(LocalElasticAgent):
         handler = self._rendezvous_handler
         if handler.newer_round_known():
             return way is not Way.WAIT
-        return handler.broken or time.monotonic() >= self._leave_at()
+        return handler.restart.broken or time.monotonic() >= self._leave_at()
 
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
         left = self._local_failures.seconds_left()
-        seconds = self._monitor_seconds if left is None else min(self._monitor_seconds, left)
+        seconds = self._timeouts.monitor_seconds if left is None else min(self._timeouts.monitor_seconds, left)
         if self._signals.received is not None:
             seconds = min(seconds, max(0.0, self._leave_at() - time.monotonic()))
         if self._processes is not None:
@@ -291,10 +297,10 @@ class ElasticAgent(LocalElasticAgent):
 
     def _leave_at(self) -> float:
         """When the workers are stopped after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
-        return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._stop_seconds / 2))
+        return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._timeouts.stop_seconds / 2))
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
-        if self._client.standing.state == "running":
+        if self._client.reported.state == "running":
             self._client.tell(state="stopping")
         super()._stop_workers(worker_group, *args, **kwargs)
 
@@ -309,7 +315,7 @@ class ElasticAgent(LocalElasticAgent):
             failed = any(processes.exit_codes().values())
             try:
                 processes.stop(
-                    death_sig, asked + self._stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
+                    death_sig, asked + self._timeouts.stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
                 )
             except UnkillableError:
                 self._pcontext = None  # torch would wait for it once more, in older releases for ever
@@ -328,7 +334,7 @@ class ElasticAgent(LocalElasticAgent):
         of their own, after which their handler runs.
         """
         handler = self._rendezvous_handler
-        if failed or handler.broken or not handler.newer_round_is_orderly():
+        if failed or handler.restart.broken or not handler.newer_round_is_orderly():
             return 0.0
         return PEER_STOPPED_SECONDS if self._client.peer_stopped(handler.taken.number) else None
 

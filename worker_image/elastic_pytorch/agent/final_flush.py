@@ -4,20 +4,18 @@ import time
 
 from elastic_pytorch.agent.signals import Signals
 from elastic_pytorch.log import logger
-from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.pod.server import PodServer
 
 DISK_SECONDS = 600.0  # if nobody presses; a disk that takes longer is given up
 MARGIN_SECONDS = 0.5  # kept from the grace period, for what comes after
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
-def wait_for_disk(
-    local_server: LocalServer, signals: Signals, grace_seconds: float, disk_seconds: float = DISK_SECONDS
-) -> bool:
+def wait_for_disk(pod_server: PodServer, signals: Signals, grace_seconds: float, disk_seconds: float = DISK_SECONDS) -> bool:
     """Waits for the flushes in hand, but never beyond the pod's grace period, once that runs.
 
     Args:
-        local_server: who writes.
+        pod_server: who writes.
         signals: what begins the grace period, now or during the wait.
         grace_seconds: from the signal to SIGKILL.
         disk_seconds: how long to wait at most without a signal.
@@ -27,7 +25,7 @@ def wait_for_disk(
     """
     since = time.monotonic()
     margin = min(MARGIN_SECONDS, 0.1 * grace_seconds)
-    while not local_server.drain(LOOK_SECONDS):
+    while not pod_server.drain(POLL_SECONDS):
         deadline = since + disk_seconds if signals.received is None else signals.at + grace_seconds - margin
         if time.monotonic() >= deadline:
             logger.warning("end: the last checkpoint is not on the disk, and there is no time left")

@@ -19,13 +19,13 @@ class Way(Enum):
     """What is to be done with workers whose round is over."""
 
     WAIT = auto()
-    TAKE_ALONG = auto()
+    KEEP_PROCESSES = auto()
     RESTART = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a worker has said in this round.
+class WorkerReport:
+    """What a worker has reported in this round.
 
     Attributes:
         cooperates: it stops at a step boundary when it hears that the group changes.
@@ -42,7 +42,7 @@ class Said:
     lost_peer: str = ""
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it does nothing more in this round, except to leave its group."""
         return self.parked or self.left or bool(self.lost_peer)
 
@@ -53,12 +53,12 @@ class Said:
 
 
 def choose_way(
-    workers: Sequence[Said],
+    workers: Sequence[WorkerReport],
     *,
     newer: bool,
     orderly: bool,
     waited_seconds: float,
-    rested_seconds: float,
+    idle_seconds: float,
     boundary_seconds: float,
     rest_seconds: float,
 ) -> Way:
@@ -69,17 +69,17 @@ def choose_way(
         newer: a newer round is known. If not, a worker has failed.
         orderly: all members of the round live, so its workers do reach a step boundary together.
         waited_seconds: for how long it has been known that the round is over, and whether that is orderly.
-        rested_seconds: for how long all workers have rested.
+        idle_seconds: for how long all workers have been idle.
         boundary_seconds: how long to wait for a step boundary.
         rest_seconds: how long workers that can go on without a restart may take to notice the loss of a peer, or to leave their
             group at a boundary.
     """
-    if all(worker.rests for worker in workers):
+    if all(worker.is_idle for worker in workers):
         if not all(worker.in_process for worker in workers):
             return Way.RESTART
         if not all(worker.is_free for worker in workers):
-            return Way.WAIT if rested_seconds < rest_seconds else Way.RESTART
-        return Way.TAKE_ALONG if newer else Way.WAIT
+            return Way.WAIT if idle_seconds < rest_seconds else Way.RESTART
+        return Way.KEEP_PROCESSES if newer else Way.WAIT
     if newer and orderly and all(worker.cooperates for worker in workers):
         return Way.WAIT if waited_seconds < boundary_seconds else Way.RESTART
     if all(worker.in_process for worker in workers):
@@ -92,7 +92,7 @@ class Server(Protocol):
 
     on_message: Callable[[int, dict[str, Any]], None]
 
-    def wish(self, message: dict[str, Any] | None) -> None:
+    def broadcast(self, message: dict[str, Any] | None) -> None:
         """Tells all workers, also those that connect later; None: no more."""
 
     def send(self, pid: int, message: dict[str, Any]) -> None:
@@ -124,17 +124,17 @@ class Handover:
         self._rest_seconds = rest_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._said: dict[int, Said] = {}
+        self._reports: dict[int, WorkerReport] = {}
         self._announced: tuple[int, bool] | None = None  # the newer round, if any, and whether the change is orderly
         self._since = 0.0
-        self._rested_since: float | None = None
+        self._idle_since: float | None = None
         self._urgent_since: float | None = None
-        server.on_message = self._hear
+        server.on_message = self._receive
 
     def start_round(self) -> None:
         """Begins again with workers that have just been started."""
         with self._lock:
-            self._said = {}
+            self._reports = {}
         self._forget_change()
 
     def way(self, pids: Iterable[int], *, newer_round: int | None, orderly: bool, urgent: bool = True) -> Way:
@@ -153,40 +153,40 @@ class Handover:
             if self._announced is None or (self._announced[1] and not change[1]):
                 self._since = now
             self._announced = change
-            self._server.wish({"kind": CHANGE, "round": change[0], "orderly": change[1]})
+            self._server.broadcast({"kind": CHANGE, "round": change[0], "orderly": change[1]})
         if urgent and self._urgent_since is None:
             self._urgent_since = now
-        if not all(worker.rests for worker in workers):
-            self._rested_since = None
-        elif self._rested_since is None:
-            self._rested_since = now
+        if not all(worker.is_idle for worker in workers):
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
         return choose_way(
             workers,
             newer=newer_round is not None,
             orderly=orderly,
             waited_seconds=now - self._since,
-            rested_seconds=0.0 if self._rested_since is None else now - self._rested_since,
+            idle_seconds=0.0 if self._idle_since is None else now - self._idle_since,
             boundary_seconds=self._boundary_limit(),
             rest_seconds=self._rest_seconds,
         )
 
     def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:
-        """The words of the workers that have lost a peer, by their local ranks.
+        """Returns the errors of the workers that have lost a peer, by their local ranks.
 
         Args:
             pids: the workers' processes by their local ranks.
         """
-        said = zip(pids, self._of(pids.values()), strict=True)
-        return {local_rank: words.lost_peer for local_rank, words in said if words.lost_peer}
+        reports = zip(pids, self._of(pids.values()), strict=True)
+        return {local_rank: report.lost_peer for local_rank, report in reports if report.lost_peer}
 
-    def take_along(self, environments: Mapping[int, Mapping[str, str]]) -> None:
+    def keep_processes(self, environments: Mapping[int, Mapping[str, str]]) -> None:
         """Lets the workers go on in the next round, where they stop at boundaries once they say so again: then their group is formed.
 
         Args:
             environments: what tells each process, by its id, of the round.
         """
         with self._lock:
-            self._said = {pid: Said(in_process=said.in_process) for pid, said in self._said.items()}
+            self._reports = {pid: WorkerReport(in_process=report.in_process) for pid, report in self._reports.items()}
         self._forget_change()
         for pid, environment in environments.items():
             self._server.send(pid, {"kind": GO, "environment": dict(environment)})
@@ -198,26 +198,26 @@ class Handover:
         return self._urgent_since - self._since + self._boundary_seconds
 
     def _forget_change(self) -> None:
-        self._announced, self._rested_since, self._urgent_since = None, None, None
-        self._server.wish(None)
+        self._announced, self._idle_since, self._urgent_since = None, None, None
+        self._server.broadcast(None)
 
-    def _of(self, pids: Iterable[int]) -> list[Said]:
+    def _of(self, pids: Iterable[int]) -> list[WorkerReport]:
         with self._lock:
-            return [self._said.get(pid, Said()) for pid in pids]
+            return [self._reports.get(pid, WorkerReport()) for pid in pids]
 
-    def _hear(self, pid: int, message: dict[str, Any]) -> None:
+    def _receive(self, pid: int, message: dict[str, Any]) -> None:
         with self._lock:
-            said = self._said.get(pid, Said())
+            report = self._reports.get(pid, WorkerReport())
             match message.get("kind"):
                 case kind if kind == COOPERATES:
-                    said = replace(said, cooperates=True, in_process=message.get("inProcess") is True)
+                    report = replace(report, cooperates=True, in_process=message.get("inProcess") is True)
                 case kind if kind == PARKED:
-                    said = replace(said, parked=True)
+                    report = replace(report, parked=True)
                 case kind if kind == LEFT:
-                    said = replace(said, left=True)
+                    report = replace(report, left=True)
                 case kind if kind == LOST_PEER:
-                    said = replace(said, lost_peer=str(message.get("message") or "a peer is lost"))
+                    report = replace(report, lost_peer=str(message.get("message") or "a peer is lost"))
                 case _:
                     return
-            self._said[pid] = said
+            self._reports[pid] = report
         self._on_news()

@@ -15,7 +15,7 @@ from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args
 
 from elastic_pytorch.agent.connect import prepare_client
-from elastic_pytorch.agent.elastic_agent import ElasticAgent
+from elastic_pytorch.agent.elastic_agent import ElasticAgent, Timeouts
 from elastic_pytorch.agent.final_flush import wait_for_disk
 from elastic_pytorch.agent.handover import Handover
 from elastic_pytorch.agent.options import OptionsError, parse_options, worker_arguments
@@ -25,7 +25,7 @@ from elastic_pytorch.agent.signals import HANDLED, Signals
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.store_port import StorePort
-from elastic_pytorch.pod.server import LocalServer
+from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.processes import warm_start
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.run_script import run_script
@@ -45,7 +45,7 @@ def launch(
     argv: Sequence[str],
     settings: Settings,
     progress: ProgressReceiver,
-    local_server: LocalServer,
+    pod_server: PodServer,
     began: float,
 ) -> int:
     """Runs the agent to its end.
@@ -54,7 +54,7 @@ def launch(
         argv: torchrun's options, the script, and its arguments.
         settings: the operator's.
         progress: what the workers will report to.
-        local_server: what keeps their state; it is started here.
+        pod_server: what keeps their state; it is started here.
         began: when this process began, by `time.monotonic()`.
 
     Returns:
@@ -64,7 +64,7 @@ def launch(
         OptionsError: the command line cannot be run.
     """
     options, config, command, command_arguments = _prepare(argv, settings)
-    local_server.start()  # after the fork of the forkserver, which shall have none of it
+    pod_server.start()  # after the fork of the forkserver, which shall have none of it
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
@@ -107,6 +107,7 @@ def launch(
         progress=progress,
         wait=wait_for_round,
     )
+    timeouts = Timeouts(config.monitor_interval, _stop_seconds(settings, options))
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
@@ -120,14 +121,12 @@ def launch(
     agent = ElasticAgent(
         spec,
         WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
-        tails=tails,
-        handover=Handover(local_server, wakeup.ring, BOUNDARY_SHARE * _stop_seconds(settings, options), settings.rest_seconds),
+        handover=Handover(pod_server, wakeup.ring, BOUNDARY_SHARE * timeouts.stop_seconds, settings.rest_seconds),
         rendezvous=rendezvous,
         client=client,
         signals=signals,
         wakeup=wakeup,
-        monitor_interval=config.monitor_interval,
-        stop_seconds=_stop_seconds(settings, options),
+        timeouts=timeouts,
         start_method="forkserver",
         log_line_prefix_template=config.log_line_prefix_template,
     )
@@ -146,7 +145,7 @@ def launch(
         write_termination_message(settings.termination_log, reason)
         os._exit(UNKILLABLE)
     finally:
-        wait_for_disk(local_server, signals, settings.grace_seconds)
+        wait_for_disk(pod_server, signals, settings.grace_seconds)
         client.stop()
         store_port.close()
         tails.close()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
@@ -13,7 +14,24 @@ from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.progress.receiver import ProgressReceiver
 
 BACKEND = "elastic-pytorch"
-LOOK_SECONDS = 0.5  # how long a wait lasts at most if nothing rings
+POLL_SECONDS = 0.5  # how long a wait lasts at most if nothing rings
+
+
+@dataclass(slots=True)
+class RestartRequest:
+    """Whether torch's loop is to stop the workers of a round and ask for the next rendezvous.
+
+    Torch's loop does so for a change of the membership, which `num_nodes_waiting` reports. It treats a group that is reported as FAILED
+    otherwise: it counts the restart against a budget, and ends when that is spent. Here the budget is the operator's. So the agent reports
+    a failed or superseded group as HEALTHY, and requests its restart as for a change of the membership.
+
+    Attributes:
+        broken: a worker of the round has failed, so the group must form again.
+        held: the workers are on their way to a step boundary, so torch's loop must not stop them yet.
+    """
+
+    broken: bool = False
+    held: bool = False
 
 
 class OperatorRendezvous(RendezvousHandler):
@@ -29,8 +47,7 @@ class OperatorRendezvous(RendezvousHandler):
 
     Attributes:
         taken: the last round this agent took up; its number is 0 before the first.
-        broken: set when a worker of the round has failed: the group must form again.
-        held: set while the workers are on their way to a step boundary: torch's loop shall not stop them.
+        restart: what is requested of torch's loop, beside what a newer round does.
     """
 
     def __init__(
@@ -44,8 +61,7 @@ class OperatorRendezvous(RendezvousHandler):
         wait: Callable[[float], None],
     ) -> None:
         self.taken = Round(0)
-        self.broken = False
-        self.held = False
+        self.restart = RestartRequest()
         self._client = client
         self._worker = worker
         self._run_id = run_id
@@ -74,12 +90,12 @@ class OperatorRendezvous(RendezvousHandler):
         since = time.monotonic()
         while (rank := self._rank_in_newer_round()) is None:
             self._say_waiting()
-            self._wait(LOOK_SECONDS)
+            self._wait(POLL_SECONDS)
         declared = self._client.newest
         if (rank := self.rank_in(declared)) is None:  # a still newer one came just now
             return self.next_rendezvous()
         restarted = self.taken.number > 0
-        self.taken, self.broken = declared, False
+        self.taken, self.restart.broken = declared, False
         if rank == 0:
             self._store_port.lend(declared.store_port)
         self._progress.start_round()  # before it is told: the steps of the last round are none of this one's
@@ -88,7 +104,7 @@ class OperatorRendezvous(RendezvousHandler):
             round=declared.number,
             rank=rank,
             world_size=declared.size,
-            restarts=self._client.standing.restarts + restarted,
+            restarts=self._client.reported.restarts + restarted,
             failure=None,
         )
         logger.info(
@@ -110,8 +126,8 @@ class OperatorRendezvous(RendezvousHandler):
         return HashStore()
 
     def num_nodes_waiting(self) -> int:
-        """More than 0 makes torch's loop stop the workers and ask for the next rendezvous."""
-        return int((self.broken or self.newer_round_known()) and not self.held)
+        """More than 0 makes torch's loop stop the workers and ask for the next rendezvous, see `RestartRequest`."""
+        return int((self.restart.broken or self.newer_round_known()) and not self.restart.held)
 
     def get_backend(self) -> str:
         """The name that this handler is registered under."""
@@ -141,7 +157,7 @@ class OperatorRendezvous(RendezvousHandler):
         return self.rank_in(self._client.newest) if self.newer_round_known() else None
 
     def _say_waiting(self) -> None:
-        state = self._client.standing.state
+        state = self._client.reported.state
         # A failure stands until a newer round has passed us by: the operator may not have heard of it yet.
         if state != "ready" and (self.newer_round_known() or state != "failed"):
             self._client.tell(state="ready", failure=None)

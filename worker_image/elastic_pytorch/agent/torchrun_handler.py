@@ -15,7 +15,7 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousPa
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
 from elastic_pytorch.agent.connect import prepare_client
-from elastic_pytorch.agent.rendezvous import LOOK_SECONDS, OperatorRendezvous
+from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous
 from elastic_pytorch.agent.settings import read_settings
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_link.client import OperatorClient
@@ -112,7 +112,7 @@ class TorchrunRendezvous(OperatorRendezvous):
         self._client.tell(state="succeeded")
         logger.info("all workers have exited with 0; waiting for the verdict")
         while not self.newer_round_known():
-            self._wait_or_end(LOOK_SECONDS)
+            self._wait_or_end(POLL_SECONDS)
 
     def _wait_or_end(self, seconds: float) -> None:
         if self._client.verdict is not None:

@@ -83,7 +83,7 @@ def describe(
     error_file: str = "",
     stderr_file: str = "",
     stderr: str = "",
-    out_of_memory: bool = False,
+    oom_killed: bool = False,
 ) -> Failure:
     """Gathers what can be known of a worker that has just failed.
 
@@ -95,9 +95,9 @@ def describe(
         error_file: what `@record` writes, if it was written.
         stderr_file: where its stderr went, if it went to a file.
         stderr: the end of its stderr, if that is known.
-        out_of_memory: the kernel has just killed a process of this container for lack of memory.
+        oom_killed: the kernel has just killed a process of this container for lack of memory.
     """
-    if exit_code == -signal.SIGKILL and out_of_memory:
+    if exit_code == -signal.SIGKILL and oom_killed:
         text = "the kernel killed it: the container is out of memory; raise its memory limit or make it use less"
         return Failure(local_rank, rank, pid, exit_code, time.monotonic(), OUT_OF_MEMORY, text)
     observed = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.failures.peer_errors import is_echo
 
-LOOK_SECONDS = 0.05  # an echo may be seen before the exit that it is the echo of
+ECHO_WAIT_SECONDS = 0.05  # an echo may be seen before the exit that it is the echo of
 
 
 class LocalFailures:
@@ -27,7 +27,7 @@ class LocalFailures:
     def add(self, failure: Failure) -> None:
         """Takes note of a failure; of those of a worker the first counts."""
         if self._until is None:
-            self._until = self._clock() + LOOK_SECONDS
+            self._until = self._clock() + ECHO_WAIT_SECONDS
         self._found.setdefault(failure.local_rank, failure)
         if not _is_echo(failure):
             self._until = self._clock()

@@ -6,7 +6,7 @@ from pathlib import Path
 COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
 
 
-class OutOfMemoryKills:
+class OomKills:
     """Tells whether processes of this container have been killed for lack of memory.
 
     Args:

@@ -3,15 +3,15 @@
 import os
 from typing import Protocol
 
-from elastic_pytorch.pod.client import LocalLink
+from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOCAL_SOCKET, LOST_PEER, PARKED, Message
 
-LOOK_SECONDS = 60.0  # between two looks whether the agent is still there
-MOST_MESSAGE_CHARACTERS = 4000
+CHECK_SECONDS = 60.0  # from one check whether the agent is still there to the next
+MAX_MESSAGE_CHARACTERS = 4000
 
 
-class Link(Protocol):
-    """What is needed of a link to the agent."""
+class Client(Protocol):
+    """What is needed of the client of the pod's server."""
 
     def messages(self) -> list[Message]:
         """What has come since the last call."""
@@ -26,38 +26,38 @@ class Link(Protocol):
         """Sends a message."""
 
 
-class GroupChange:
+class AgentLink:
     """What the agent says of a change of the group, and what it is told.
 
     Args:
-        link: the connection to the agent.
+        client: the connection to the agent.
     """
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._wanted = False
 
     def wanted(self) -> bool:
         """Whether the group is to stop at a step boundary, as far as this worker knows. Takes microseconds."""
-        for message in self._link.messages():
+        for message in self._client.messages():
             self._take(message)
         return self._wanted
 
     def cooperate(self, *, in_process: bool) -> None:
         """Says that this worker stops at step boundaries, and whether it can join another group without a restart."""
-        self._link.send({"kind": COOPERATES, "inProcess": in_process})
+        self._client.send({"kind": COOPERATES, "inProcess": in_process})
 
-    def park(self, step: int) -> None:
+    def stop_at_boundary(self, step: int) -> None:
         """Says that this worker has committed a step, as all others have, and does nothing more in this group but to leave it."""
-        self._link.send({"kind": PARKED, "step": step})
+        self._client.send({"kind": PARKED, "step": step})
 
     def leave(self) -> None:
         """Says that nothing of the group is left in this worker, which can join another one now."""
-        self._link.send({"kind": LEFT})
+        self._client.send({"kind": LEFT})
 
     def lose_peer(self, message: str) -> None:
         """Says that this worker is well, but can do nothing more in this group, as a peer is lost: with what error."""
-        self._link.send({"kind": LOST_PEER, "message": message[:MOST_MESSAGE_CHARACTERS]})
+        self._client.send({"kind": LOST_PEER, "message": message[:MAX_MESSAGE_CHARACTERS]})
 
     def wait_for_go(self) -> dict[str, str]:
         """Waits for the next group, however long that takes, or for the end of this process.
@@ -69,9 +69,9 @@ class GroupChange:
             ConnectionError: the agent is gone.
         """
         while True:
-            message = self._link.wait_message(LOOK_SECONDS)
+            message = self._client.wait_message(CHECK_SECONDS)
             if message is None:
-                if not self._link.connected():
+                if not self._client.connected():
                     raise ConnectionError("the agent is gone, and has not said how to go on")
                 continue
             self._take(message)
@@ -87,23 +87,23 @@ class GroupChange:
 
 
 # Of a process, by its id: one that is forked from it has its own.
-_connected: tuple[int, LocalLink] | None = None
-_agent: tuple[int, GroupChange] | None = None
+_connected: tuple[int, PodClient] | None = None
+_link: tuple[int, AgentLink] | None = None
 
 
-def link() -> LocalLink:
-    """The link of this process: to its agent, or without one to a side process of its own."""
+def pod_client() -> PodClient:
+    """Returns this process's client of the pod's server: in its agent, or without one in a side process of its own."""
     global _connected  # noqa: PLW0603 - one for each process
     if _connected is None or _connected[0] != os.getpid():
-        _connected = (os.getpid(), LocalLink.connect())
+        _connected = (os.getpid(), PodClient.connect())
     return _connected[1]
 
 
-def agent() -> GroupChange | None:
-    """The talk of this process with its agent; None: it has none that cares."""
-    global _agent  # noqa: PLW0603 - one for each process
+def current() -> AgentLink | None:
+    """Returns this process's link to its agent; None: there is no agent that handles changes of the group."""
+    global _link  # noqa: PLW0603 - one for each process
     if not os.environ.get(LOCAL_SOCKET):
         return None
-    if _agent is None or _agent[0] != os.getpid():
-        _agent = (os.getpid(), GroupChange(link()))
-    return _agent[1]
+    if _link is None or _link[0] != os.getpid():
+        _link = (os.getpid(), AgentLink(pod_client()))
+    return _link[1]

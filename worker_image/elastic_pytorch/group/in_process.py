@@ -62,7 +62,7 @@ _watch: GroupWatch | None = None
 _holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
 
 
-def hold(holder: Holder) -> None:
+def register_holder(holder: Holder) -> None:
     """Has something told when the group is left: a group is only gone when nothing refers to it any more."""
     _holders.add(holder)
 
@@ -101,7 +101,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Result:
         global _depth  # noqa: PLW0603 - of this process
-        agent = agent_link.agent()
+        agent = agent_link.current()
         if agent is None or active():
             return function(*args, **kwargs)
         if dist.is_initialized():
@@ -126,7 +126,9 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                         lost = f"{type(error).__name__}: {error}"
                     # Here, where no error holds on to the group any more.
                     if not lost:
-                        agent.park(step)  # said before: if this process hangs in leaving, its agent starts another one
+                        agent.stop_at_boundary(
+                            step
+                        )  # said before: if this process hangs in leaving, its agent starts another one
                     _leave_group(broken=bool(lost))
                 if lost:
                     logger.info("a peer is lost: %s", lost.partition("\n")[0])

@@ -22,7 +22,7 @@ class MappedState:
         fd: the memory file; not needed any more when this returns.
 
     Attributes:
-        stamp: of the state.
+        version: of the state.
         tree: the state.
 
     Raises:
@@ -34,7 +34,7 @@ class MappedState:
         slots = valid_slots(read_header(fd))
         if not slots:
             raise LookupError("an empty snapshot")
-        self.stamp = slots[0].stamp
+        self.version = slots[0].version
         self._length = slots[0].length
         self._map: mmap.mmap | None = mmap.mmap(fd, self._length, flags=mmap.MAP_PRIVATE, offset=slots[0].offset)
         self._address = torch.frombuffer(self._map, dtype=torch.uint8).data_ptr()

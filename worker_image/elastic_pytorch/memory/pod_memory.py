@@ -6,13 +6,13 @@ from typing import Any, Protocol
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 
-class Link(Protocol):
-    """What is needed of a link to the local server."""
+class Client(Protocol):
+    """What is needed of the client of the pod's server."""
 
-    def hold(self, name: str, fd: int) -> None:
+    def keep_memory(self, name: str, fd: int) -> None:
         """Has a memory file kept."""
 
     def fetch(self, name: str) -> int | None:
@@ -31,7 +31,7 @@ class PodMemory:
 
     Args:
         name: of the memory, in the pod.
-        link: to the server that keeps it.
+        client: of the server that keeps it.
 
     Attributes:
         pod: a number of the pod's own in the group; None: the processes of this machine share no memory, as there is no agent.
@@ -39,9 +39,9 @@ class PodMemory:
         snapshot: the memory; only of the process that keeps it.
     """
 
-    def __init__(self, name: str, link: Link) -> None:
+    def __init__(self, name: str, client: Client) -> None:
         self._name = name
-        self._link = link
+        self._client = client
         self.pod: int | None = None
         self.keeps = False
         self.snapshot: Snapshot | None = None
@@ -55,7 +55,7 @@ class PodMemory:
         if not self.keeps or self.snapshot is not None:
             return
         # Without an agent the server is this process's own, and has nothing.
-        descriptor = None if self.pod is None else self._link.fetch(self._name)
+        descriptor = None if self.pod is None else self._client.fetch(self._name)
         if descriptor is not None:
             try:
                 self.snapshot = Snapshot(descriptor)
@@ -64,15 +64,15 @@ class PodMemory:
                 os.close(descriptor)
                 logger.warning("the pod's memory of the state is of no use: %s", error)
         snapshot = Snapshot.create(self._name)
-        self._link.hold(self._name, snapshot.fd)
+        self._client.keep_memory(self._name, snapshot.fd)
         if self.pod is not None:
-            held = self._link.fetch(self._name)  # so all processes of the pod find it from now on
+            held = self._client.fetch(self._name)  # so all processes of the pod find it from now on
             same = held is not None and os.path.sameopenfile(held, snapshot.fd)
             if held is not None:
                 os.close(held)
             if not same:
                 snapshot.close()
-                trouble = self._link.trouble(self._name) or "another process of the pod has replaced it by its own"
+                trouble = self._client.trouble(self._name) or "another process of the pod has replaced it by its own"
                 raise OSError(f"the agent does not keep this training's state: {trouble}")
         self.snapshot = snapshot
 
@@ -82,10 +82,10 @@ class PodMemory:
             return None
         return MappedState(self.snapshot.fd)
 
-    def write(self, stamp: Stamp, tree: Any) -> None:
+    def write(self, version: StateVersion, tree: Any) -> None:
         """Puts a state into the memory that this process keeps, for the pod's other processes."""
         assert self.snapshot is not None
-        self.snapshot.write(stamp, tree)
+        self.snapshot.write(version, tree)
 
     def of_keeper(self) -> MappedState:
         """The newest state in the memory that another process of the pod keeps.
@@ -93,7 +93,7 @@ class PodMemory:
         Raises:
             OSError: there is none.
         """
-        descriptor = self._link.fetch(self._name)
+        descriptor = self._client.fetch(self._name)
         if descriptor is None:
             raise OSError("the pod's agent holds no state of this training, though a process of the pod has put one there")
         try:

@@ -1,7 +1,8 @@
-"""How a snapshot lies in its memory: a header and three slots, each with room to grow. Standard library only: the flusher needs no torch.
+"""How a snapshot lies in its memory: a header and three slots, each with room to grow.
 
 Each slot holds one state, in the same bytes as a checkpoint file does. The header says of each slot what it holds; a slot without a valid
-entry there holds nothing. The writer takes a slot that is neither the newest nor pinned, so it never waits for the one who flushes.
+entry there holds nothing. The writer takes a slot that is neither the newest nor pinned, so it never waits for a flush.
+Standard library only: the checkpoint writer needs no torch.
 """
 
 import os
@@ -9,7 +10,7 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 MAGIC = b"EPTSNAP\x01"
 SLOTS = 3  # the newest, the one that is being flushed, and one to write to
@@ -29,13 +30,13 @@ class Slot(NamedTuple):
     Attributes:
         number: which one, from 0.
         sequence: grows with each state that is written; the largest is the newest.
-        stamp: of the state.
+        version: of the state.
         length: of the state, in bytes.
     """
 
     number: int
     sequence: int
-    stamp: Stamp
+    version: StateVersion
     length: int
 
     @property
@@ -56,7 +57,7 @@ def entry_offset(index: int) -> int:
 
 def pack_entry(slot: Slot) -> bytes:
     """A slot's entry in the header."""
-    fields = _ENTRY.pack(slot.sequence, slot.stamp.generation, slot.stamp.step, slot.length)
+    fields = _ENTRY.pack(slot.sequence, slot.version.generation, slot.version.step, slot.length)
     return fields + _CHECK.pack(zlib.crc32(fields))
 
 
@@ -75,7 +76,7 @@ def valid_slots(header: bytes | memoryview) -> list[Slot]:
         sequence, generation, step, length = _ENTRY.unpack(fields)
         (check,) = _CHECK.unpack_from(header, at + _ENTRY.size)
         if sequence and check == zlib.crc32(fields) and length <= SLOT_BYTES:
-            found.append(Slot(index, sequence, Stamp(generation, step), length))
+            found.append(Slot(index, sequence, StateVersion(generation, step), length))
     return sorted(found, key=lambda slot: -slot.sequence)
 
 

@@ -14,7 +14,7 @@ from elastic_pytorch.memory.slot_memory import SlotMemory, give_back
 from elastic_pytorch.memory.slots import HEADER_BYTES, MAGIC, SLOT_BYTES, SLOTS, Slot
 from elastic_pytorch.state_format.payload import TensorKind, read_payload
 from elastic_pytorch.state_format.state_encoding import flatten
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 _EMPTY = bytes(8)
 
@@ -60,11 +60,11 @@ class Snapshot:
             os.close(fd)
             raise
 
-    def write(self, stamp: Stamp, tree: Any, check: Callable[[], None] = lambda: None) -> None:
+    def write(self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None) -> None:
         """Copies a state into a slot that is neither the newest nor being flushed. Takes as long as the memory needs, and never waits.
 
         Args:
-            stamp: of the state.
+            version: of the state.
             tree: the state.
             check: called when all is copied, and before that is the newest state; what it raises is raised here.
 
@@ -72,12 +72,12 @@ class Snapshot:
             UnsupportedValue: something in the state is no plain data; nothing has been changed.
             ValueError: it is larger than a tebibyte.
         """
-        self.start(stamp, tree, check=check)
+        self.start(version, tree, check=check)
         self.settle(wait=True)
 
     def start(
         self,
-        stamp: Stamp,
+        version: StateVersion,
         tree: Any,
         copy: Callable[[Tensors, Tensors], Copy] = copy_at_once,
         check: Callable[[], None] = lambda: None,
@@ -85,7 +85,7 @@ class Snapshot:
         """As `write`, but returns when the copy has begun: the state is the newest one once `settle` has found it complete.
 
         Args:
-            stamp: of the state.
+            version: of the state.
             tree: the state.
             copy: starts to copy tensors, from its second argument to its first.
             check: called when the copy has begun; what it raises is raised here, and the state is dropped.
@@ -106,7 +106,7 @@ class Snapshot:
         if any(tensor.is_cuda for tensor in tensors):
             mapping.lock()
         length = mapping.put_skeleton(skeleton)
-        slot = Slot(number, slots[0].sequence + 1 if slots else 1, Stamp(*stamp), length)
+        slot = Slot(number, slots[0].sequence + 1 if slots else 1, StateVersion(*version), length)
         copying = copy(mapping.tensors, tensors)
         try:
             check()
@@ -143,12 +143,12 @@ class Snapshot:
             os.pwrite(self.fd, slots.pack_entry(slot), slots.entry_offset(slot.number))
         return True
 
-    def newest(self) -> Stamp | None:
-        """The stamp of the state that was written last; None: there is none."""
+    def newest(self) -> StateVersion | None:
+        """The version of the state that was written last; None: there is none."""
         slots = self._slots()
-        return slots[0].stamp if slots else None
+        return slots[0].version if slots else None
 
-    def read(self) -> tuple[Stamp, Any]:
+    def read(self) -> tuple[StateVersion, Any]:
         """The state that was written last; its tensors are copies on the CPU.
 
         Raises:
@@ -162,7 +162,7 @@ class Snapshot:
         def read_into(offset: int, buffer: memoryview) -> None:
             read_exactly(self.fd, slots[0].offset + offset, buffer)
 
-        return slots[0].stamp, read_payload(read_into, slots[0].length)
+        return slots[0].version, read_payload(read_into, slots[0].length)
 
     def close(self) -> None:
         """Gives the memory back, unless another process holds the file too. A copy that is under way is ended before."""

@@ -15,10 +15,10 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.progress.receiver import ProgressReceiver
 
-LOOK_SECONDS = 0.2
+SCAN_SECONDS = 0.2
 IDLE_SHARE = 9  # seconds of rest for each second of looking
-MOST_ENTRIES = 10_000
-MOST_LEVELS = 2  # of folders below the one that is watched
+MAX_ENTRIES = 10_000
+MAX_LEVELS = 2  # of folders below the one that is watched
 BEING_WRITTEN = (".tmp", ".temp", ".new", ".part", ".partial", ".incomplete", ".lock", "~")
 NO_CHECKPOINT = (".log", ".jsonl", ".csv")  # written beside checkpoints all the time
 
@@ -42,18 +42,18 @@ class CheckpointCount:
         self._known = files
         self._changing = False
 
-    def look(self, files: dict[str, Signature]) -> bool:
+    def add_scan(self, files: dict[str, Signature]) -> bool:
         """Takes note of what a look finds; whether a checkpoint has been finished since the last."""
         changed = any(self._known.get(path) != signature for path, signature in files.items())
         # Files beyond the bound may be found at one look and not at the next: they are not forgotten.
-        self._known = {**self._known, **files} if len(self._known) <= MOST_ENTRIES else files
+        self._known = {**self._known, **files} if len(self._known) <= MAX_ENTRIES else files
         finished = self._changing and not changed
         self._changing = changed
         self.count += finished
         return finished
 
 
-def find_files(folder: str, most: int = MOST_ENTRIES) -> dict[str, Signature]:
+def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
     """The files in a folder and in those below it that may belong to a finished checkpoint; none if it does not exist yet.
 
     Where there are more entries than `most`, those in the folders that have changed last.
@@ -64,7 +64,7 @@ def find_files(folder: str, most: int = MOST_ENTRIES) -> dict[str, Signature]:
     found: dict[str, Signature] = {}
     left = most
     level = [folder]
-    for depth in range(1 + MOST_LEVELS):
+    for depth in range(1 + MAX_LEVELS):
         below: list[tuple[int, str]] = []
         for place in level:
             try:
@@ -136,11 +136,11 @@ class CheckpointWatch:
             began = time.monotonic()
             number = self._running()
             if number:
-                self._look(number)
+                self._scan(number)
             self._round = number
-            time.sleep(max(LOOK_SECONDS, IDLE_SHARE * (time.monotonic() - began)))
+            time.sleep(max(SCAN_SECONDS, IDLE_SHARE * (time.monotonic() - began)))
 
-    def _look(self, number: int) -> None:
+    def _scan(self, number: int) -> None:
         try:
             files = find_files(self._folder)
         except (OSError, ValueError) as error:  # ValueError: no path at all
@@ -154,5 +154,5 @@ class CheckpointWatch:
             if not self._readable:
                 self._tell(self._checkpoints.count)
             self._readable = True
-        elif self._checkpoints.look(files):
+        elif self._checkpoints.add_scan(files):
             self._tell(self._checkpoints.count)

@@ -32,7 +32,7 @@ State = Literal["ready", "running", "stopping", "failed", "succeeded"]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReportedState:
     """What the agent says of itself in a heartbeat. `leaving` is kept apart: it comes from a signal handler."""
 
     state: State = "ready"
@@ -80,7 +80,7 @@ class OperatorClient:
         self._worker = ""
         self._nudge = 0
         self._heartbeat_seconds = 1.0
-        self._standing = Standing()
+        self._reported = ReportedState()
         self._told = 0  # grows with each thing to tell
         self._attempted = 0  # the last of them that a heartbeat was sent for, whether or not it arrived
         self._incarnation = secrets.token_hex(8)
@@ -96,14 +96,14 @@ class OperatorClient:
         self._poll_connection = connection(POLL_SECONDS + 10)
 
     @property
-    def standing(self) -> Standing:
+    def reported(self) -> ReportedState:
         """What the heartbeats say."""
-        return self._standing
+        return self._reported
 
     @property
     def running_round(self) -> int:
         """The round whose workers run here, 0 while none do."""
-        return self._standing.round if self._standing.state == "running" else 0
+        return self._reported.round if self._reported.state == "running" else 0
 
     def peer_stopped(self, round_number: int) -> bool:
         """Whether the operator has said that another member of a round has stopped its workers."""
@@ -121,7 +121,7 @@ class OperatorClient:
 
     def tell(self, **changes: Any) -> None:
         """Changes what the heartbeats say and sends one at once. From the main thread only."""
-        self._standing = replace(self._standing, **changes)
+        self._reported = replace(self._reported, **changes)
         self._told += 1
         self._heartbeats.put(None)
 
@@ -225,21 +225,21 @@ class OperatorClient:
             self._on_dump()
 
     def _body(self) -> dict[str, Any]:
-        standing = self._standing
+        reported = self._reported
         # Work that is done is worth more to the operator than the wish to leave.
-        state = "leaving" if self.leaving and standing.state != "succeeded" else standing.state
+        state = "leaving" if self.leaving and reported.state != "succeeded" else reported.state
         return {
             "incarnation": self._incarnation,
             "state": state,
-            "round": standing.round,
-            "rank": standing.rank,
+            "round": reported.round,
+            "rank": reported.rank,
             "newest": self.newest.number,
-            "worldSize": standing.world_size,
+            "worldSize": reported.world_size,
             "localWorldSize": self._local_world_size,
             "port": self._port(),
-            "restarts": standing.restarts,
+            "restarts": reported.restarts,
             "progress": self._progress(),
-            "failure": standing.failure.to_json() if standing.failure and state == "failed" else None,
+            "failure": reported.failure.to_json() if reported.failure and state == "failed" else None,
         }
 
 

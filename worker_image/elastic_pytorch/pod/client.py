@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elastic_pytorch.pod.messages import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
 REVIVE_SECONDS = 10.0  # a server that does not stay is not started more often
@@ -25,7 +25,7 @@ REVIVE_SECONDS = 10.0  # a server that does not stay is not started more often
 Known = TypeVar("Known")
 
 
-class LocalLink:
+class PodClient:
     """The connection. All calls but those that wait return in microseconds; none but `fetch` raises because the server is gone.
 
     A process that is forked from the worker has no part in it: there, it is as if the server were gone.
@@ -43,7 +43,7 @@ class LocalLink:
         self._answers: deque[tuple[dict[str, Any], list[int]]] = deque()
         self._asked: dict[str, int] = {}
         self._answered: dict[str, int] = {}
-        self._flushed: dict[str, Stamp] = {}
+        self._flushed: dict[str, StateVersion] = {}
         self._fetches = 0
         self._trouble = ""
         self._troubles: dict[str, str] = {}
@@ -58,7 +58,7 @@ class LocalLink:
         os.register_at_fork(after_in_child=forget)
 
     @classmethod
-    def connect(cls) -> "LocalLink":
+    def connect(cls) -> "PodClient":
         """Connects to the agent's server, or starts a server beside this process if there is no agent of ours.
 
         Raises:
@@ -66,7 +66,7 @@ class LocalLink:
         """
         return cls(_open_link())
 
-    def hold(self, name: str, fd: int) -> None:
+    def keep_memory(self, name: str, fd: int) -> None:
         """Has the server keep a memory file. It takes the place of an earlier one of that name, unless that has a newer state.
 
         Raises:
@@ -106,14 +106,14 @@ class LocalLink:
                 raise ConnectionError("the local server is gone, and with it what it may hold of this training's state")
         raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
 
-    def flush(self, name: str, stamp: Stamp, folder: str, keep: int, *, now: bool = True) -> None:
+    def flush(self, name: str, version: StateVersion, folder: str, keep: int, *, now: bool = True) -> None:
         """Has the newest state of a held snapshot written to a checkpoint folder, and returns at once.
 
         A request that comes while another is being carried out replaces those that wait: what is written then is the newest state.
 
         Args:
             name: of what is held.
-            stamp: of the newest state.
+            version: of the newest state.
             folder: the checkpoint folder.
             keep: how many checkpoints to keep there.
             now: at once; otherwise, the server first rests from what it has written last, see `checkpoint_writer`.
@@ -121,11 +121,11 @@ class LocalLink:
         with self._lock:
             self._revive()
             number = self._asked[name] = self._asked.get(name, 0) + 1
-            request = {"storage": "flush", "name": name, "number": number, "stamp": stamp}
+            request = {"storage": "flush", "name": name, "number": number, "stamp": version}
             self._send({**request, "folder": os.path.abspath(folder), "keep": keep, "now": now})  # noqa: PTH100 - the server has another cwd
 
-    def flushed(self, name: str) -> Stamp | None:
-        """The newest stamp of what is held under a name that is known to be on the disk through this link."""
+    def flushed(self, name: str) -> StateVersion | None:
+        """The newest version of what is held under a name that is known to be on the disk through this link."""
         self._receive()
         return self._flushed.get(name)
 
@@ -255,8 +255,8 @@ class LocalLink:
             self._troubles[message["name"]] = message["trouble"]
             if message["stamp"] is not None:
                 self._trouble = ""
-                stamp = Stamp(*message["stamp"])
-                self._flushed[message["name"]] = max(stamp, self._flushed.get(message["name"], stamp))
+                version = StateVersion(*message["stamp"])
+                self._flushed[message["name"]] = max(version, self._flushed.get(message["name"], version))
         elif what == "refused":
             self._trouble = f"the local server refuses: {message['reason']}"
             if type(message.get("number")) is int and message.get("name") in self._asked:

@@ -26,8 +26,8 @@ from typing import Any
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.memory.slots import read_header, valid_slots
 from elastic_pytorch.pod.messages import CLOEXEC, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS, Message
-from elastic_pytorch.state_format.state_version import Stamp
-from elastic_pytorch.storage.checkpoint_writer import Flush, Flusher
+from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 
 MAX_HELD = 256
 MAX_CONNECTIONS = 256
@@ -55,7 +55,7 @@ def _worker_of(pid: int) -> int:
     return pid if session == os.getsid(0) else session
 
 
-class LocalServer:
+class PodServer:
     """The server, for the agent: a socket in a directory of its own, and a thread.
 
     Attributes:
@@ -69,8 +69,8 @@ class LocalServer:
         self._directory = ""
         self._held: dict[str, int] = {}
         self._connections: dict[int, _Connection] = {}
-        self._wish: Message | None = None
-        self._flusher = Flusher()
+        self._broadcast: Message | None = None
+        self._checkpoint_writer = CheckpointWriter()
         self._lock = threading.RLock()
         self._selector: selectors.BaseSelector | None = None
         self._bell: tuple[socket.socket, socket.socket] | None = None
@@ -115,13 +115,13 @@ class LocalServer:
         self._add(link)
         while self._connections:
             self._serve_once()
-        while not self._flusher.drain(60):
+        while not self._checkpoint_writer.drain(60):
             pass
 
-    def wish(self, message: Message | None) -> None:
+    def broadcast(self, message: Message | None) -> None:
         """Says something to all workers, also to those that connect later, until it is called again; None: nothing any more."""
         with self._lock:
-            self._wish = message
+            self._broadcast = message
             if message is not None:
                 for connection in self._connections.values():
                     self._post(connection, message)
@@ -142,7 +142,7 @@ class LocalServer:
             self._settled.clear()
             self._ring()
             self._settled.wait(seconds)
-        return self._flusher.drain(max(0.0, deadline - time.monotonic()))
+        return self._checkpoint_writer.drain(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
         """Ends it, and removes the socket."""
@@ -222,8 +222,8 @@ class LocalServer:
         with self._lock:
             self._connections[link.fileno()] = connection
             self._post(connection, {"storage": "hello"})
-            if self._wish is not None:
-                self._post(connection, self._wish)
+            if self._broadcast is not None:
+                self._post(connection, self._broadcast)
         self._selector.register(link, selectors.EVENT_READ, connection)
 
     def _remove(self, connection: _Connection) -> None:
@@ -301,11 +301,13 @@ class LocalServer:
         if name not in self._held:
             raise ValueError(f"nothing is held as {name!r}")
         answer = partial(self._answer_flush, connection, name, number)
-        self._flusher.ask(Flush(name, os.dup(self._held[name]), folder, keep, answer, now))
+        self._checkpoint_writer.ask(Flush(name, os.dup(self._held[name]), folder, keep, answer, now))
 
-    def _answer_flush(self, connection: _Connection, name: str, number: int, stamp: Stamp | None, trouble: str) -> None:
+    def _answer_flush(
+        self, connection: _Connection, name: str, number: int, version: StateVersion | None, trouble: str
+    ) -> None:
         with self._lock:
-            self._post(connection, {"storage": "flushed", "name": name, "number": number, "stamp": stamp, "trouble": trouble})
+            self._post(connection, {"storage": "flushed", "name": name, "number": number, "stamp": version, "trouble": trouble})
         self._ring()
 
     def _refuse(self, connection: _Connection, message: Any, reason: str) -> None:
@@ -354,12 +356,12 @@ def _may_replace(held: int, other: int) -> bool:
     return newest is None or (offered is not None and offered >= newest)
 
 
-def _newest(fd: int) -> Stamp | None:
+def _newest(fd: int) -> StateVersion | None:
     try:
         slots = valid_slots(read_header(fd))
     except (ValueError, OSError):  # not a snapshot of this release
         return None
-    return slots[0].stamp if slots else None
+    return slots[0].version if slots else None
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -368,7 +370,7 @@ def main(arguments: Sequence[str]) -> None:
     option, number = arguments
     if option != "--fd":
         raise SystemExit("usage: python -m elastic_pytorch.pod.server --fd N")
-    LocalServer().serve_one(socket.socket(fileno=int(number)))
+    PodServer().serve_one(socket.socket(fileno=int(number)))
 
 
 if __name__ == "__main__":

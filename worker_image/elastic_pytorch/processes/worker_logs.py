@@ -16,11 +16,14 @@ class WorkerLogs(LogsSpecs):
         specs: what torchrun's options say of output.
         tails: where stderr goes.
         warm: whether workers are forked, or start as a new interpreter.
+
+    Attributes:
+        tails: where stderr goes.
     """
 
     def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool) -> None:
         self._specs = specs
-        self._tails = tails
+        self.tails = tails
         self._warm = warm
 
     def reify(self, envs: dict[int, dict[str, str]]) -> Any:
@@ -31,7 +34,7 @@ class WorkerLogs(LogsSpecs):
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
             if destinations.stderrs.get(local_rank):
                 continue
-            path = self._tails.path(local_rank)
+            path = self.tails.path(local_rank)
             if self._warm and path:
                 environment[STDERR] = path
             elif path:

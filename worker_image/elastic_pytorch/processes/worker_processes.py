@@ -11,7 +11,7 @@ from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, P
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.processes.wakeup import Wakeup
-from elastic_pytorch.stopping.observation import LOOK_SECONDS, StopLooks
+from elastic_pytorch.stopping.observation import OBSERVE_SECONDS, StopObserver
 
 KILLED_SECONDS = 20.0  # to end after SIGKILL: giving back a hundred GB of pinned memory takes some
 
@@ -86,20 +86,20 @@ class WorkerProcesses:
         Raises:
             UnkillableError: one has outlived even that.
         """
-        looks = StopLooks(self._running(), death_signal)
+        observer = StopObserver(self._running(), death_signal)
         self._send(death_signal, groups=self._signal_groups)
-        looks.told()
+        observer.signalled()
         killed: set[int] = set()
         while not self._running() <= killed and (left := deadline - time.monotonic()) > 0:
-            self.wait(wakeup, min(left, LOOK_SECONDS))
+            self.wait(wakeup, min(left, OBSERVE_SECONDS))
             if (patience := patience_seconds()) is not None:
-                for pid, stack in looks.stuck(patience):
+                for pid, stack in observer.find_stuck(patience):
                     killed.add(pid)
                     where = stack.partition("\n")[0]
                     logger.warning("pid %d cannot run its handler after the loss of a peer, killing it: %s", pid, where)
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-        looks.close()
+        observer.close()
         if not self.all_exited():
             self._send(signal.SIGKILL, groups=True)
             self._wait_for_all(time.monotonic() + self._killed_seconds, wakeup)

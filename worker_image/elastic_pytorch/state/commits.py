@@ -9,7 +9,7 @@ from elastic_pytorch.memory.commit_copies import Copier, Lane
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state import last_commits
 from elastic_pytorch.state.commit_interval import CommitInterval
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class Commits:
@@ -37,7 +37,7 @@ class Commits:
         """Whether the last state is still being copied."""
         return self.snapshot is not None and self.snapshot.copying
 
-    def write(self, stamp: Stamp, tree: Callable[[], Any]) -> None:
+    def write(self, version: StateVersion, tree: Callable[[], Any]) -> None:
         """Starts to copy a state; if that is done at once, it is the newest one when this returns.
 
         Raises:
@@ -48,7 +48,7 @@ class Commits:
             return
         self._copier.catch_up()
         with self._interval.holding_up():
-            self.snapshot.start(stamp, tree(), self._copier.copy, in_process.check)
+            self.snapshot.start(version, tree(), self._copier.copy, in_process.check)
         self.settle(wait=False)
 
     def settle(self, *, wait: bool) -> None:

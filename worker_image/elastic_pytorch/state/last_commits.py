@@ -9,7 +9,7 @@ from typing import Protocol
 
 from elastic_pytorch.group import agent_link
 from elastic_pytorch.log import logger
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
 
@@ -19,7 +19,7 @@ class LastCommit:
     """A State's last commit, and where it is to be.
 
     Attributes:
-        stamp: of the commit.
+        version: of the commit.
         folder: of the checkpoints.
         keep: how many checkpoints to keep there.
         steps_done: how many steps of the training are done; the last ones may not be committed.
@@ -27,7 +27,7 @@ class LastCommit:
         pressed: whether it was asked for at once.
     """
 
-    stamp: Stamp
+    version: StateVersion
     folder: str
     keep: int
     steps_done: int
@@ -38,7 +38,7 @@ class LastCommit:
         """Has it written, if that was not asked for yet; `now`: without a rest after the write before."""
         if not (self.pressed if now else self.asked):
             self.asked, self.pressed = True, now
-            agent_link.link().flush(name, self.stamp, self.folder, self.keep, now=now)
+            agent_link.pod_client().flush(name, self.version, self.folder, self.keep, now=now)
 
 
 class Settles(Protocol):
@@ -62,8 +62,8 @@ def on_disk(names: Iterable[str]) -> list[str]:
     for name in names:
         if (commit := last_commits.get(name)) is not None:
             commit.flush(name, now=True)
-            flushed = agent_link.link().flushed(name)
-            if flushed is not None and flushed >= commit.stamp:
+            flushed = agent_link.pod_client().flushed(name)
+            if flushed is not None and flushed >= commit.version:
                 done.append(name)
     return done
 
@@ -75,16 +75,16 @@ def flush_last_commits() -> None:
         with contextlib.suppress(RuntimeError):
             commits.settle(wait=True)
     for name, commit in last_commits.items():
-        if commit.steps_done > commit.stamp.step:
+        if commit.steps_done > commit.version.step:
             logger.warning(
                 "steps %d to %d are not committed: give State total_steps, or call its flush() at the end",
-                commit.stamp.step + 1,
+                commit.version.step + 1,
                 commit.steps_done,
             )
         commit.flush(name, now=True)
     if not last_commits:
         return
-    link = agent_link.link()
-    done = link.deliver(LAST_FLUSH_SECONDS) if agent_link.agent() is not None else link.drain(LAST_FLUSH_SECONDS)
+    client = agent_link.pod_client()
+    done = client.deliver(LAST_FLUSH_SECONDS) if agent_link.current() is not None else client.drain(LAST_FLUSH_SECONDS)
     if not done:
-        logger.warning("the last commit is not on disk: %s", link.trouble() or "it took too long")
+        logger.warning("the last commit is not on disk: %s", client.trouble() or "it took too long")

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """A group of ranks, as far as this needs it."""
 
     rank: int
@@ -25,7 +25,7 @@ class PlainValues:
         values: this rank's.
     """
 
-    def __init__(self, group: Group, values: dict[str, Any]) -> None:
+    def __init__(self, group: RankGroup, values: dict[str, Any]) -> None:
         self._group = group
         self._known = _Seen(values)
 

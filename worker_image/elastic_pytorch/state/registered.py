@@ -13,7 +13,7 @@ from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """A group of ranks, as far as this needs it."""
 
     def gather(self, numbers: list[int]) -> list[list[int]]:
@@ -139,7 +139,7 @@ def describe(objects: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def refuse_unlike(group: Group, description: dict[str, str]) -> None:
+def refuse_unlike(group: RankGroup, description: dict[str, str]) -> None:
     """Makes sure that all ranks describe the same. Collective.
 
     Raises:

@@ -16,11 +16,11 @@ from elastic_pytorch.group.broadcast import broadcast_tree, pass_on
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, unflatten
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import Loaded, load_newest
 
-NONE = Stamp(0, 0)  # of a rank that has nothing: generations begin with 1
+NONE = StateVersion(0, 0)  # of a rank that has nothing: generations begin with 1
 OWN = "random"  # what in a state is its rank's own: the random numbers that it draws
 NO_POD = -1
 
@@ -29,14 +29,14 @@ class Told(NamedTuple):
     """What each rank tells all others.
 
     Attributes:
-        stamp: of the state in the memory that this rank keeps; (0, 0): there is none, or another process of the pod keeps it.
+        version: of the state in the memory that this rank keeps; (0, 0): there is none, or another process of the pod keeps it.
         layout: a digest of that state's tensors: their types and shapes.
         writer: which rank of the group before has written it.
         pod: whose memory it uses; -1: none.
         keeps: whether it is the one process that writes that memory.
     """
 
-    stamp: Stamp
+    version: StateVersion
     layout: int
     writer: int
     pod: int
@@ -53,12 +53,12 @@ class Source:
     """Where a state comes from.
 
     Attributes:
-        stamp: of the state.
+        version: of the state.
         root: the rank that has it.
         lacking: the ranks that do not have it, and cannot read it in their pod's memory before another one has put it there.
     """
 
-    stamp: Stamp
+    version: StateVersion
     root: int
     lacking: tuple[int, ...]
 
@@ -68,7 +68,7 @@ class Found:
     """A state to go on from.
 
     Attributes:
-        stamp: of the state; (0, 0): there was none, and this is what rank 0 has begun with.
+        version: of the state; (0, 0): there was none, and this is what rank 0 has begun with.
         tree: the state.
         generation: of the group that goes on from it.
         where: for people.
@@ -76,7 +76,7 @@ class Found:
         mapped: the memory in which its tensors lie; None: they have memory of their own.
     """
 
-    stamp: Stamp
+    version: StateVersion
     tree: Any
     generation: int
     where: str
@@ -93,14 +93,14 @@ class Memory(Protocol):
     def newest(self) -> MappedState | None:
         """The newest state that this rank keeps."""
 
-    def write(self, stamp: Stamp, tree: Any) -> None:
+    def write(self, version: StateVersion, tree: Any) -> None:
         """Puts a state into it."""
 
     def of_keeper(self) -> MappedState:
         """The newest state that another process of the pod keeps."""
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """A group of ranks, as far as this needs it."""
 
     rank: int
@@ -178,11 +178,11 @@ def choose_memory(told: Sequence[Told]) -> Source | None:
 
     Plain values are set on rank 0 by most scripts, and the others hear of them a little later.
     """
-    newest = max(each.stamp for each in told)
+    newest = max(each.version for each in told)
     if newest == NONE:
         return None
-    _, root = min((each.writer, rank) for rank, each in enumerate(told) if each.stamp == newest)
-    has = {rank for rank, each in enumerate(told) if each.stamp == newest and each.layout == told[root].layout}
+    _, root = min((each.writer, rank) for rank, each in enumerate(told) if each.version == newest)
+    has = {rank for rank, each in enumerate(told) if each.version == newest and each.layout == told[root].layout}
     return Source(newest, root, _lacking(told, has))
 
 
@@ -198,7 +198,7 @@ def _lacking(told: Sequence[Told], has: set[int]) -> tuple[int, ...]:
     return tuple(rank for rank, each in enumerate(told) if rank not in has and not each.shares)
 
 
-def find_newest(group: Group, memory: Memory | None, folder: str, fresh: Any) -> Found:
+def find_newest(group: RankGroup, memory: Memory | None, folder: str, fresh: Any) -> Found:
     """Finds what the group goes on from, and brings it to all ranks. Collective. Rank 0 claims the folder for the group.
 
     Args:
@@ -221,33 +221,33 @@ def find_newest(group: Group, memory: Memory | None, folder: str, fresh: Any) ->
         except OSError as error:
             problem = error
     numbers = group.gather([*_tell(held, memory), *on_disk, claimed, problem is not None])
-    on_disk, (claimed, failed) = Stamp(*numbers[0][6:8]), numbers[0][8:]
+    on_disk, (claimed, failed) = StateVersion(*numbers[0][6:8]), numbers[0][8:]
     if failed:
         raise problem or OSError(f"rank 0 cannot read the checkpoints in {folder}")
-    told = [Told(Stamp(*each[:2]), each[2], each[3], each[4], bool(each[5])) for each in numbers]
-    generation = 1 + max(claimed, on_disk.generation, *(each.stamp.generation for each in told))
+    told = [Told(StateVersion(*each[:2]), each[2], each[3], each[4], bool(each[5])) for each in numbers]
+    generation = 1 + max(claimed, on_disk.generation, *(each.version.generation for each in told))
     if group.rank == 0 and folder:
         claim(folder, generation)  # before anything is read: an older group that still lives deletes nothing from now on
     source = choose_memory(told)
-    loaded, stamp = None, NONE
-    if source is None or source.stamp < on_disk:
-        loaded, stamp = _from_disk(group, folder, source.stamp if source else NONE)
-    if stamp != NONE:
+    loaded, version = None, NONE
+    if source is None or source.version < on_disk:
+        loaded, version = _from_disk(group, folder, source.version if source else NONE)
+    if version != NONE:
         tree, where = (loaded.tree if loaded else None), "rank 0's checkpoint"
         where = f"checkpoint {loaded.path.name}" if loaded else where
     elif source is not None:
-        stamp, tree, where = source.stamp, (held.tree if held else None), f"the memory of rank {source.root}"
+        version, tree, where = source.version, (held.tree if held else None), f"the memory of rank {source.root}"
         where = where if source.lacking else "memory"
     else:
         tree, where = fresh, "the beginning"
-    if source is None or stamp != source.stamp:
-        source, held = Source(stamp, 0, _lacking(told, {0})), None
-    found = Found(stamp, tree, generation, where, shared=any(each.shares for each in told), mapped=held)
+    if source is None or version != source.version:
+        source, held = Source(version, 0, _lacking(told, {0})), None
+    found = Found(version, tree, generation, where, shared=any(each.shares for each in told), mapped=held)
     _spread(found, group, memory, told, source)
     return found
 
 
-def _spread(found: Found, group: Group, memory: Memory | None, told: Sequence[Told], source: Source) -> None:
+def _spread(found: Found, group: RankGroup, memory: Memory | None, told: Sequence[Told], source: Source) -> None:
     """Brings the root's state to all ranks."""
     mine = told[group.rank]
     is_root, lacks = group.rank == source.root, group.rank in source.lacking
@@ -265,7 +265,7 @@ def _spread(found: Found, group: Group, memory: Memory | None, told: Sequence[To
     if found.shared:
         in_memory = found.mapped is not None
         if memory and mine.keeps and not in_memory and any(each.shares and each.pod == mine.pod for each in told):
-            memory.write(found.stamp, found.tree)
+            memory.write(found.version, found.tree)
         group.gather([0])  # whoever keeps a memory has the state in it now
         if memory and mine.shares:
             found.mapped = memory.of_keeper()
@@ -277,12 +277,12 @@ def _spread(found: Found, group: Group, memory: Memory | None, told: Sequence[To
 def _tell(held: MappedState | None, memory: Memory | None) -> list[int]:
     pod = NO_POD if memory is None or memory.pod is None else memory.pod
     keeps = memory is not None and memory.keeps
-    if held is None or held.stamp == NONE:
+    if held is None or held.version == NONE:
         return [*NONE, 0, 0, pod, keeps]
     skeleton, _, own = _parts(held.tree)
     digest = hashlib.sha256(repr(tensor_kinds(skeleton)).encode()).digest()
     writer = own["rank"] if own else 0
-    return [*held.stamp, int.from_bytes(digest[:8], "little") >> 1, writer, pod, keeps]
+    return [*held.version, int.from_bytes(digest[:8], "little") >> 1, writer, pod, keeps]
 
 
 def _parts(tree: Any) -> tuple[bytes, list[torch.Tensor], Any]:
@@ -295,8 +295,8 @@ def _whole(skeleton: bytes, tensors: Sequence[torch.Tensor], own: Any) -> Any:
     return tree if own is None else {**tree, OWN: own}
 
 
-def _from_disk(group: Group, folder: str, beyond: Stamp) -> tuple[Loaded | None, Stamp]:
-    """The newest whole checkpoint, if it is newer than what is in memory: what rank 0 has read, and its stamp on all ranks."""
+def _from_disk(group: RankGroup, folder: str, beyond: StateVersion) -> tuple[Loaded | None, StateVersion]:
+    """The newest whole checkpoint, if it is newer than what is in memory: what rank 0 has read, and its version on all ranks."""
     loaded: Loaded | None = None
     problem: Exception | None = None
     if group.rank == 0:
@@ -304,7 +304,7 @@ def _from_disk(group: Group, folder: str, beyond: Stamp) -> tuple[Loaded | None,
             loaded = load_newest(folder, beyond)
         except (OSError, MemoryError) as error:
             problem = error
-    told = group.gather([*(loaded.stamp if loaded else NONE), problem is not None])[0]
+    told = group.gather([*(loaded.version if loaded else NONE), problem is not None])[0]
     if told[2]:
         raise problem or OSError(f"rank 0 cannot read a checkpoint in {folder}")
-    return loaded, Stamp(*told[:2])
+    return loaded, StateVersion(*told[:2])

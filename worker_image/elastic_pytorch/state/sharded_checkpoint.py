@@ -25,7 +25,7 @@ from torch.optim import Optimizer
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.state_format.payload import payload_chunks
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load
 from elastic_pytorch.storage.checkpoint_folder import Superseded, newest, write
 from elastic_pytorch.storage.sharded_folder import (
@@ -47,7 +47,7 @@ Tree = dict[Any, Any]
 _SUPERSEDED = -1  # beside the numbers of errno
 
 SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 # What a rank finds a checkpoint to be, the worst last.
 WHOLE, DAMAGED, UNREADABLE = range(3)
@@ -92,12 +92,12 @@ def _model_of(optimizer: Optimizer, registered: dict[str, Any]) -> nn.Module:
 # --- saving -----------------------------------------------------------------------------------------------------------
 
 
-def save_sharded(folder: Path, stamp: Stamp, tree: Tree, keep: int, *, group: Any = None) -> None:
+def save_sharded(folder: Path, version: StateVersion, tree: Tree, keep: int, *, group: Any = None) -> None:
     """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
 
     Args:
         folder: of the checkpoints, shared by all ranks; made if it is not there.
-        stamp: of the state.
+        version: of the state.
         tree: dicts and lists of anything that a checkpoint file can hold, and of sharded tensors.
         keep: how many checkpoints to leave there.
         group: of a backend that sends CPU tensors; None: the default group.
@@ -111,12 +111,12 @@ def save_sharded(folder: Path, stamp: Stamp, tree: Tree, keep: int, *, group: An
 
     def begin() -> int:
         folder.mkdir(parents=True, exist_ok=True)
-        check_claim(folder, stamp)
+        check_claim(folder, version)
         token = new_token()
-        partial_path(folder, stamp, token).mkdir()
+        partial_path(folder, version, token).mkdir()
         return token
 
-    partial = partial_path(folder, stamp, _first_does(begin, group))
+    partial = partial_path(folder, version, _first_does(begin, group))
     shards, rest = _taken_apart(tree)
     try:
         _write_shards(partial, shards, group)
@@ -132,8 +132,8 @@ def save_sharded(folder: Path, stamp: Stamp, tree: Tree, keep: int, *, group: An
             if missing:
                 raise OSError(errno.ENOENT, f"{folder} is not one folder for all ranks: rank 0 does not see {missing[0]}")
             content = {"rest": rest, "shards": list(shards), "files": [tuple(file) for file in files]}
-            write(partial, stamp, payload_chunks(content), keep=1)
-            publish(partial, folder, stamp, keep)
+            write(partial, version, payload_chunks(content), keep=1)
+            publish(partial, folder, version, keep)
             return 0
 
         _first_does(end, group)
@@ -160,16 +160,16 @@ def _write_shards(partial: Path, shards: dict[Keys, DTensor], group: Any) -> Non
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 
-def newest_sharded(folder: Path) -> Stamp | None:
-    """The newest stamp that a checkpoint in the folder is named after, whole or not; None: there is none.
+def newest_sharded(folder: Path) -> StateVersion | None:
+    """The newest version that a checkpoint in the folder is named after, whole or not; None: there is none.
 
     Raises:
         OSError: the folder cannot be read.
     """
-    return next((stamp for stamp, _ in sharded_checkpoints(folder)), None)
+    return next((version for version, _ in sharded_checkpoints(folder)), None)
 
 
-def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = None) -> tuple[Stamp, Tree] | None:
+def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = None) -> tuple[StateVersion, Tree] | None:
     """Reads the newest checkpoint that is whole, whatever the size of the group that wrote it. Collective.
 
     Args:
@@ -178,14 +178,14 @@ def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = Non
         group: of a backend that sends CPU tensors; None: the default group.
 
     Returns:
-        The stamp, and the tree that was saved with the template's tensors in it, filled; None: there is no checkpoint.
+        The version, and the tree that was saved with the template's tensors in it, filled; None: there is no checkpoint.
 
     Raises:
         OSError: the folder cannot be read.
         RuntimeError: the checkpoint does not fit the template; or a peer is lost.
     """
-    for stamp, path in _candidates(folder, group):
-        content = _content_if_whole(path, stamp, group)
+    for version, path in _candidates(folder, group):
+        content = _content_if_whole(path, version, group)
         if content is None:
             continue
         tree = template()
@@ -200,13 +200,13 @@ def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = Non
         whole: Tree = content["rest"]
         for keys, tensor in shards.items():
             _insert(whole, keys, tensor)
-        return stamp, whole
+        return version, whole
     return None
 
 
-def _candidates(folder: Path, group: Any) -> list[tuple[Stamp, Path]]:
+def _candidates(folder: Path, group: Any) -> list[tuple[StateVersion, Path]]:
     """The checkpoints that rank 0 sees, on all ranks: one may be written or deleted at this moment."""
-    found: list[tuple[Stamp, Path]] = []
+    found: list[tuple[StateVersion, Path]] = []
 
     def look() -> int:
         found.extend(sharded_checkpoints(folder))
@@ -216,21 +216,23 @@ def _candidates(folder: Path, group: Any) -> list[tuple[Stamp, Path]]:
     if not count:
         return []
     numbers = (
-        torch.tensor([stamp for stamp, _ in found], dtype=torch.int64) if found else torch.zeros(count, 2, dtype=torch.int64)
+        torch.tensor([version for version, _ in found], dtype=torch.int64)
+        if found
+        else torch.zeros(count, 2, dtype=torch.int64)
     )
     dist.broadcast(numbers, _global_rank_of_first(group), group=group)
-    stamps = [Stamp(generation, step) for generation, step in numbers.tolist()]
-    return [(stamp, path_of(folder, stamp)) for stamp in stamps]
+    versions = [StateVersion(generation, step) for generation, step in numbers.tolist()]
+    return [(version, path_of(folder, version)) for version in versions]
 
 
-def _content_if_whole(path: Path, stamp: Stamp, group: Any) -> Tree | None:
+def _content_if_whole(path: Path, version: StateVersion, group: Any) -> Tree | None:
     """What rank 0 has saved beside the shards, if all files are whole; each rank reads a part of them."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
 
     def look() -> None:
         nonlocal content
-        content = _content(path, stamp)
+        content = _content(path, version)
 
     def check() -> None:
         assert content is not None
@@ -244,7 +246,7 @@ def _content_if_whole(path: Path, stamp: Stamp, group: Any) -> Tree | None:
     return content if _whole_for_all(check, path, group) else None
 
 
-def _content(path: Path, stamp: Stamp) -> Tree:
+def _content(path: Path, version: StateVersion) -> Tree:
     """What rank 0 has saved beside the shards.
 
     Raises:
@@ -252,7 +254,7 @@ def _content(path: Path, stamp: Stamp) -> Tree:
         OSError: it cannot be read, or a shard is not there.
     """
     file = next(newest(path), None)
-    if file is None or file.stamp != stamp:
+    if file is None or file.version != version:
         raise ValueError("its checkpoint file is missing or not whole")
     content: Tree = load(file.path)[1]
     check_sizes(path, [ShardFile(*file) for file in content["files"]])
@@ -272,7 +274,7 @@ def _until_seen(look: Callable[[], None]) -> None:
         except (ValueError, FileNotFoundError, NotADirectoryError) as error:
             if time.monotonic() >= deadline:
                 raise OSError(errno.ESTALE, f"rank 0 sees it whole, and this rank does not: {error}") from error
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _whole_for_all(action: Callable[[], None], path: Path, group: Any) -> bool:

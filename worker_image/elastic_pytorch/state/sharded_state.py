@@ -13,7 +13,7 @@ from elastic_pytorch.state.registered import describe, refuse_foreign_sharding, 
 from elastic_pytorch.state.restore import Found, TorchGroup, claim
 from elastic_pytorch.state.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.state.state import State, cpu_group
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
@@ -46,7 +46,7 @@ class ShardedState(State):
         super().__init__(folder, name=name, keep=keep, every=every, total_steps=total_steps, **registered)
         self._path = Path(self._folder)
         self._group: Any = None
-        self._saved = Stamp(0, 0)
+        self._saved = StateVersion(0, 0)
 
     def restore(self) -> int:
         """Brings what is registered to the newest whole checkpoint; if there is none, it stays as it is.
@@ -73,8 +73,8 @@ class ShardedState(State):
         found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group)
         if found is not None:
             self._load(Found(found[0], found[1], generation, f"the checkpoint of {found[0]}"))
-        self._stamp, self._committed = Stamp(generation, self._step), self._step
-        self._saved = found[0] if found else Stamp(0, 0)
+        self._version, self._committed = StateVersion(generation, self._step), self._step
+        self._saved = found[0] if found else StateVersion(0, 0)
         if self._rank == 0:
             where = f"checkpoint {tuple(found[0])}" if found else "the beginning"
             logger.info("going on from step %d, found in %s", self._step, where)
@@ -114,13 +114,13 @@ class ShardedState(State):
         put_back(self._objects, states)
 
     def _write(self) -> None:
-        self._stamp = Stamp(self._stamp.generation, self._step)
+        self._version = StateVersion(self._version.generation, self._step)
         try:
-            save_sharded(self._path, self._stamp, self._tree(), self._keep, group=self._group)
+            save_sharded(self._path, self._version, self._tree(), self._keep, group=self._group)
         except (OSError, Superseded) as error:
             logger.warning("no checkpoint: %s; training goes on", error)
             return
-        self._saved = self._stamp
+        self._saved = self._version
         report(checkpoint_step=self._step)
 
     def _flush(self, *, now: bool) -> None:

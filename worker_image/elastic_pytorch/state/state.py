@@ -33,9 +33,9 @@ from elastic_pytorch.state.registered import (
     refuse_unlike,
     unwrap,
 )
-from elastic_pytorch.state.restore import Alone, Found, Group, TorchGroup, find_newest
-from elastic_pytorch.state.step_boundary import Boundary, Done, start_maximum
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, find_newest
+from elastic_pytorch.state.step_boundary import Done, StepBoundary, start_maximum
+from elastic_pytorch.state_format.state_version import StateVersion
 
 TELL_SECONDS = 0.1  # between two reports of more than the step: a loss may have to wait for a GPU
 LAYOUT = 1
@@ -98,7 +98,7 @@ class State:
         self._told_interval = self._interval.steps
         self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
         self._step = 0
-        self._stamp = Stamp(0, 0)  # of the last commit
+        self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # by all ranks: the step of the last commit but for `flush`, which rank 0 may call alone
         self._rank, self._world = 0, 1
         self._memory: PodMemory | None = None
@@ -106,8 +106,8 @@ class State:
         self._shared_values: PlainValues | None = None
         self._leave: weakref.finalize[Any, Any] | None = None
         self._closed = False
-        self._boundary: Boundary | None = None
-        self._agent: agent_link.GroupChange | None = None
+        self._boundary: StepBoundary | None = None
+        self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = self._told_at = float("-inf")
         self._trouble = ""
 
@@ -152,7 +152,7 @@ class State:
             raise RuntimeError("this State is closed: make another one to go on from it")
         refuse_sharded(self._objects)
         gloo = cpu_group()
-        group: Group = TorchGroup(gloo) if dist.is_initialized() else Alone()
+        group: RankGroup = TorchGroup(gloo) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         refuse_unlike(group, {"State": self._identity.told, **describe(self._objects)})
         self._find_memory()
@@ -162,7 +162,7 @@ class State:
         self._load(found)
         if found.shared:
             group.gather([0])  # all have read what they share
-        self._stamp, self._committed = Stamp(found.generation, self._step), self._step
+        self._version, self._committed = StateVersion(found.generation, self._step), self._step
         if self._rank == 0:
             logger.info("going on from step %d, found in %s", self._step, found.where)
         self._write()
@@ -197,7 +197,7 @@ class State:
             self._write()
             self._share_values()
         self._commits.end_step()
-        agent = self._agent
+        agent = self._agent_link
         stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
@@ -211,7 +211,7 @@ class State:
         if stop and agent is not None:
             if in_process.active():
                 raise in_process.GroupChanged(self._step, self._boundary.meet)
-            agent.park(self._step)
+            agent.stop_at_boundary(self._step)
             with contextlib.suppress(ValueError):  # not the main thread
                 # All is kept: a handler that would save something has nothing to do.
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -238,7 +238,7 @@ class State:
             self._snapshot = self._memory = None
         if not self._folder:
             if self._leave is not None:
-                agent_link.link().drop(self._name)
+                agent_link.pod_client().drop(self._name)
             names.forget(self._name)
         names.free(self._identity)
 
@@ -253,11 +253,11 @@ class State:
         """
         if self._rank != 0 or not self._folder or self._snapshot is None:
             return True
-        if self._stamp.step != self._step:
+        if self._version.step != self._step:
             self._write()
         self._commits.settle(wait=True)
         self._flush(now=True)
-        done = agent_link.link().drain(timeout_seconds, self._name)
+        done = agent_link.pod_client().drain(timeout_seconds, self._name)
         self._complain()
         return done
 
@@ -290,23 +290,23 @@ class State:
         put_back(self._objects, states, found.where, found.mapped)
 
     def _begin_steps(self, gloo: Any) -> None:
-        in_process.hold(self)
+        in_process.register_holder(self)
         self._interval.restart()
         if dist.is_initialized():
-            self._boundary = Boundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
+            self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
         else:
-            self._boundary = Boundary(lambda _: Done(), self._interval)
-        self._agent = agent_link.agent()
-        if (agent := self._agent) is not None:
+            self._boundary = StepBoundary(lambda _: Done(), self._interval)
+        self._agent_link = agent_link.current()
+        if (agent := self._agent_link) is not None:
             agent.cooperate(in_process=in_process.active())
 
     def _find_memory(self) -> None:
         """Takes over the pod's memory of the state, or makes it."""
-        has_agent = agent_link.agent() is not None
+        has_agent = agent_link.current() is not None
         if not (has_agent or (self._rank == 0 and self._folder)):
             return
         if self._memory is None:
-            self._memory = PodMemory(self._name, agent_link.link())
+            self._memory = PodMemory(self._name, agent_link.pod_client())
         # Both may change from one group to the next.
         self._memory.pod, self._memory.keeps = pod_number() if has_agent else None, writes_for_its_pod()
         self._memory.open()
@@ -320,11 +320,11 @@ class State:
             self._write()
 
     def _write(self) -> None:
-        self._stamp = Stamp(self._stamp.generation, self._step)
+        self._version = StateVersion(self._version.generation, self._step)
         if writes_for_its_pod():
-            self._commits.write(self._stamp, self._tree)
+            self._commits.write(self._version, self._tree)
         if self._rank == 0 and self._folder and self._snapshot is not None:
-            last_commits[self._name] = LastCommit(self._stamp, self._folder, self._keep, self._step)
+            last_commits[self._name] = LastCommit(self._version, self._folder, self._keep, self._step)
         else:  # in a group formed anew in this process, another one may be rank 0
             last_commits.pop(self._name, None)
 
@@ -350,7 +350,7 @@ class State:
             loss = loss.detach()
         flushed = None
         if self._rank == 0 and self._folder and self._snapshot is not None:
-            flushed = agent_link.link().flushed(self._name)
+            flushed = agent_link.pod_client().flushed(self._name)
             self._complain()
         report(
             step=self._step,
@@ -364,7 +364,7 @@ class State:
             logger.info("%s", self._interval)
 
     def _complain(self) -> None:
-        trouble = agent_link.link().trouble(self._name)
+        trouble = agent_link.pod_client().trouble(self._name)
         if trouble and trouble != self._trouble:
             logger.warning("no checkpoint: %s; training goes on", trouble)
         self._trouble = trouble
@@ -376,13 +376,13 @@ def _leave(name: str, snapshot: Snapshot) -> None:
     snapshot.close()
 
 
-def _give_back(group: Group) -> None:
+def _give_back(group: RankGroup) -> None:
     """Gives the pod's memories back of which the States are gone and all is on the disk. Collective: only rank 0 knows that."""
     for name in group.broadcast(on_disk(names.left()) if group.rank == 0 else [], 0):
         if name in names.left():
             names.forget(name)
             last_commits.pop(name, None)
-            agent_link.link().drop(name)
+            agent_link.pod_client().drop(name)
 
 
 def cpu_group() -> Any:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from elastic_pytorch.state.commit_interval import CommitInterval
 
 ASK_SECONDS = 0.1  # between two agreements, about: what they cost stays far below a hundredth of the time
-MOST_STEPS = 10_000  # between two agreements
+MAX_STEPS = 10_000  # between two agreements
 
 
 class Pending(Protocol):
@@ -44,7 +44,7 @@ def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
     return work
 
 
-class Boundary:
+class StepBoundary:
     """Says at each step boundary of a group whether all its ranks stop there.
 
     Args:
@@ -104,7 +104,7 @@ class Boundary:
     def _begin(self, wanted: bool) -> None:
         now = self._clock()
         steps, seconds = self._step - self._begun, now - self._begun_at
-        interval = min(MOST_STEPS, int(ASK_SECONDS * steps / max(seconds, 1e-6)))
+        interval = min(MAX_STEPS, int(ASK_SECONDS * steps / max(seconds, 1e-6)))
         self._begun, self._begun_at = self._step, now
         # All take the largest interval that any rank has found: they must agree on when they ask, too.
         self._numbers[0], self._numbers[1], self._numbers[2] = int(wanted), max(1, interval), self._commits.wanted()

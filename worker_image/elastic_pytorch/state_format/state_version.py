@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Stamp(NamedTuple):
+class StateVersion(NamedTuple):
     """When a state was committed; the larger one is the newer.
 
     Attributes:

@@ -1,7 +1,7 @@
-"""Looks at processes that were told to stop, for those which cannot: their main thread runs no Python code any more.
+"""Observes processes that were told to stop, and finds those that cannot: their main thread no longer runs Python code.
 
-`answers` is their end of it. A process that does not answer (a program that is no Python, for instance) is not looked at: the
-handler of a C program runs wherever the program is.
+`answers` is the processes' end. A process that does not answer, such as a program that is not Python, is not observed: the handler
+of a C program runs wherever the program is.
 """
 
 import contextlib
@@ -15,24 +15,24 @@ from pathlib import Path
 
 from elastic_pytorch.stopping.answers import ANSWER_HEAD, ANSWER_SIGNAL, MEMORY_NAME, STACK_HEAD, STACK_SIGNAL
 from elastic_pytorch.stopping.stacks import children, handles
-from elastic_pytorch.stopping.stuck import Look, MainThread
+from elastic_pytorch.stopping.stuck import MainThread, Observation
 
-LOOK_SECONDS = 0.1  # from one look to the next, at first: what a stack takes to be written on a busy machine
-LONGEST_LOOK_SECONDS = 0.5  # once a handler has been at work for long
+OBSERVE_SECONDS = 0.1  # from one observation to the next, at first: the time to write a stack on a busy machine
+MAX_OBSERVE_SECONDS = 0.5  # once a handler has been running for long
 FIRST_STACK_SECONDS = 0.1  # for the stack of the moment before the signal
 
 _TGKILL = {"x86_64": 234, "aarch64": 131}
 _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 
 
-class StopLooks:
-    """Looks at the workers of one stop.
+class StopObserver:
+    """Observes the workers of one stop.
 
-    Made before they are told to stop: what their main threads do then is what they are compared with.
+    Created before they are told to stop: later observations are compared with what their main threads do then.
 
     Args:
-        workers: process ids. Of one that does not answer, a shell script for instance, those of its descendants that do are looked at.
-        death_signal: what will tell them. Those that do not handle it are not looked at, they just die.
+        workers: process ids. For one that does not answer, such as a shell script, its descendants that do are observed.
+        death_signal: the signal that will stop them. Workers that do not handle it are not observed: they just die.
     """
 
     def __init__(self, workers: Iterable[int], death_signal: signal.Signals) -> None:
@@ -42,32 +42,32 @@ class StopLooks:
         until = time.monotonic() + FIRST_STACK_SECONDS
         while not all(process.has_written() for process in self._processes) and time.monotonic() < until:
             time.sleep(0.001)
-        self._since = self._looked_at = time.monotonic()
+        self._since = self._observed_at = time.monotonic()
 
-    def told(self) -> None:
-        """To be called once they have been told."""
+    def signalled(self) -> None:
+        """To be called once the signal has been sent."""
         # Not before: an answer shall say that Python code has run, and with it any handler, since.
         for process in self._processes:
             process.ask_answer()
 
-    def stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
-        """Looks again, if it is time to: the processes that cannot run their handler, with their main threads' stacks; each once.
+    def find_stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
+        """Observes again if it is time to. Returns the processes that cannot run their handler, with their main threads' stacks, each once.
 
         Args:
-            patience_seconds: for how long a process is to have been in one call of C, at least.
+            patience_seconds: for how long a process must have been in one call of C, at least.
         """
         now = time.monotonic()
-        if now - self._looked_at < min(LONGEST_LOOK_SECONDS, max(LOOK_SECONDS, 0.1 * (now - self._since))):
+        if now - self._observed_at < min(MAX_OBSERVE_SECONDS, max(OBSERVE_SECONDS, 0.1 * (now - self._since))):
             return []
-        self._looked_at = now
-        found = [process for process in self._processes if process.look(patience_seconds)]
+        self._observed_at = now
+        found = [process for process in self._processes if process.observe(patience_seconds)]
         for process in found:
             process.close()
             self._processes.remove(process)
         return [(process.pid, process.stack) for process in found]
 
     def close(self) -> None:
-        """Ends the looking."""
+        """Ends the observation."""
         while self._processes:
             self._processes.pop().close()
 
@@ -102,7 +102,7 @@ class _Process:
     def has_written(self) -> bool:
         return os.fstat(self._memory).st_size > self._read_bytes
 
-    def look(self, patience_seconds: float) -> bool:
+    def observe(self, patience_seconds: float) -> bool:
         """Takes in what it has written since it was asked, asks again, and returns whether it is stuck."""
         written = os.pread(self._memory, os.fstat(self._memory).st_size - self._read_bytes, self._read_bytes)
         self._read_bytes += len(written)
@@ -111,7 +111,7 @@ class _Process:
         stack = text.rpartition(STACK_HEAD)[2].partition(ANSWER_HEAD)[0].strip() if STACK_HEAD in text else ""
         cpu_seconds, sleeps = _cpu_time(self.pid)
         self._thread = self._thread.after(
-            Look(
+            Observation(
                 at=self._asked_at if stack else time.monotonic(),
                 stack=stack,
                 answered=bool(answers),

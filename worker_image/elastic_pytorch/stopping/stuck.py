@@ -1,4 +1,4 @@
-"""Decides whether a worker that was told to stop after a loss can still run its handler, from looks at its main thread.
+"""Decides whether a worker that was told to stop after a loss can still run its handler, from observations of its main thread.
 
 Signal handlers of Python run only in the main thread, and only between two of Python's own instructions. A main thread in a collective
 whose peer is lost does not get there: under NCCL it waits in C until it is killed.
@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 WAITING_SECONDS = 0.25  # in one call of C, asleep: nothing that it waits for has come since the loss
 COMPUTING_SECONDS = 1.2  # in one call of C that may end: a computation, or a CUDA call, which spins while it waits
 SILENT_SECONDS = 20.0  # without a stack: it hangs in the kernel, or in a write to a disk that is very slow
-GAP_SECONDS = 1.0  # between two looks: longer ones say nothing of the time between
+GAP_SECONDS = 1.0  # between two observations: longer gaps say nothing of the time between
 WAITING_SHARE = 0.1  # of CPU time at most: what waits may poll, and writes its stack
 
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One look at a process's main thread.
+class Observation:
+    """One observation of a process's main thread.
 
     Attributes:
         at: when the stack was asked for, or now if there is none; monotonic seconds.
         stack: its Python stack, as faulthandler writes it, innermost call first; empty: it has not been written.
-        answered: Python code has run in it since the last look.
+        answered: Python code has run in it since the last observation.
         handler: how a call of the signal's handler shows in a stack, but for the line number; empty if it is unknown.
         cpu_seconds: CPU time that it has used so far.
         copied_bytes: what it has read and written so far.
@@ -40,38 +40,38 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class MainThread:
-    """What looks have found of a main thread since its process was told to stop.
+    """What observations have found of a main thread since its process was told to stop.
 
     Attributes:
         before: the stack in the moment in which it was told.
-        first: the first of the latest looks that have all found it in the same call of C.
-        last: the latest look.
-        silent: the first look, if none has ever found a stack.
+        first: the first of the latest observations that all found it in the same call of C.
+        last: the latest observation.
+        silent: the first observation, if none has ever found a stack.
         answered: Python code has run since the process was told, so the handler has run, too, or runs.
-        handler: see `Look`.
-        slept: all looks since `first` have found it asleep.
+        handler: see `Observation`.
+        slept: all observations since `first` have found it asleep.
     """
 
     before: str = ""
-    first: Look | None = None
-    last: Look | None = None
-    silent: Look | None = None
+    first: Observation | None = None
+    last: Observation | None = None
+    silent: Observation | None = None
     answered: bool = False
     handler: str = ""
     slept: bool = False
 
-    def after(self, look: Look) -> "MainThread":
-        """What is known after another look."""
-        first = self.first if self._same_call(look) else look if look.stack else None
+    def after(self, seen: Observation) -> "MainThread":
+        """What is known after another observation."""
+        first = self.first if self._same_call(seen) else seen if seen.stack else None
         return replace(
             self,
-            before=self.before or look.stack,
+            before=self.before or seen.stack,
             first=first,
-            last=look,
-            silent=None if look.stack or look.answered else self.silent or (look if self.last is None else None),
-            answered=self.answered or look.answered,
-            handler=look.handler if look.answered else self.handler,
-            slept=look.sleeps and (self.slept or first is look),
+            last=seen,
+            silent=None if seen.stack or seen.answered else self.silent or (seen if self.last is None else None),
+            answered=self.answered or seen.answered,
+            handler=seen.handler if seen.answered else self.handler,
+            slept=seen.sleeps and (self.slept or first is seen),
         )
 
     def stuck(self, patience_seconds: float = 0.0) -> bool:
@@ -93,12 +93,12 @@ class MainThread:
             not self._in_handler() or waits_for_peers(self.last.stack)
         )
 
-    def _same_call(self, look: Look) -> bool:
+    def _same_call(self, seen: Observation) -> bool:
         return (
             self.last is not None
-            and not look.answered
-            and (look.stack, look.copied_bytes) == (self.last.stack, self.last.copied_bytes)
-            and look.at - self.last.at <= GAP_SECONDS
+            and not seen.answered
+            and (seen.stack, seen.copied_bytes) == (self.last.stack, self.last.copied_bytes)
+            and seen.at - self.last.at <= GAP_SECONDS
         )
 
     def _in_handler(self) -> bool:

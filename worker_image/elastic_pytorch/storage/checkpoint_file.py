@@ -8,24 +8,24 @@ from typing import Any, NamedTuple
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.snapshot import read_exactly
 from elastic_pytorch.state_format.payload import read_payload
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import HEADER, by_name, payload_of, read_frame
 
 
 class Loaded(NamedTuple):
     """A state from a file."""
 
-    stamp: Stamp
+    version: StateVersion
     tree: Any
     path: Path
 
 
-def load_newest(folder: str | os.PathLike[str], beyond: Stamp) -> Loaded | None:
+def load_newest(folder: str | os.PathLike[str], beyond: StateVersion) -> Loaded | None:
     """Reads the newest checkpoint of a folder that is whole; one that is not is skipped with a line in the log that says why.
 
     Args:
         folder: of the checkpoints.
-        beyond: only those of a larger stamp are looked at.
+        beyond: only those of a larger version are looked at.
 
     Raises:
         OSError: the folder, or a file in it that may be whole, cannot be read.
@@ -34,14 +34,14 @@ def load_newest(folder: str | os.PathLike[str], beyond: Stamp) -> Loaded | None:
     skipped: set[Path] = set()
     gone: set[Path] = set()
     while True:
-        left = [found for found in by_name(folder) if found.stamp > beyond and found.path not in skipped]
+        left = [found for found in by_name(folder) if found.version > beyond and found.path not in skipped]
         if not left:
             return None
-        stamp, path = left[0]
+        version, path = left[0]
         try:
             held, tree = load(path)
-            if held != stamp:
-                raise ValueError(f"foreign: it is named after {tuple(stamp)}, and holds {tuple(held)}")
+            if held != version:
+                raise ValueError(f"foreign: it is named after {tuple(version)}, and holds {tuple(held)}")
         except (ValueError, FileNotFoundError, IsADirectoryError) as error:
             if isinstance(error, FileNotFoundError) and path not in gone:
                 gone.add(path)  # another group may just have put a newer one in its place: the folder is listed once more
@@ -49,10 +49,10 @@ def load_newest(folder: str | os.PathLike[str], beyond: Stamp) -> Loaded | None:
             logger.warning("checkpoint %s is skipped: %s", path, error)
             skipped.add(path)
             continue
-        return Loaded(stamp, tree, path)
+        return Loaded(version, tree, path)
 
 
-def load(path: str | os.PathLike[str]) -> tuple[Stamp, Any]:
+def load(path: str | os.PathLike[str]) -> tuple[StateVersion, Any]:
     """Reads a checkpoint; its tensors are on the CPU. Each byte is read once.
 
     Raises:
@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Stamp, Any]:
         MemoryError: there is no room for it.
     """
     with open(path, "rb") as file:  # noqa: PTH123 - a str too
-        stamp, length, checksum = read_frame(file)
+        version, length, checksum = read_frame(file)
         pieces: list[tuple[int, memoryview]] = []
 
         def read_into(offset: int, buffer: memoryview) -> None:
@@ -80,7 +80,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Stamp, Any]:
             raise ValueError(f"no state: {error}") from None
         if _checksum(file.fileno(), pieces, length) != checksum:
             raise ValueError("corrupt: the checksum is wrong")
-        return stamp, tree
+        return version, tree
 
 
 def _checksum(fd: int, pieces: list[tuple[int, memoryview]], length: int) -> int:

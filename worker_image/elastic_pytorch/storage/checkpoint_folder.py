@@ -1,8 +1,9 @@
 """The checkpoint folder: files that are whole or not there, the newest few of them, and a claim that keeps a cut-off group out.
 
-A file is a header (magic, version, stamp), the payload (see `payload`), and a trailer (its length, a checksum of all before it, magic). The
-checksum is a CRC-32: it is there against torn writes and rotten disks, not against forgers. It finds every flipped bit and every
-run of up to 32 of them, and is the fastest that the standard library has. Standard library only: the flusher needs no torch.
+A file is a header (magic, format version, generation, step), the payload (see `payload`), and a trailer (the payload's length, a checksum
+of all before it, magic). The checksum is a CRC-32: it guards against torn writes and rotten disks, not against forgers. It finds every
+flipped bit and every run of up to 32 of them, and is the fastest that the standard library has. Standard library only: the checkpoint
+writer needs no torch.
 """
 
 import contextlib
@@ -16,12 +17,12 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 
 VERSION = 1
 MAGIC = b"EPTCKPT\n"
 END_MAGIC = b"\nEPTEND\n"
-HEADER = struct.Struct("<8sI4xQQ32x")  # magic, version, generation, step
+HEADER = struct.Struct("<8sI4xQQ32x")  # magic, format version, generation, step
 TRAILER = struct.Struct("<QI8s")  # bytes of the payload, checksum, magic
 STALE_SECONDS = 3600.0
 # What file systems answer that cannot make a folder's names safe. Data is synced before, and a disk in trouble answers something else.
@@ -42,18 +43,20 @@ class Superseded(Exception):
 class Checkpoint(NamedTuple):
     """A checkpoint file."""
 
-    stamp: Stamp
+    version: StateVersion
     path: Path
 
 
-def write(folder: str | os.PathLike[str], stamp: Stamp, chunks: Iterable[bytes | bytearray | memoryview], keep: int) -> Path:
+def write(
+    folder: str | os.PathLike[str], version: StateVersion, chunks: Iterable[bytes | bytearray | memoryview], keep: int
+) -> Path:
     """Writes a checkpoint, and when it is safe on the disk deletes older ones.
 
     Args:
         folder: made if it is not there.
-        stamp: of the state.
+        version: of the state.
         chunks: the payload's bytes. If this raises, no checkpoint is made.
-        keep: how many checkpoints to leave there, this one among them; those of a larger stamp do not count and stay.
+        keep: how many checkpoints to leave there, this one among them; those of a larger version do not count and stay.
 
     Returns:
         The file.
@@ -66,20 +69,20 @@ def write(folder: str | os.PathLike[str], stamp: Stamp, chunks: Iterable[bytes |
         raise ValueError(f"keep is {keep}: at least one checkpoint is kept")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _check_claim(folder, stamp)
-    path = folder / _name(stamp)
-    partial = folder / f".partial-g{stamp.generation:06}-s{stamp.step:09}-{os.urandom(8).hex()}"
+    _check_claim(folder, version)
+    path = folder / _name(version)
+    partial = folder / f".partial-g{version.generation:06}-s{version.step:09}-{os.urandom(8).hex()}"
     try:
-        written_at = _write_file(partial, stamp, chunks)
-        _check_claim(folder, stamp)
+        written_at = _write_file(partial, version, chunks)
+        _check_claim(folder, version)
         partial.rename(path)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
     sync_folder(folder)
-    _check_claim(folder, stamp)
-    _delete_older(folder, stamp, keep, written_at)
+    _check_claim(folder, version)
+    _delete_older(folder, version, keep, written_at)
     return path
 
 
@@ -90,15 +93,15 @@ def newest(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]:
     Raises:
         OSError: the folder cannot be read. That it is not there is no error: then there are no checkpoints.
     """  # noqa: D205
-    for stamp, path in by_name(folder):
+    for version, path in by_name(folder):
         try:
             with path.open("rb") as file:
-                for _ in payload_of(file, stamp):
+                for _ in payload_of(file, version):
                     pass
         except (OSError, ValueError) as error:
             logger.warning("checkpoint %s is skipped: %s", path, error)
             continue
-        yield Checkpoint(stamp, path)
+        yield Checkpoint(version, path)
 
 
 def by_name(folder: str | os.PathLike[str]) -> list[Checkpoint]:
@@ -110,16 +113,16 @@ def by_name(folder: str | os.PathLike[str]) -> list[Checkpoint]:
     return sorted(_checkpoints(Path(folder)), reverse=True)
 
 
-def newest_name(folder: str | os.PathLike[str]) -> Stamp | None:
-    """The newest stamp that a file in the folder is named after, whole or not; None: there is none.
+def newest_name(folder: str | os.PathLike[str]) -> StateVersion | None:
+    """The newest version that a file in the folder is named after, whole or not; None: there is none.
 
     Raises:
         OSError: the folder cannot be read.
     """
-    return max((stamp for stamp, _ in _checkpoints(Path(folder))), default=None)
+    return max((version for version, _ in _checkpoints(Path(folder))), default=None)
 
 
-def payload_of(file: IO[bytes], expected: Stamp | None = None) -> Iterator[memoryview]:
+def payload_of(file: IO[bytes], expected: StateVersion | None = None) -> Iterator[memoryview]:
     """Reads a checkpoint's payload, piece by piece; a piece is valid until the next one is asked for.
 
     Only when this has come to its end, the pieces are known to be what was written.
@@ -128,7 +131,7 @@ def payload_of(file: IO[bytes], expected: Stamp | None = None) -> Iterator[memor
         ValueError: it is not whole, or no checkpoint; the message says which.
         OSError: it cannot be read.
     """
-    stamp, length, checksum = read_frame(file)
+    version, length, checksum = read_frame(file)
     file.seek(0)
     seen = zlib.crc32(file.read(HEADER.size))
     buffer = memoryview(bytearray(min(READ_BYTES, length)))
@@ -142,12 +145,12 @@ def payload_of(file: IO[bytes], expected: Stamp | None = None) -> Iterator[memor
         yield buffer[:count]
     if seen != checksum:
         raise ValueError("corrupt: the checksum is wrong")
-    if expected is not None and stamp != expected:
-        raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(stamp)}")
+    if expected is not None and version != expected:
+        raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(version)}")
 
 
-def read_frame(file: IO[bytes]) -> tuple[Stamp, int, int]:
-    """A checkpoint's stamp, its payload's length in bytes, and the checksum that header and payload should have.
+def read_frame(file: IO[bytes]) -> tuple[StateVersion, int, int]:
+    """A checkpoint's version, its payload's length in bytes, and the checksum that header and payload should have.
 
     Raises:
         ValueError: this is no checkpoint, or it has no end; the message says which.
@@ -159,14 +162,14 @@ def read_frame(file: IO[bytes]) -> tuple[Stamp, int, int]:
         raise ValueError("foreign: it does not begin as a checkpoint does")
     if size < HEADER.size + TRAILER.size:
         raise ValueError(f"torn: it has {size} bytes")
-    _, version, generation, step = HEADER.unpack(header)
-    if version != VERSION:
-        raise ValueError(f"foreign: it is of version {version}, and this release reads version {VERSION}")
+    _, format_version, generation, step = HEADER.unpack(header)
+    if format_version != VERSION:
+        raise ValueError(f"foreign: it is of version {format_version}, and this release reads version {VERSION}")
     file.seek(size - TRAILER.size)
     length, checksum, end = TRAILER.unpack(file.read(TRAILER.size))
     if end != END_MAGIC or length != size - HEADER.size - TRAILER.size:
         raise ValueError("torn: it does not end as a checkpoint does")
-    return Stamp(generation, step), length, checksum
+    return StateVersion(generation, step), length, checksum
 
 
 def claim(folder: str | os.PathLike[str], generation: int) -> None:
@@ -195,17 +198,17 @@ def claimed(folder: str | os.PathLike[str]) -> int:
     return max((int(match[1]) for name in _names(Path(folder)) if (match := _CLAIM.fullmatch(name))), default=0)
 
 
-def _check_claim(folder: Path, stamp: Stamp) -> None:
+def _check_claim(folder: Path, version: StateVersion) -> None:
     generation = claimed(folder)
-    if generation > stamp.generation:
-        raise Superseded(f"{folder} is claimed by generation {generation}, and this is generation {stamp.generation}")
+    if generation > version.generation:
+        raise Superseded(f"{folder} is claimed by generation {generation}, and this is generation {version.generation}")
 
 
-def _write_file(path: Path, stamp: Stamp, chunks: Iterable[bytes | bytearray | memoryview]) -> float:
+def _write_file(path: Path, version: StateVersion, chunks: Iterable[bytes | bytearray | memoryview]) -> float:
     """Writes a file that is safe on the disk on return; returns its time by the file system's clock."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
-        header = HEADER.pack(MAGIC, VERSION, *stamp)
+        header = HEADER.pack(MAGIC, VERSION, *version)
         _write_all(descriptor, header)
         checksum, length = zlib.crc32(header), 0
         for chunk in chunks:
@@ -225,9 +228,9 @@ def _write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _delete_older(folder: Path, stamp: Stamp, keep: int, now: float) -> None:
+def _delete_older(folder: Path, version: StateVersion, keep: int, now: float) -> None:
     """Deletes checkpoints and remains of checkpoints that are of no use any more. What cannot be deleted stays."""
-    older = sorted((found for found in _checkpoints(folder) if found.stamp < stamp), reverse=True)
+    older = sorted((found for found in _checkpoints(folder) if found.version < version), reverse=True)
     for _, path in older[keep - 1 :]:
         _delete(path)
     for name in _names(folder):
@@ -237,7 +240,7 @@ def _delete_older(folder: Path, stamp: Stamp, keep: int, now: float) -> None:
         with contextlib.suppress(OSError):
             # By the file system's clock, as this machine's may be wrong.
             old = now - (folder / name).stat().st_mtime > STALE_SECONDS
-            if old or int(match[1]) < stamp.generation:
+            if old or int(match[1]) < version.generation:
                 _delete(folder / name)
 
 
@@ -250,7 +253,7 @@ def _delete(path: Path) -> None:
 
 def _checkpoints(folder: Path) -> list[Checkpoint]:
     return [
-        Checkpoint(Stamp(int(match[1]), int(match[2])), folder / name)
+        Checkpoint(StateVersion(int(match[1]), int(match[2])), folder / name)
         for name in _names(folder)
         if (match := _NAME.fullmatch(name))
     ]
@@ -263,8 +266,8 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _name(stamp: Stamp) -> str:
-    return f"checkpoint-g{stamp.generation:06}-s{stamp.step:09}.elastic"
+def _name(version: StateVersion) -> str:
+    return f"checkpoint-g{version.generation:06}-s{version.step:09}.elastic"
 
 
 def sync_folder(folder: Path) -> None:

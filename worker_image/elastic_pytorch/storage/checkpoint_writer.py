@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.memory.slots import Slot, pin_newest, still_holds, unpin
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
@@ -29,7 +29,7 @@ class Flush(NamedTuple):
         fd: the snapshot, to be closed when the request is done with.
         folder: where to.
         keep: how many checkpoints to keep there.
-        answer: called once with the stamp that is on the disk, or with what went wrong.
+        answer: called once with the version that is on the disk, or with what went wrong.
         now: whether not to rest before.
     """
 
@@ -37,11 +37,11 @@ class Flush(NamedTuple):
     fd: int
     folder: str
     keep: int
-    answer: Callable[[Stamp | None, str], None]
+    answer: Callable[[StateVersion | None, str], None]
     now: bool = False
 
 
-class Flusher:
+class CheckpointWriter:
     """The thread; it starts with the first request.
 
     Args:
@@ -57,7 +57,7 @@ class Flusher:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._last_trouble = ""
-        self._written: dict[str, tuple[str, Stamp]] = {}
+        self._written: dict[str, tuple[str, StateVersion]] = {}
 
     def ask(self, flush: Flush) -> None:
         """Asks for the newest state of a snapshot to be written."""
@@ -68,7 +68,7 @@ class Flusher:
                 flush = flush._replace(now=flush.now or before.now)
             self._pending[flush.name] = flush
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="checkpoint writer", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
@@ -97,10 +97,10 @@ class Flusher:
                 self._changed.notify_all()
                 flush = self._take()
                 self._busy = True
-            stamp, trouble = None, ""
+            version, trouble = None, ""
             begun = self._clock()
             try:
-                stamp = self._write(flush)
+                version = self._write(flush)
                 self._last_trouble = ""
             except Exception as error:  # training must not end because of it, nor must this thread
                 trouble = _describe(error, flush.folder)
@@ -111,24 +111,24 @@ class Flusher:
                 os.close(flush.fd)
             ended = self._clock()
             self._rested_at = max(self._rested_at, ended + IDLE_SHARE * (ended - begun))
-            flush.answer(stamp, trouble)
+            flush.answer(version, trouble)
 
-    def _write(self, flush: Flush) -> Stamp:
+    def _write(self, flush: Flush) -> StateVersion:
         while (slot := pin_newest(flush.fd)) is not None:
-            if self._written.get(flush.name) == (flush.folder, slot.stamp):
+            if self._written.get(flush.name) == (flush.folder, slot.version):
                 unpin(flush.fd)
-                return slot.stamp
+                return slot.version
             since = time.monotonic()
             try:
-                path = checkpoint_folder.write(flush.folder, slot.stamp, _chunks(flush.fd, slot), flush.keep)
+                path = checkpoint_folder.write(flush.folder, slot.version, _chunks(flush.fd, slot), flush.keep)
             except _Overwritten:
                 continue
             finally:
                 with contextlib.suppress(OSError):
                     unpin(flush.fd)
-            self._written[flush.name] = (flush.folder, slot.stamp)
+            self._written[flush.name] = (flush.folder, slot.version)
             logger.debug("%s written in %s", path, milliseconds(since))
-            return slot.stamp
+            return slot.version
         raise ValueError("an empty snapshot")
 
 

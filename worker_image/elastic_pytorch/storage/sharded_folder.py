@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.state_format.state_version import Stamp
+from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed, sync_folder
 
 READ_BYTES = 4 << 20
@@ -29,22 +29,22 @@ class ShardFile(NamedTuple):
     checksum: int
 
 
-def path_of(folder: Path, stamp: Stamp) -> Path:
+def path_of(folder: Path, version: StateVersion) -> Path:
     """Where a checkpoint is once it is whole."""
-    return folder / f"checkpoint-g{stamp.generation:06}-s{stamp.step:09}.sharded"
+    return folder / f"checkpoint-g{version.generation:06}-s{version.step:09}.sharded"
 
 
-def sharded_checkpoints(folder: Path) -> list[tuple[Stamp, Path]]:
+def sharded_checkpoints(folder: Path) -> list[tuple[StateVersion, Path]]:
     """The checkpoints, the newest first; whether the files in them are whole is not looked at.
 
     Raises:
         OSError: the folder cannot be read. That it is not there is no error: then there are none.
     """
     found = ((_NAME.fullmatch(path.name), path) for path in _paths(folder))
-    return sorted(((Stamp(int(match[1]), int(match[2])), path) for match, path in found if match), reverse=True)
+    return sorted(((StateVersion(int(match[1]), int(match[2])), path) for match, path in found if match), reverse=True)
 
 
-def check_claim(folder: Path, stamp: Stamp) -> None:
+def check_claim(folder: Path, version: StateVersion) -> None:
     """Makes sure that no newer group has claimed the folder.
 
     Raises:
@@ -52,13 +52,13 @@ def check_claim(folder: Path, stamp: Stamp) -> None:
         OSError: the folder cannot be read.
     """
     generation = claimed(folder)
-    if generation > stamp.generation:
-        raise Superseded(f"{folder} is claimed by generation {generation}, and this is generation {stamp.generation}")
+    if generation > version.generation:
+        raise Superseded(f"{folder} is claimed by generation {generation}, and this is generation {version.generation}")
 
 
-def partial_path(folder: Path, stamp: Stamp, token: int) -> Path:
+def partial_path(folder: Path, version: StateVersion, token: int) -> Path:
     """Where a checkpoint is while it is written; the token is of this writing alone."""
-    return folder / f".partial-sharded-g{stamp.generation:06}-s{stamp.step:09}-{token:016x}"
+    return folder / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
 
 
 def new_token() -> int:
@@ -66,32 +66,32 @@ def new_token() -> int:
     return secrets.randbits(62)
 
 
-def publish(partial: Path, folder: Path, stamp: Stamp, keep: int) -> None:
+def publish(partial: Path, folder: Path, version: StateVersion, keep: int) -> None:
     """Gives a checkpoint its name, and deletes older ones.
 
     Args:
         partial: the checkpoint; what its files hold is on the disk.
         folder: of the checkpoints.
-        stamp: of the state.
-        keep: how many to leave there, this one among them; those of a larger stamp do not count and stay.
+        version: of the state.
+        keep: how many to leave there, this one among them; those of a larger version do not count and stay.
 
     Raises:
         Superseded: a larger generation has claimed the folder.
         OSError: it could not be done; nothing has been deleted.
     """
     sync_folder(partial)
-    check_claim(folder, stamp)
-    path = path_of(folder, stamp)
+    check_claim(folder, version)
+    path = path_of(folder, version)
     if path.exists():
         _delete(path)  # of the same generation and step, hence not whole: it was the reason to write it once more
     partial.rename(path)
     sync_folder(folder)
-    older = [old for other, old in sharded_checkpoints(folder) if other < stamp]
+    older = [old for other, old in sharded_checkpoints(folder) if other < version]
     for old in older[keep - 1 :]:
         _delete(old)
     for left_behind in _paths(folder):
         match = _PARTIAL.fullmatch(left_behind.name)
-        if match and int(match[1]) < stamp.generation:
+        if match and int(match[1]) < version.generation:
             _delete(left_behind)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 PAUSE_SECONDS = 0.005
 QUIET_PAUSES = 2  # in the first, a thread may have come to wait for the lock just while this one held it to look
-MOST_SECONDS = 0.5  # less than a worker may take to leave its group, see settings.REST_SECONDS
+MAX_SECONDS = 0.5  # less than a worker may take to leave its group, see settings.REST_SECONDS
 
 
 def install() -> None:
@@ -30,7 +30,7 @@ def install() -> None:
 def _after_rest(stock: Callable[..., None]) -> Callable[..., None]:
     @wraps(stock)
     def destroy_process_group(*args: Any, **kwargs: Any) -> None:
-        wait_for_rest(MOST_SECONDS)
+        wait_for_rest(MAX_SECONDS)
         stock(*args, **kwargs)
 
     return destroy_process_group
