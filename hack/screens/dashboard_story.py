@@ -16,7 +16,6 @@ from counted_cluster import connect
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.local.run import feed
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.runtime.replica import Place, Replica
 from elastic_pytorch_operator.spec.job import JobKey
@@ -67,7 +66,11 @@ class Operators:
             await self.stop(name)
 
     async def _watch(self, store: Store, request_work: Callable[[JobKey, float], None]) -> None:
-        self.cluster.watch(lambda kind, change, found: feed(store, request_work, kind, change, found))
+        def take(kind: str, change: str, found: dict[str, Any]) -> None:
+            for key in store.observe_change(kind, change, found, time.monotonic()):
+                request_work(key, 0.0)
+
+        self.cluster.watch(take)
         await asyncio.Event().wait()
 
 

@@ -45,7 +45,9 @@ def a_pod(index: int, *, name: str = "", **fields: Any) -> PodView:
 
 
 def a_pending_pod(index: int, **fields: Any) -> PodView:
-    return a_pod(index, **{"phase": "Pending", "node": "", "address": "", "started": False, **fields})
+    reason = fields.get("waiting", "").split(" ")[0].rstrip(":")
+    waiting = {"phase": "Pending", "node": "", "address": "", "started": False, "waiting_reason": reason}
+    return a_pod(index, **{**waiting, **fields})
 
 
 def a_dead_pod(index: int, *, exit_code: int = 1, exit_reason: str = "Error", **fields: Any) -> PodView:

@@ -2,15 +2,13 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.shared_memory import add_shared_memory
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, add_claim_volumes
-
-Manifest = dict[str, Any]
 
 APPLICATION = "elastic-pytorch-job"
 TOKEN_VOLUME = "elastic-pytorch-token"
@@ -21,7 +19,7 @@ NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreacha
 NODE_LOSS_SECONDS = 10
 
 
-def owner_reference(job: Job) -> Manifest:
+def owner_reference(job: Job) -> MutableManifest:
     """Lets the garbage collector remove what the job owns when the job goes."""
     return {
         "apiVersion": names.API_VERSION,
@@ -42,7 +40,7 @@ def labels(job: Job) -> dict[str, str]:
     }
 
 
-def headless_service(job: Job) -> Manifest:
+def headless_service(job: Job) -> MutableManifest:
     """The Service that gives each worker its name, ready or not: `{job}-worker-{index}.{job}`."""
     return {
         "apiVersion": "v1",
@@ -63,9 +61,9 @@ def headless_service(job: Job) -> Manifest:
     }
 
 
-def volume_claim(job: Job, template: ClaimTemplate) -> Manifest:
+def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
     """The volume claim that a job has from one of its templates."""
-    metadata: Manifest = {
+    metadata: MutableManifest = {
         "name": template.claim_name(job.key.name),
         "namespace": job.key.namespace,
         "labels": {**template.labels, **labels(job)},
@@ -93,7 +91,7 @@ def worker_pod(
     strictly: bool = True,
     failed_starts: Sequence[str] = (),
     group_restarts: int = 0,
-) -> Manifest:
+) -> MutableManifest:
     """A worker pod.
 
     Args:
@@ -135,7 +133,7 @@ def worker_pod(
     return pod
 
 
-def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Manifest]:
+def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifest, MutableManifest]:
     """What any worker pod is, with either backend; and in it the container that trains.
 
     Args:
@@ -144,8 +142,8 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Mani
         suffix: makes the name unique to this incarnation of the worker.
     """
     template = copy.deepcopy(dict(job.template))
-    metadata: Manifest = template.get("metadata") or {}
-    spec: Manifest = template["spec"]
+    metadata: MutableManifest = template.get("metadata") or {}
+    spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"
     container = next(c for c in spec["containers"] if c.get("name") == training_container(template).get("name"))
     container.setdefault("name", names.TRAINING_CONTAINER)
@@ -186,20 +184,20 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Mani
     return pod, container
 
 
-def remember_failed_starts(pod: Manifest, nodes: Sequence[str]) -> None:
+def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:
     """Writes on a pod where those before it of its index have failed to start."""
     if nodes:
         pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_FAILED_STARTS] = ",".join(nodes)
 
 
-def provide(container: Manifest, environment: Sequence[Manifest]) -> None:
+def provide(container: MutableManifest, environment: Sequence[MutableManifest]) -> None:
     """Gives variables to a container; the template's own of the same name stay as they are."""
     own = list(container.get("env") or [])
     taken = {variable["name"] for variable in own}
     container["env"] = [v for v in environment if v["name"] not in taken] + own
 
 
-def _agent_environment(job: Job, index: int, operator_url: str, authorities: str) -> list[Manifest]:
+def _agent_environment(job: Job, index: int, operator_url: str, authorities: str) -> list[MutableManifest]:
     vouching = [{"name": names.AUTHORITIES_VARIABLE, "value": authorities}] if authorities else []
     return [
         {"name": names.OPERATOR_URL_VARIABLE, "value": operator_url},
@@ -221,7 +219,7 @@ def torchrun_options(job: Job) -> Mapping[str, str]:
     return {"PET_MAX_RESTARTS": str(job.max_failures), **job.torchrun}
 
 
-def _torchrun_environment(job: Job) -> list[Manifest]:
+def _torchrun_environment(job: Job) -> list[MutableManifest]:
     """Lets a plain `torchrun train.py` of the user's join the job's rounds."""
     return [
         {"name": "PET_NNODES", "value": f"{job.minimum}:{job.maximum}"},
@@ -233,14 +231,14 @@ def _torchrun_environment(job: Job) -> list[Manifest]:
     ]
 
 
-def tolerations(own: list[Manifest]) -> list[Manifest]:
+def tolerations(own: list[MutableManifest]) -> list[MutableManifest]:
     """The template's tolerations, and short ones for lost nodes where it has none."""
     missing = [taint for taint in NODE_LOSS_TAINTS if not any(t.get("key") in (taint, None, "") for t in own)]
     short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}
     return [*own, *({"key": taint, **short} for taint in missing)]
 
 
-def _keep_away(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
+def _keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
     """The template's affinity with some nodes left out. Terms are alternatives, so each of them gets the requirement."""
     unwanted = _not_among(nodes)
     node_affinity = affinity.get("nodeAffinity") or {}
@@ -253,7 +251,7 @@ def _keep_away(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
     return {**affinity, "nodeAffinity": {**node_affinity, "requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
-def _prefer_others(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
+def _prefer_others(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
     """The template's affinity with the heaviest preference for other nodes than these."""
     node_affinity = affinity.get("nodeAffinity") or {}
     preference = {"weight": 100, "preference": {"matchFields": _not_among(nodes)}}
@@ -261,10 +259,10 @@ def _prefer_others(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
     return {**affinity, "nodeAffinity": {**node_affinity, "preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
-def _not_among(nodes: Sequence[str]) -> list[Manifest]:
+def _not_among(nodes: Sequence[str]) -> list[MutableManifest]:
     return [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
 
 
-def _token_volume() -> Manifest:
+def _token_volume() -> MutableManifest:
     token = {"audience": names.TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
     return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.api.timestamps import write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Store
@@ -165,7 +166,7 @@ class Controller:
             self._store,
             self._roster,
             now=self._clock(),
-            time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            time=write_time(datetime.now(UTC)),
             listening_since=self._listening_since,
             lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),

@@ -12,8 +12,10 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, ended, find_condition, has_ended, merge_conditions
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.timestamps import write_micro_time, write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Manifest
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
@@ -157,7 +159,7 @@ class Executor:
         managed_by = (manifest.get("spec") or {}).get("managedBy")
         if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
             return
-        generation, time = metadata.get("generation", 1), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        generation, time = metadata.get("generation", 1), write_time(datetime.now(UTC))
         began = bool(known_status.get("round"))
         told = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
         known = find_condition(known_status, told.type) or {}
@@ -199,8 +201,7 @@ class Executor:
         # A job that has begun goes on with the template it has, even if that holds fields which were dropped when it began.
         strict = not job.status.get("round")
         pod = await self._send_pod(job, action, strict=strict)
-        self._store.apply_pod(pod, self._clock())
-        self._store.hearing.expect("pods", pod, self._clock())
+        self._store.note_written_pod(pod, self._clock())
         logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
 
     async def _send_pod(self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False) -> Manifest:
@@ -255,8 +256,7 @@ class Executor:
                 raise
             self._forget_job(key, uid)
             return
-        self._store.apply_job(manifest, self._clock())
-        self._store.hearing.expect("jobs", manifest, self._clock())
+        self._store.note_written_job(manifest, self._clock())
 
     def _forget_job(self, key: JobKey, uid: str) -> None:
         self._store.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
@@ -274,7 +274,7 @@ class Executor:
             "kind": "Event",
             # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
             "metadata": {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace},
-            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": write_micro_time(now),
             "reportingController": f"{names.GROUP}/operator",
             "reportingInstance": names.OPERATOR,
             "action": "Reconcile",

@@ -255,7 +255,7 @@ class Replica:
     def _find_ailments(self) -> tuple[str, ...]:
         vitals = Vitals(
             now=time.monotonic(),
-            silent_since=self._store.hearing.silent_since(),
+            silent_since=self._store.silent_since,
             answering_since=self._answering_since(),
             longest_reconcile_seconds=self._queue.longest_work_seconds,
         )

@@ -122,7 +122,6 @@ def next_round(
 
     failed = [candidate for candidate in present if candidate.failed]
     missing = current.size - len(present)
-    surplus = len(stay) - wanted
     if missing or failed:
         if failed and failure_open:
             return Decision(nudge=True, recheck_at=recheck)
@@ -144,8 +143,6 @@ def next_round(
         if len(chosen) < minimum:
             return declare(names.BELOW_MINIMUM, cause)
         return declare(names.PROCESSES_DIFFER, cause, chosen)
-    if surplus > 0:
-        return declare(names.SCALED_DOWN, f"{len(stay)} workers are more than the {wanted} wanted", chosen)
     newcomers = chosen[len(stay) :]
     if newcomers:
         wait_until = _settled_at(newcomers, candidates, wanted - len(stay), settle_seconds, now)
@@ -194,19 +191,20 @@ def _settled_at(
 def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:
     """The reason and the story of a round that follows a loss: a lost worker explains its peers' failures."""
     gone, leaving = [], []
+    retired = True
     for worker in current.workers:
         candidate = by_name.get(worker)
         if candidate is None or candidate.standing is Standing.GONE:
             gone.append(f"{worker} {candidate.why if candidate else 'was deleted'}")
         elif candidate.standing is not Standing.READY:
             leaving.append(f"{worker} {candidate.why}")
+            retired = retired and candidate.retired
     if current.size > len(current.workers):
         gone.append(f"{current.size - len(current.workers)} workers have not reported")
     if gone:
         return names.WORKER_LOST, "; ".join(gone + leaving)
     if leaving:
-        scaled = all("no longer wanted" in why for why in leaving)
-        return (names.SCALED_DOWN if scaled else names.WORKER_LEAVING), "; ".join(leaving)
+        return (names.SCALED_DOWN if retired else names.WORKER_LEAVING), "; ".join(leaving)
     told = sorted((c for c in failed if c.failure), key=lambda c: c.failed_since)
     if told:
         return names.WORKER_FAILED, f"{told[0].worker} has failed: {told[0].failure}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from elastic_pytorch_operator.model.failure import Fault, describe_end, failed_members, fault_of_worker
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView
@@ -41,6 +42,7 @@ class Candidate:
 
     Attributes:
         why: what made it leave or be gone, for people: follows the worker's name in a sentence.
+        retired: it leaves because the operator wants fewer workers, or another pod in its place.
         ready_since: since when it has been waiting for a round; only for READY ones outside the current round.
         processes: how many it runs; 0: not known.
         round: the newest round that its agent has taken up.
@@ -55,6 +57,7 @@ class Candidate:
     address: str
     standing: Standing
     why: str = ""
+    retired: bool = False
     port: int = 0
     heard_at: float = 0.0
     ready_since: float = 0.0
@@ -97,7 +100,7 @@ def weigh(
     for name in (*pods, *(m for m in members if m not in pods)):
         pod, agent = pods.get(name), observed.agents.get(name)
         member = name in members
-        standing, why, recheck = _judge(
+        judgement = _judge(
             pod,
             agent,
             observed.nodes,
@@ -119,8 +122,9 @@ def weigh(
                 worker=name,
                 index=pod.index if pod else -1,
                 address=pod.address if pod else "",
-                standing=standing,
-                why=why,
+                standing=judgement.standing,
+                why=judgement.why,
+                retired=judgement.retired,
                 port=agent.port if agent else 0,
                 heard_at=agent.heard_at if agent else 0.0,
                 ready_since=agent.state_since if agent else 0.0,
@@ -132,7 +136,7 @@ def weigh(
                 failed_since=agent.state_since if failed and agent else 0.0,
                 container_runs=bool(pod and pod.started),
                 created_at=pod.created_at if pod else 0.0,
-                recheck_at=recheck,
+                recheck_at=judgement.recheck_at,
             )
         )
     return tuple(candidates)
@@ -168,6 +172,15 @@ def _unheard_until(observed: Observed) -> float:
     return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
 
 
+class _Judgement(NamedTuple):
+    """What is decided about one worker; the fields are those of `Candidate`."""
+
+    standing: Standing
+    why: str = ""
+    recheck_at: float | None = None
+    retired: bool = False
+
+
 def _judge(
     pod: PodView | None,
     agent: AgentView | None,
@@ -184,62 +197,61 @@ def _judge(
     last_progress: float,
     unheard_until: float | None,
     lost_beside_leader: bool,
-) -> tuple[Standing, str, float | None]:
-    """The standing of one worker, why, and when to look again."""
+) -> _Judgement:
+    """The standing of one worker."""
     if pod is None:
-        return Standing.GONE, "was deleted", None
+        return _Judgement(Standing.GONE, "was deleted")
     if pod.ended:
-        return Standing.GONE, describe_end(pod), None
+        return _Judgement(Standing.GONE, describe_end(pod))
     silent_for = now - agent.heard_at if agent else 0.0
     node = nodes.get(pod.node)
     silent = agent is None or silent_for > NODE_SILENCE_SECONDS * rarity
     if node is not None and node.removed and silent:
-        return Standing.GONE, f"was on node {pod.node}, which has been removed", None
+        return _Judgement(Standing.GONE, f"was on node {pod.node}, which has been removed")
     if node is not None and not node.ready and not outage and (pod.deleting if stock else silent):
-        return Standing.GONE, f"is on node {pod.node}, which is not ready", None
+        return _Judgement(Standing.GONE, f"is on node {pod.node}, which is not ready")
     if pod.deleting:
-        return Standing.LEAVING, "is being deleted", None
+        return _Judgement(Standing.LEAVING, "is being deleted")
     if agent is not None and agent.state is AgentState.LEAVING:
-        return Standing.LEAVING, "has received SIGTERM", None
+        return _Judgement(Standing.LEAVING, "has received SIGTERM")
     if victim:
-        return Standing.LEAVING, "is no longer wanted", None
+        return _Judgement(Standing.LEAVING, "is no longer wanted", retired=True)
     if agent is None and pod.started and unheard_until is not None:
         if lost_beside_leader:
-            return Standing.GONE, f"is on node {pod.node}, which has probably died with the operator that led before", None
+            return _Judgement(
+                Standing.GONE, f"is on node {pod.node}, which has probably died with the operator that led before"
+            )
         # It trains, perhaps, in a group of its own: nothing that is declared from now on would reach it.
         if now >= unheard_until:
-            return Standing.GONE, "has not been heard since this operator began to listen", None
-        return Standing.STARTING, "", unheard_until
+            return _Judgement(Standing.GONE, "has not been heard since this operator began to listen")
+        return _Judgement(Standing.STARTING, recheck_at=unheard_until)
     if agent is None or not pod.address:
         if suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
-            return Standing.STARTING, "", None
+            return _Judgement(Standing.STARTING)
         lost_at = max(suspected_since, pod.created_at) + START_ON_SUSPECT_SECONDS
         if now >= lost_at:
-            return Standing.GONE, f"does not start on node {pod.node}, which has probably died", None
-        return Standing.STARTING, "", lost_at
+            return _Judgement(Standing.GONE, f"does not start on node {pod.node}, which has probably died")
+        return _Judgement(Standing.STARTING, recheck_at=lost_at)
     if broken_since is not None and agent.heard_at <= broken_since:
         closed = agent.disconnected_since
         if closed is not None and now - closed > DISCONNECTED_SECONDS:
-            return Standing.GONE, "has closed its connection while its peers failed", None
+            return _Judgement(Standing.GONE, "has closed its connection while its peers failed")
         if now - broken_since > BROKEN_SILENCE_SECONDS:
-            return Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed", None
+            return _Judgement(Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed")
         recheck = broken_since + BROKEN_SILENCE_SECONDS
-        return Standing.READY, "", recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
+        return _Judgement(Standing.READY, recheck_at=recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS))
     stop_until = math.inf
     if agent.state is AgentState.STOPPING:
         stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
         if now >= stop_until:
-            return (
-                Standing.GONE,
-                f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL",
-                None,
-            )
+            why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
+            return _Judgement(Standing.GONE, why)
     vouched_until = last_progress + SILENCE_SECONDS * rarity if last_progress > agent.heard_at else 0.0
     lost_at = max(agent.heard_at + patience, vouched_until)
     if now > lost_at:
-        return Standing.GONE, f"has been silent for {silent_for:.1f} s", None
+        return _Judgement(Standing.GONE, f"has been silent for {silent_for:.1f} s")
     recheck = min(lost_at, stop_until)
-    return Standing.READY, "", None if math.isinf(recheck) else recheck
+    return _Judgement(Standing.READY, recheck_at=None if math.isinf(recheck) else recheck)
 
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:

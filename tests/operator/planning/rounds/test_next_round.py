@@ -101,7 +101,7 @@ def failed(index: int, **fields: Any) -> Candidate:
         ),
         (
             "scaled down",
-            [*ready(0, 1), candidate(2, "leaving", why="is no longer wanted")],
+            [*ready(0, 1), candidate(2, "leaving", retired=True)],
             ["w0", "w1"],
             "ScaledDown",
         ),
@@ -204,7 +204,8 @@ def test_newcomers_wait_until_the_group_may_grow() -> None:
     assert decide(None, seen, grow_at=NOW + 4).round is not None, "a group that stands still forms at once"
     loss = [candidate(0), candidate(1, "gone"), candidate(2)]
     assert workers(decide(group, loss, grow_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
-    assert workers(decide(a_round(0, 1, 2), ready(0, 1, 2, 3), wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
+    shrinks = [*ready(0, 1, 3), candidate(2, "leaving", retired=True)]
+    assert workers(decide(a_round(0, 1, 2), shrinks, wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
 
 
 def test_group_whose_workers_are_replaced_stops() -> None:

@@ -34,8 +34,7 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
 @pytest.mark.parametrize(
     ("change", "candidates", "how", "reason", "since"),
     [
-        ("scaled down, the victim is named", [*ready(0, 1), candidate(2, "leaving", why="is no longer wanted")], {}, "", 5),
-        ("scaled down, nobody is named yet", ready(0, 1, 2), {"wanted": 2}, "ScaledDown", 5),
+        ("scaled down", [*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, "ScaledDown", 5),
         ("a pod is drained", [*ready(0, 1), candidate(2, "leaving", why="is being deleted")], {}, "WorkerLeaving", 5),
         ("too few are left by those who leave", [candidate(i, "leaving") for i in range(3)], {}, "BelowMinimum", 5),
         ("a newcomer is ready", ready(0, 1, 2, 3), {"wanted": 4}, "WorkerJoined", 5),
