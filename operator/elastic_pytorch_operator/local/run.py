@@ -23,6 +23,7 @@ from elastic_pytorch_operator.api.conditions import find_condition, has_ended, i
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.local.kubelet import LocalKubelet
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.fields import InvalidJob
@@ -61,7 +62,7 @@ async def local_operator(
     queue: WorkQueue[JobKey] = WorkQueue()
     api = AgentApi(store, roster, TokenReviewer(cluster), queue.add)
     async with listening(api, "127.0.0.1", 0) as port:
-        controller = Controller(cluster, store, roster, queue, f"http://127.0.0.1:{port}")
+        controller = Controller(cluster, store, roster, queue, AgentSettings(f"http://127.0.0.1:{port}"))
         runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
         cluster.watch(lambda kind, change, found: queue.add_all(store.observe_change(kind, change, found, time.monotonic())))
         await controller.prime()

@@ -2,10 +2,12 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
+from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.shared_memory import add_shared_memory
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, add_claim_volumes
@@ -79,46 +81,43 @@ def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
     }
 
 
-def worker_pod(
-    job: Job,
-    index: int,
-    suffix: str,
-    operator_url: str,
-    avoid: Sequence[str] = (),
-    agent_image: AgentImage | None = None,
-    authorities: str = "",
-    *,
-    strictly: bool = True,
-    failed_starts: Sequence[str] = (),
-    group_restarts: int = 0,
-) -> MutableManifest:
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What the agents in new pods are given.
+
+    Attributes:
+        operator_url: where they find the operator.
+        image: which brings them, for jobs that want that; None: the jobs' images must.
+        authorities: certificates, PEM, one of which has signed the operator's.
+    """
+
+    operator_url: str
+    image: AgentImage | None = None
+    authorities: str = ""
+
+
+def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -> MutableManifest:
     """A worker pod.
 
     Args:
         job: whose template it is made from.
-        index: of the worker, 0 up to its job's size.
+        action: asks for it.
         suffix: makes the name unique to this incarnation of the worker.
-        operator_url: where its agent finds the operator.
-        avoid: nodes that are not for it.
-        agent_image: which brings the agent, for a job that wants that; None: the job's image must.
-        authorities: that have signed the operator's certificate, PEM.
-        strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
-        failed_starts: the nodes on which the pods before it of its index have failed to start.
-        group_restarts: how often the job's pods have been replaced as a group.
+        agent: what its agent is given.
     """
-    pod, container = pod_from_template(job, index, suffix)
-    remember_failed_starts(pod, failed_starts)
-    if group_restarts:
-        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(group_restarts)
+    pod, container = pod_from_template(job, action.index, suffix)
+    remember_failed_starts(pod, action.failed_starts)
+    if action.group_restarts:
+        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(action.group_restarts)
     spec = pod["spec"]
-    image = agent_image if job.inject_agent else None
+    image = agent.image if job.inject_agent else None
     own_command = bool(container.get("command"))
     if not own_command:
         container["command"] = agent_command(injected=image is not None)
     joining = _torchrun_environment(job) if own_command else []
     given = {v["name"] for v in joining}
     options = [{"name": name, "value": value} for name, value in torchrun_options(job).items() if name not in given]
-    provide(container, [*_agent_environment(job, index, operator_url, authorities), *options, *joining])
+    provide(container, [*_agent_environment(job, action.index, agent), *options, *joining])
     container["volumeMounts"] = [
         *(container.get("volumeMounts") or []),
         {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -126,10 +125,10 @@ def worker_pod(
     spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
-    if avoid:
-        spec["affinity"] = (_keep_away if strictly else _prefer_others)(spec.get("affinity") or {}, avoid)
-        annotation = names.ANNOTATION_AVOIDS if strictly else names.ANNOTATION_PREFERS_OTHERS
-        pod["metadata"]["annotations"][annotation] = ",".join(avoid)
+    if action.avoid:
+        spec["affinity"] = (_keep_away if action.strictly else _prefer_others)(spec.get("affinity") or {}, action.avoid)
+        annotation = names.ANNOTATION_AVOIDS if action.strictly else names.ANNOTATION_PREFERS_OTHERS
+        pod["metadata"]["annotations"][annotation] = ",".join(action.avoid)
     return pod
 
 
@@ -197,10 +196,10 @@ def provide(container: MutableManifest, environment: Sequence[MutableManifest]) 
     container["env"] = [v for v in environment if v["name"] not in taken] + own
 
 
-def _agent_environment(job: Job, index: int, operator_url: str, authorities: str) -> list[MutableManifest]:
-    vouching = [{"name": names.AUTHORITIES_VARIABLE, "value": authorities}] if authorities else []
+def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[MutableManifest]:
+    vouching = [{"name": names.AUTHORITIES_VARIABLE, "value": agent.authorities}] if agent.authorities else []
     return [
-        {"name": names.OPERATOR_URL_VARIABLE, "value": operator_url},
+        {"name": names.OPERATOR_URL_VARIABLE, "value": agent.operator_url},
         *vouching,
         {"name": "ELASTIC_PYTORCH_TOKEN_FILE", "value": f"{TOKEN_FOLDER}/token"},
         {"name": "ELASTIC_PYTORCH_JOB", "value": job.key.name},

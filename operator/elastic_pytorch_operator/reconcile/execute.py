@@ -17,9 +17,8 @@ from elastic_pytorch_operator.api.timestamps import write_micro_time, write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
-from elastic_pytorch_operator.manifests.worker_pod import headless_service, worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, headless_service, worker_pod
 from elastic_pytorch_operator.model.actions import (
     Action,
     CreatePod,
@@ -87,22 +86,19 @@ class Executor:
     """Does what plans ask for.
 
     Attributes:
-        authorities: certificates, PEM, one of which has signed the operator's; agents in new pods get them.
+        agent: what the agents in new pods are given.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         store: Store,
-        operator_url: str,
-        agent_image: AgentImage | None = None,
+        agent: AgentSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._store = store
-        self.authorities = ""
-        self._operator_url = operator_url
-        self._agent_image = agent_image
+        self.agent = agent
         self._clock = clock
         self._services: set[str] = set()
         self._claims = ClaimWriter(cluster)
@@ -211,18 +207,7 @@ class Executor:
         elif job.stock:
             manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous, action.failed_starts)
         else:
-            manifest = worker_pod(
-                job,
-                action.index,
-                suffix,
-                self._operator_url,
-                action.avoid,
-                self._agent_image,
-                self.authorities,
-                failed_starts=action.failed_starts,
-                group_restarts=action.group_restarts,
-                strictly=action.strictly,
-            )
+            manifest = worker_pod(job, action, suffix, self.agent)
         try:
             return await self._cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
         except ClusterError as error:

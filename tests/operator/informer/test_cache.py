@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.informer.cache import TOMBSTONE_SECONDS, Store
 from elastic_pytorch_operator.manifests.stock_pods import store_pod
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job
 
-from tests.operator.builders import KEY, a_job, a_manifest
+from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
 
 
 def pod(index: int = 0, *, version: int = 1, uid: str = "", node: str = "node-0", phase: str = "Running") -> dict[str, Any]:
-    found = worker_pod(a_job(), index, "x7k2p", "")
+    found = a_worker_pod(a_job(), index)
     found["metadata"] |= {"uid": uid or f"uid-{index}", "resourceVersion": str(version)}
     found["spec"]["nodeName"] = node
     return {**found, "status": {"phase": phase}}

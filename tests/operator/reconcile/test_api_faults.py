@@ -16,6 +16,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import FIRST_BACKOFF_SECONDS, WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
@@ -151,7 +152,9 @@ class World:
             volumeClaimTemplates=[{"metadata": {"name": name}, "spec": {}} for name in ("checkpoints", "data")],
             volumeClaimRetentionPolicy={"whenDeleted": "Delete"},
         )
-        self.controller = Controller(self.cluster, self.store, self.roster, self.agenda, "http://operator", self.clock)
+        self.controller = Controller(
+            self.cluster, self.store, self.roster, self.agenda, AgentSettings("http://operator"), self.clock
+        )
         self._told: list[tuple[float, str, str, dict[str, Any]]] = []
         self._work: dict[JobKey, asyncio.Task[Any]] = {}
         self._since: dict[str, float] = {}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.next_round import Decision, assign_ranks, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupPolicy, GroupState, assign_ranks, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
 
 from tests.operator.builders import NOW, a_round
@@ -24,8 +24,8 @@ def ready(*indices: int, **fields: Any) -> list[Candidate]:
 
 
 def decide(current: Round | None, candidates: list[Candidate], wanted: int = 3, minimum: int = 1, **fields: Any) -> Decision:
-    arguments = {"settle_seconds": 1.0, "default_port": 29500, "now": NOW, **fields}
-    return next_round(current, candidates, wanted=wanted, minimum=minimum, **arguments)
+    policy = GroupPolicy(wanted, minimum, settle_seconds=1.0, port=29500)
+    return next_round(current, candidates, policy, GroupState(**fields), NOW)
 
 
 def workers(decision: Decision) -> list[str] | None:
