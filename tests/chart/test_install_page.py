@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 
 from tests.chart.chart_rendering import HELM, REGISTRY, Object, container_of, needs_helm, pod_of, render
 from tests.chart.kubernetes_shapes import problems_of
 from tests.documentation import blocks
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, a_worker_pod
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "install.md"
@@ -43,7 +42,7 @@ def test_policy_of_the_jobs_selects_workers_and_lets_them_reach_each_other_and_t
     policy = manifest("NetworkPolicy")
     assert problems_of(policy) == []
     workers = policy["spec"]["podSelector"]["matchLabels"]
-    pod = worker_pod(a_job(), 0, "x7k2p", "https://operator:8443")
+    pod = a_worker_pod(a_job(), 0)
     assert workers.items() <= pod["metadata"]["labels"].items()
     assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": workers}}]}]
     peers, operator, names = policy["spec"]["egress"]

@@ -10,11 +10,10 @@ from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.tls.rotation import Trust
 from elastic_pytorch_operator.tls.secret import renew, server_context, show
 
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, a_worker_pod
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "charts" / "elastic-pytorch-operator" / "files" / "installation_test.py"
@@ -30,7 +29,7 @@ async def run_script(url: str, token: Path, authorities: Path) -> tuple[int | No
 
 async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
     cluster, store = FakeCluster(), Store()
-    await cluster.create_pod(worker_pod(a_job(), 0, "x7k2p", ""))
+    await cluster.create_pod(a_worker_pod(a_job(), 0))
     token = tmp_path / "token"
     token.write_text(cluster.issue_token("default", "lm-worker-0-x7k2p"))
     store.replace_all([], [], await cluster.list_nodes(), 0.0)  # the operator knows of no such worker

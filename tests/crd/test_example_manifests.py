@@ -6,9 +6,9 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.spec.job import parse_job
 
+from tests.operator.builders import a_worker_pod
 from tests.paths import ROOT
 
 BAD = sorted((ROOT / "tests" / "manifests" / "bad").glob("*.yaml"))
@@ -97,7 +97,7 @@ def test_example_for_gpus_leaves_processes_and_shared_memory_to_the_operator_and
     [container] = job.template["spec"]["containers"]
     assert "nprocPerNode" not in path.read_text().replace("spec.nprocPerNode", "")
     assert job.nproc_per_node == str(container["resources"]["limits"]["nvidia.com/gpu"])
-    pod = worker_pod(job, 0, "x7k2p", "http://operator:8443")
+    pod = a_worker_pod(job, 0)
     [training] = pod["spec"]["containers"]
     assert "/dev/shm" in [mount["mountPath"] for mount in training["volumeMounts"]]
     assert "has not been run on a cluster with GPUs" in path.read_text()

@@ -17,11 +17,10 @@ from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.http.connections import ConnectionLimits
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.tls.rotation import Trust
 from elastic_pytorch_operator.tls.secret import renew, server_context, show
 
-from tests.operator.builders import a_job, a_manifest
+from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
 STRANGER, OTHER_STRANGER = "127.0.0.2", "127.0.0.5"
 WORKERS = ("127.0.0.3", "127.0.0.4", "127.0.0.6")
@@ -37,7 +36,7 @@ class AgentsServer:
 @asynccontextmanager
 async def serving_agents(limits: ConnectionLimits | None = None) -> AsyncIterator[tuple[AgentsServer, AgentApi]]:
     cluster, store = FakeCluster(), Store()
-    pods = [await cluster.create_pod(worker_pod(a_job(), index, "x7k2p", "")) for index in range(len(WORKERS))]
+    pods = [await cluster.create_pod(a_worker_pod(a_job(), index)) for index in range(len(WORKERS))]
     for pod, address in zip(pods, WORKERS, strict=True):
         cluster.set_pod_status("default", pod["metadata"]["name"], {"phase": "Running", "podIP": address})
     store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, worker_pod
+from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
@@ -45,11 +48,25 @@ def a_pod(index: int, *, name: str = "", **fields: Any) -> PodView:
 
 
 def a_pending_pod(index: int, **fields: Any) -> PodView:
-    return a_pod(index, **{"phase": "Pending", "node": "", "address": "", "started": False, **fields})
+    reason = fields.get("waiting", "").split(" ")[0].rstrip(":")
+    waiting = {"phase": "Pending", "node": "", "address": "", "started": False, "waiting_reason": reason}
+    return a_pod(index, **{**waiting, **fields})
 
 
 def a_dead_pod(index: int, *, exit_code: int = 1, exit_reason: str = "Error", **fields: Any) -> PodView:
     return a_pod(index, phase="Failed", started=False, exit_code=exit_code, exit_reason=exit_reason, **fields)
+
+
+def a_worker_pod(
+    job: Job | None = None,
+    index: int = 0,
+    avoid: Sequence[str] = (),
+    agent_image: AgentImage | None = None,
+    **action: Any,
+) -> dict[str, Any]:
+    """The manifest of a worker's pod."""
+    agent = AgentSettings("http://operator:8443", agent_image)
+    return worker_pod(job or a_job(), CreatePod(index, tuple(avoid), **action), "x7k2p", agent)
 
 
 def an_agent(worker: str, state: str = "running", round_: int = 1, **fields: Any) -> AgentView:
@@ -102,6 +119,7 @@ __all__ = [
     "a_pending_pod",
     "a_pod",
     "a_round",
+    "a_worker_pod",
     "an_agent",
     "observed",
 ]

@@ -1,12 +1,13 @@
 """A running controller for the tests of what it writes."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
@@ -19,8 +20,8 @@ from tests.operator.running_controller import Running
 async def running() -> AsyncIterator[Running]:
     cluster, store, roster = FaultyCluster(), Store(), Roster()
     queue: WorkQueue[JobKey] = WorkQueue()
-    controller = Controller(cluster, store, roster, queue, "http://operator")
-    cluster.watch(lambda kind, change, found: feed(store, queue.add, kind, change, found))
+    controller = Controller(cluster, store, roster, queue, AgentSettings("http://operator"))
+    cluster.watch(lambda kind, change, found: queue.add_all(store.observe_change(kind, change, found, time.monotonic())))
     await controller.prime()
     working = asyncio.create_task(controller.run())
     yield Running(cluster, roster, store)

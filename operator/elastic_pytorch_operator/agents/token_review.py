@@ -13,12 +13,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 from elastic_pytorch_operator.http.rate_limit import RateLimit
-from elastic_pytorch_operator.monitoring.metrics import Metrics
 
 REVIEW_SECONDS = 300.0  # at most, from one review of a token to the next; at least half of it
 RETRY_SECONDS = 60.0  # the same after an error
@@ -44,6 +43,14 @@ class TooManyTokensError(Exception):
         self.retry_seconds = retry_seconds
 
 
+class ReviewObserver(Protocol):
+    """Is told of the reviews of tokens."""
+
+    def reviewed(self, result: str) -> None:
+        """A review is over: the token is `valid` or `invalid`, or there was an `error`."""
+        ...
+
+
 @dataclass(slots=True)
 class _Known:
     identity: PodIdentity
@@ -55,7 +62,7 @@ class TokenReviewer:
 
     Args:
         cluster: whose API server is asked.
-        metrics: counts the reviews.
+        observer: is told of each review.
         most_remembered: how many right tokens, and how many wrong ones.
         clock: monotonic seconds.
     """
@@ -63,13 +70,13 @@ class TokenReviewer:
     def __init__(
         self,
         cluster: Cluster,
-        metrics: Metrics | None = None,
+        observer: ReviewObserver | None = None,
         *,
         most_remembered: int = MOST_REMEMBERED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._metrics = metrics or Metrics()
+        self._observer = observer
         self._clock = clock
         self._valid: OrderedDict[bytes, _Known] = OrderedDict()
         self._invalid: OrderedDict[bytes, float] = OrderedDict()  # until when
@@ -121,17 +128,21 @@ class TokenReviewer:
             async with gate:
                 identity = await self._cluster.review_token(token, names.TOKEN_AUDIENCE)
         except ClusterError:
-            self._metrics.reviewed("error")
+            self._tell("error")
             if known := self._valid.get(digest):
                 known.review_at = self._clock() + _spread(digest) * RETRY_SECONDS
             raise
-        self._metrics.reviewed("valid" if identity else "invalid")
+        self._tell("valid" if identity else "invalid")
         if identity is None:
             self._valid.pop(digest, None)
             self._remember(self._invalid, digest, self._clock() + INVALID_SECONDS)
         else:
             self._remember(self._valid, digest, _Known(identity, self._clock() + _spread(digest) * REVIEW_SECONDS))
         return identity
+
+    def _tell(self, result: str) -> None:
+        if self._observer:
+            self._observer.reviewed(result)
 
     def _remember(self, known: OrderedDict[bytes, Value], digest: bytes, value: Value) -> None:
         known[digest] = value

@@ -3,6 +3,16 @@
 from datetime import UTC, datetime, timedelta
 
 
+def write_time(moment: datetime) -> str:
+    """Returns a moment in UTC as Kubernetes' Time, in whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def write_micro_time(moment: datetime) -> str:
+    """Returns a moment in UTC as Kubernetes' MicroTime, in microseconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def seconds_between(earlier: str, later: str) -> float:
     """The seconds from one time to another, at least 0; 0 too if one of them is not a time."""
     try:
@@ -15,6 +25,6 @@ def earlier(time: str, seconds: float) -> str:
     """The time some seconds before another, in whole seconds; the other itself if there is no such time."""
     try:
         found = datetime.fromisoformat(time) - timedelta(seconds=seconds)
-        return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return write_time(found.astimezone(UTC))
     except (ValueError, OverflowError):
         return time

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest, PodIdentity
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 
-Object = dict[str, Any]
-Watcher = Callable[[str, str, Object], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
+Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
 
 DEFAULT_PODS_PER_NODE = 16
 
@@ -29,7 +29,7 @@ class FakeCluster:
     def __init__(self, nodes: int = 3, pods_per_node: int = DEFAULT_PODS_PER_NODE) -> None:
         self.events: list[Manifest] = []
         self.calls: list[str] = []
-        self._objects: dict[tuple[str, str, str], Object] = {}
+        self._objects: dict[tuple[str, str, str], MutableManifest] = {}
         self._tokens: dict[str, PodIdentity] = {}
         self._watchers: list[Watcher] = []
         self._versions = itertools.count(1)
@@ -104,11 +104,11 @@ class FakeCluster:
         """`kubectl delete persistentvolumeclaim`."""
         self._remove("PersistentVolumeClaim", namespace, name)
 
-    def job(self, name: str, namespace: str = "default") -> Object:
+    def job(self, name: str, namespace: str = "default") -> MutableManifest:
         """A job."""
         return copy.deepcopy(self._get(names.KIND, namespace, name))
 
-    def pods(self, namespace: str = "default") -> list[Object]:
+    def pods(self, namespace: str = "default") -> list[MutableManifest]:
         """All pods of a namespace, by name."""
         found = [o for (kind, place, _), o in sorted(self._objects.items()) if kind == "Pod" and place == namespace]
         return copy.deepcopy(found)
@@ -270,13 +270,13 @@ class FakeCluster:
     def _list(self, kind: str) -> list[Manifest]:
         return [copy.deepcopy(found) for (k, _, _), found in sorted(self._objects.items()) if k == kind]
 
-    def _get(self, kind: str, namespace: str, name: str) -> Object:
+    def _get(self, kind: str, namespace: str, name: str) -> MutableManifest:
         try:
             return self._objects[kind, namespace, name]
         except KeyError:
             raise ClusterError(404, f'{kind} "{name}" not found') from None
 
-    def _create(self, kind: str, manifest: Manifest) -> Object:
+    def _create(self, kind: str, manifest: Manifest) -> MutableManifest:
         self._check_name(kind, manifest)
         return self._put(kind, manifest["metadata"]["namespace"], copy.deepcopy(dict(manifest)))
 
@@ -285,20 +285,20 @@ class FakeCluster:
         if (kind, metadata["namespace"], metadata["name"]) in self._objects:
             raise ClusterError(409, f'{kind} "{metadata["name"]}" already exists')
 
-    def _put(self, kind: str, namespace: str, found: Object) -> Object:
+    def _put(self, kind: str, namespace: str, found: MutableManifest) -> MutableManifest:
         found["kind"] = kind
         found["metadata"] = {**found["metadata"], "uid": secrets.token_hex(8)}
         self._objects[kind, namespace, found["metadata"]["name"]] = found
         self._changed(kind, "ADDED", found)
         return found
 
-    def _remove(self, kind: str, namespace: str, name: str) -> Object:
+    def _remove(self, kind: str, namespace: str, name: str) -> MutableManifest:
         found = self._get(kind, namespace, name)
         del self._objects[kind, namespace, name]
         self._changed(kind, "DELETED", found)
         return found
 
-    def _changed(self, kind: str, change: str, found: Object) -> None:
+    def _changed(self, kind: str, change: str, found: MutableManifest) -> None:
         found["metadata"]["resourceVersion"] = str(next(self._versions))
         for watcher in self._watchers:
             watcher(kind, change, copy.deepcopy(found))
@@ -329,12 +329,12 @@ class FakeCluster:
             self._changed("Pod", "MODIFIED", pod)
 
 
-def _check_version(found: Object, version: str) -> None:
+def _check_version(found: MutableManifest, version: str) -> None:
     if version != found["metadata"]["resourceVersion"]:
         raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
 
 
-def _merge(old: Manifest, patch: Manifest) -> Object:
+def _merge(old: Manifest, patch: Manifest) -> MutableManifest:
     """What a JSON merge patch makes of an object."""
     merged = copy.deepcopy(dict(old))
     for name, value in patch.items():

@@ -1,12 +1,11 @@
 """The few verbs of the API server that the operator uses, as an interface: the real cluster and the in-memory one both have it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
-
-Manifest = Mapping[str, Any]
 
 
 class ClusterError(Exception):
@@ -46,6 +45,14 @@ class PodIdentity:
     namespace: str
     name: str
     uid: str
+
+
+class RequestObserver(Protocol):
+    """Is told of the requests to the API server."""
+
+    def requested(self, method: str, code: int) -> None:
+        """The API server has answered a request with a status; 0: it has not answered."""
+        ...
 
 
 class Cluster(Protocol):

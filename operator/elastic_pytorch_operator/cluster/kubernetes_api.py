@@ -11,9 +11,9 @@ import aiohttp
 from kubernetes.aio import client, config
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause
-from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest, PodIdentity
-from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver
 
 PAGE_SIZE = 500
 REQUEST_TIMEOUT_SECONDS = 15
@@ -26,14 +26,14 @@ class KubernetesCluster:
 
     Args:
         api: the connection.
-        metrics: counts the requests.
+        observer: is told of each request.
         namespaces: whose jobs and pods are listed; none: those of all.
     """
 
-    def __init__(self, api: client.ApiClient, metrics: Metrics, namespaces: Sequence[str] = ()) -> None:
+    def __init__(self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()) -> None:
         self._api = api
         self._places = [f"/namespaces/{namespace}" for namespace in namespaces] or [""]
-        self._metrics = metrics
+        self._observer = observer
         self._answering_since: float | None = None
 
     @property
@@ -42,14 +42,14 @@ class KubernetesCluster:
         return self._answering_since
 
     @classmethod
-    async def connect(cls, metrics: Metrics, namespaces: Sequence[str] = ()) -> "KubernetesCluster":
+    async def connect(cls, observer: RequestObserver, namespaces: Sequence[str] = ()) -> "KubernetesCluster":
         """Connects as the pod's ServiceAccount, or outside a pod as the kubeconfig says."""
         configuration = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except config.ConfigException:
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls(client.ApiClient(configuration), metrics, namespaces)
+        return cls(client.ApiClient(configuration), observer, namespaces)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -194,10 +194,10 @@ class KubernetesCluster:
             )
             text = await answer.read()  # type: ignore[no-untyped-call]
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            self._metrics.requested(method, 0)
+            self._observer.requested(method, 0)
             self._answering_since = None
             raise ClusterError(0, f"no answer from the API server: {error or type(error).__name__}") from error
-        self._metrics.requested(method, answer.status)
+        self._observer.requested(method, answer.status)
         if self._answering_since is None:
             self._answering_since = time.monotonic()
         if not 200 <= answer.status < 300:

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
 from elastic_pytorch_operator.informer.watch_lag import Hearing, version_of
 from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
 
-Manifest = Mapping[str, Any]
-
+# What the watches are called, by the kind of the objects that they report.
+WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes"}
 TOMBSTONE_SECONDS = 60.0  # longer than any answer, and what a watch lags behind
 MAX_TOMBSTONES = 50_000  # some 10 MiB
 
@@ -50,15 +50,15 @@ class _NodeEntry:
 class Store:
     """Everything last reported about jobs, their pods, and nodes.
 
-    Each `apply_...` returns the jobs that it may matter to. What is older than what is known is ignored, so that a watch that lags
-    behind does not undo the operator's own writes. What a list has brought to light the watches are expected to tell, too.
+    Each method that takes an object in returns the jobs that it may matter to. What is older than what is known is ignored, so that a
+    watch that lags behind does not undo the operator's own writes. A change that a write or a list has shown must arrive on the watch, too.
 
     What was deleted leaves a tombstone: a list that began before, a late answer to a write, or a watch that lags do not bring it back.
     """
 
     nodes: dict[str, NodeView] = field(default_factory=dict)
     primed: bool = False
-    hearing: Hearing = field(default_factory=Hearing)
+    _hearing: Hearing = field(default_factory=Hearing)
     _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _pods: dict[tuple[str, str], _PodEntry] = field(default_factory=dict)
@@ -108,6 +108,42 @@ class Store:
     def worker_addresses(self) -> frozenset[str]:
         """The addresses of all worker pods."""
         return frozenset(entry.view.address for entry in self._pods.values() if self._belongs(entry))
+
+    @property
+    def silent_since(self) -> Mapping[str, float]:
+        """By watch: since when it should have reported a change that is known."""
+        return self._hearing.silent_since()
+
+    def observe_change(self, kind: str, change: str | None, manifest: Manifest, now: float) -> set[JobKey]:
+        """Takes note of what a watch has reported.
+
+        Args:
+            kind: of the object; what is neither a job, a pod nor a node is ignored.
+            change: `ADDED`, `MODIFIED` or `DELETED`; None: the object was there when the watch began.
+            manifest: the object.
+            now: monotonic seconds.
+        """
+        if kind not in WATCHES:
+            return set()
+        deleted = change == "DELETED"
+        self._hearing.hear(WATCHES[kind], manifest, gone=deleted)
+        match kind:
+            case "Pod":
+                return self.remove_pod(manifest, now) if deleted else self.apply_pod(manifest, now)
+            case "Node":
+                return self.remove_node(manifest, now) if deleted else self.apply_node(manifest, now)
+            case _:
+                return self.remove_job(manifest, now) if deleted else self.apply_job(manifest, now)
+
+    def note_written_pod(self, manifest: Manifest, now: float) -> None:
+        """Takes note of a pod that this operator has just created; the watch has yet to report it."""
+        self.apply_pod(manifest, now)
+        self._hearing.expect("pods", manifest, now)
+
+    def note_written_job(self, manifest: Manifest, now: float) -> None:
+        """Takes note of a job that this operator has just changed; the watch has yet to report that."""
+        self.apply_job(manifest, now)
+        self._hearing.expect("jobs", manifest, now)
 
     def apply_job(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
         """Takes note of a job.
@@ -225,7 +261,7 @@ class Store:
             node_names.add(node["metadata"]["name"])
             node_uids.add(node["metadata"].get("uid", ""))
             if self.nodes.get(node["metadata"]["name"]) != view_node(node):
-                self.hearing.expect("nodes", node, now)
+                self._hearing.expect("nodes", node, now)
             touched |= self.apply_node(node, now)
         for name, known in list(self._node_entries.items()):
             if name not in node_names and known.seen_at < now:
@@ -233,7 +269,7 @@ class Store:
         for pod in pods:
             pod_uids.add(pod["metadata"]["uid"])
             if news := self.apply_pod(pod, now, listed=True):
-                self.hearing.expect("pods", pod, now)
+                self._hearing.expect("pods", pod, now)
                 touched |= news
         for place, entry in list(self._pods.items()):
             if entry.view.uid not in pod_uids and entry.view.created_at < now:
@@ -243,14 +279,14 @@ class Store:
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
             if news := self.apply_job(job, now, listed=True):
-                self.hearing.expect("jobs", job, now)
+                self._hearing.expect("jobs", job, now)
                 touched |= news
         for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
             self._bury(self._jobs.pop(key).uid, now)
             touched.add(key)
         self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
         for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
-            self.hearing.forget_others(kind, uids)
+            self._hearing.forget_others(kind, uids)
         self._forget_removed_nodes()
         self.primed = True
         return touched
@@ -275,7 +311,7 @@ class Store:
             return True
         if listed and known.seen_at < now:
             if known.version > version:
-                self.hearing.restart(uid)
+                self._hearing.restart(uid)
             return (known.uid, known.version) != (uid, version)
         return known.version < version or (known.uid != uid and known.version == version)
 

@@ -66,8 +66,8 @@ def _settings() -> kopf.OperatorSettings:
 
 
 def _register(registry: kopf.OperatorRegistry, store: Store, request_work: Callable[[JobKey, float], None]) -> None:
-    def tell(keys: set[JobKey]) -> None:
-        for key in keys:
+    def take(kind: str, event: kopf.RawEvent) -> None:
+        for key in store.observe_change(kind, event["type"], event["object"], time.monotonic()):
             request_work(key, 0.0)
 
     @kopf.on.login(registry=registry)
@@ -76,23 +76,12 @@ def _register(registry: kopf.OperatorRegistry, store: Store, request_work: Calla
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
     async def on_job(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
-        manifest = event["object"]
-        deleted = event["type"] == "DELETED"
-        store.hearing.hear("jobs", manifest, gone=deleted)
-        now = time.monotonic()
-        tell(store.remove_job(manifest, now) if deleted else store.apply_job(manifest, now))
+        take(names.KIND, event)
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def on_pod(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
-        manifest = event["object"]
-        deleted = event["type"] == "DELETED"
-        store.hearing.hear("pods", manifest, gone=deleted)
-        now = time.monotonic()
-        tell(store.remove_pod(manifest, now) if deleted else store.apply_pod(manifest, now))
+        take("Pod", event)
 
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def on_node(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
-        manifest = event["object"]
-        deleted = event["type"] == "DELETED"
-        store.hearing.hear("nodes", manifest, gone=deleted)
-        tell((store.remove_node if deleted else store.apply_node)(manifest, time.monotonic()))
+        take("Node", event)

@@ -1,14 +1,11 @@
 """From the API server's objects to the slim views that decisions read."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView, Taint
 from elastic_pytorch_operator.spec.job import JobKey
-
-Manifest = Mapping[str, Any]
 
 # What the kubelet and the scheduler give as the reason of a pod that they have ended. Kubelets before 1.26 set no condition.
 DISRUPTIONS = ("Evicted", "NodeShutdown", "Terminated", "Preempting")
@@ -46,6 +43,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     state = _state_of(training, status)
     terminated = state.get("terminated") or _failed_init(spec, status)
     phase = status.get("phase", "Pending")
+    waiting_reason, waiting = _find_wait(status, training, state)
     restarts = annotations.get(names.ANNOTATION_GROUP_RESTARTS, "")
     index, rendezvous = labels.get(names.LABEL_WORKER_INDEX, ""), labels.get(names.LABEL_RENDEZVOUS, "")
     view = PodView(
@@ -62,7 +60,8 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         exit_message=terminated.get("message") or status.get("message") or "",
         disrupted=_is_disrupted(status),
         sidecar_runs=phase not in TERMINAL_PHASES and _runs_beside(training, status),
-        waiting=_why_waiting(status, training, state),
+        waiting=waiting,
+        waiting_reason=waiting_reason,
         unschedulable=_unscheduled(status).get("reason") == "Unschedulable" and not status.get("nominatedNodeName"),
         avoids=_listed(annotations, names.ANNOTATION_AVOIDS),
         prefers_others_to=_listed(annotations, names.ANNOTATION_PREFERS_OTHERS),
@@ -133,13 +132,13 @@ def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
     return {}
 
 
-def _why_waiting(status: Manifest, training: str, state: Manifest) -> str:
-    """Why a pod's training container does not run yet, for people; empty while it is simply starting, and once it has started.
+def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, str]:
+    """Why a pod's training container does not run yet: a reason, and a text. Both are empty while it is simply starting, or has started.
 
     Init containers, native sidecars among them, must be up before it. Other containers need not: they do not keep it waiting.
     """
     if "running" in state or "terminated" in state:
-        return ""
+        return "", ""
     own = [c for c in status.get("containerStatuses") or () if c.get("name") == training]
     for container in (*(status.get("initContainerStatuses") or ()), *own):
         waiting = (container.get("state") or {}).get("waiting") or {}
@@ -147,10 +146,11 @@ def _why_waiting(status: Manifest, training: str, state: Manifest) -> str:
         if reason and reason not in ("ContainerCreating", "PodInitializing"):
             message = waiting.get("message") or ""
             image = f" of image {container['image']}" if "Image" in reason and container.get("image") else ""
-            return f"{reason}{image}{': ' + message if message else ''}"
+            return reason, f"{reason}{image}{': ' + message if message else ''}"
     if unscheduled := _unscheduled(status):
-        return f"{unscheduled.get('reason', 'Unschedulable')}: {unscheduled.get('message', '')}".rstrip(": ")
-    return ""
+        reason = unscheduled.get("reason", "Unschedulable")
+        return reason, f"{reason}: {unscheduled.get('message', '')}".rstrip(": ")
+    return "", ""
 
 
 def _unscheduled(status: Manifest) -> Manifest:

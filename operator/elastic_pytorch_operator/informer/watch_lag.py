@@ -5,9 +5,8 @@ A watch that has died without an error looks like a cluster in which nothing hap
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-Manifest = Mapping[str, Any]
+from elastic_pytorch_operator.api.manifest import Manifest
 
 GONE = 2**63  # newer than any version
 

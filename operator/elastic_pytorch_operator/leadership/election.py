@@ -9,7 +9,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Manifest
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.timestamps import write_micro_time
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.leadership.lease import (
     Candidacy,
     LeaseTiming,
@@ -151,4 +153,4 @@ class Elector:
 
 
 def _time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return write_micro_time(datetime.now(UTC))

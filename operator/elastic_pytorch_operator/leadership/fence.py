@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Manifest, PodIdentity
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 
 
 class NotLeadingError(ClusterError):

@@ -8,7 +8,8 @@ import asyncio
 import logging
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Manifest
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
 logger = logging.getLogger(__name__)
 

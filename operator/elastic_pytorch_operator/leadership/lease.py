@@ -6,14 +6,13 @@ another can lead: it stops `renew_deadline_seconds` after its last renewal was s
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from elastic_pytorch_operator.api.manifest import Manifest
+
 RELEASED_SECONDS = 1  # the API does not allow 0
 UNNAMED_SECONDS = 15.0  # how long a lease holds that does not say
-
-Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

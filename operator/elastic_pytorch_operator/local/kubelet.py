@@ -13,14 +13,12 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.manifests.worker_pod import TOKEN_FOLDER
 from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
-
-Object = Mapping[str, Any]
 
 POLL_SECONDS = 0.05
 KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
@@ -76,7 +74,7 @@ class LocalKubelet:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _on_change(self, kind: str, change: str, found: Object) -> None:
+    def _on_change(self, kind: str, change: str, found: Manifest) -> None:
         if kind != "Pod":
             return
         name = found["metadata"]["name"]
@@ -87,7 +85,7 @@ class LocalKubelet:
             self._deleting[name] = asyncio.Event()
             self._running[name] = asyncio.ensure_future(self._run(found))
 
-    async def _run(self, pod: Object) -> None:
+    async def _run(self, pod: Manifest) -> None:
         """The life of a pod."""
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         container = next(
@@ -101,7 +99,7 @@ class LocalKubelet:
             if self._deleting.pop(name).is_set():
                 self._cluster.finish_deletion(namespace, name)
 
-    async def _run_container(self, namespace: str, name: str, pod: Object, container: Object) -> None:
+    async def _run_container(self, namespace: str, name: str, pod: Manifest, container: Manifest) -> None:
         address = f"127.0.{next(self._addresses) // 250}.{next(self._addresses) % 250 + 1}"
         if pod["spec"].get("hostname"):
             self._hosts[f"{pod['spec']['hostname']}.{pod['spec'].get('subdomain', '')}"] = address
@@ -149,7 +147,7 @@ class LocalKubelet:
         }
         self._set_state(namespace, name, container, ended, {"phase": "Failed" if code else "Succeeded"})
 
-    async def _stop_when_deleted(self, name: str, pod: Object, process: asyncio.subprocess.Process) -> None:
+    async def _stop_when_deleted(self, name: str, pod: Manifest, process: asyncio.subprocess.Process) -> None:
         await self._deleting[name].wait()
         if process.returncode is None:
             os.kill(process.pid, signal.SIGTERM)  # as a kubelet does: to the container's first process only
@@ -157,16 +155,16 @@ class LocalKubelet:
         await asyncio.sleep(grace)
         _signal_group(process, signal.SIGKILL)
 
-    def _set_state(self, namespace: str, name: str, container: Object, state: Object, status: Object) -> None:
+    def _set_state(self, namespace: str, name: str, container: Manifest, state: Manifest, status: Manifest) -> None:
         statuses = [{"name": container["name"], "state": state}]
         self._cluster.set_pod_status(namespace, name, {**status, "containerStatuses": statuses})
 
-    def _command(self, pod: Object, container: Object) -> list[str]:
+    def _command(self, pod: Manifest, container: Manifest) -> list[str]:
         command = [*(container.get("command") or ()), *(container.get("args") or ())]
         command = [self._map_path(pod, container, word) for word in command]
         return [sys.executable, *command[1:]] if command[0] in ("python", "python3") else command
 
-    def _environment(self, namespace: str, name: str, pod: Object, container: Object, address: str) -> dict[str, str]:
+    def _environment(self, namespace: str, name: str, pod: Manifest, container: Manifest, address: str) -> dict[str, str]:
         environment = dict(os.environ)
         for variable in container.get("env") or ():
             value = variable.get("value", "")
@@ -192,7 +190,7 @@ class LocalKubelet:
         host, colon, port = word.partition(":")
         return f"{self._hosts[host]}:{port}" if colon and host in self._hosts else word
 
-    def _map_path(self, pod: Object, container: Object, word: str) -> str:
+    def _map_path(self, pod: Manifest, container: Manifest, word: str) -> str:
         """A word in which a container's path has been replaced by this machine's."""
         mapped = dict(self._paths)
         volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}

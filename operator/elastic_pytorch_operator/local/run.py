@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from elastic_pytorch_operator.api.conditions import find_condition, has_ended, i
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.local.kubelet import LocalKubelet
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.fields import InvalidJob
@@ -61,9 +62,9 @@ async def local_operator(
     queue: WorkQueue[JobKey] = WorkQueue()
     api = AgentApi(store, roster, TokenReviewer(cluster), queue.add)
     async with listening(api, "127.0.0.1", 0) as port:
-        controller = Controller(cluster, store, roster, queue, f"http://127.0.0.1:{port}")
+        controller = Controller(cluster, store, roster, queue, AgentSettings(f"http://127.0.0.1:{port}"))
         runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
-        cluster.watch(lambda kind, change, found: feed(store, queue.add, kind, change, found))
+        cluster.watch(lambda kind, change, found: queue.add_all(store.observe_change(kind, change, found, time.monotonic())))
         await controller.prime()
         working = asyncio.create_task(controller.run())
         try:
@@ -154,29 +155,3 @@ async def _wait_for_pods(cluster: FakeCluster, key: JobKey) -> None:
         if all(pod["status"].get("phase") in ("Succeeded", "Failed") for pod in cluster.pods(key.namespace)):
             return
         await asyncio.sleep(POLL_SECONDS)
-
-
-def feed(
-    store: Store,
-    request_work: Callable[[JobKey, float], None],
-    kind: str,
-    change: str,
-    found: dict[str, Any],
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """What kopf's watches do in a real cluster."""
-    now, deleted = clock(), change == "DELETED"
-    match kind:
-        case names.KIND:
-            store.hearing.hear("jobs", found, gone=deleted)
-            keys = store.remove_job(found, now) if deleted else store.apply_job(found, now)
-        case "Pod":
-            store.hearing.hear("pods", found, gone=deleted)
-            keys = store.remove_pod(found, now) if deleted else store.apply_pod(found, now)
-        case "Node":
-            store.hearing.hear("nodes", found, gone=deleted)
-            keys = (store.remove_node if deleted else store.apply_node)(found, now)
-        case _:
-            return
-    for key in keys:
-        request_work(key, 0.0)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Manifest = dict[str, Any]
+from elastic_pytorch_operator.api.manifest import MutableManifest
 
 VOLUME = "elastic-pytorch-agent"
 CONTAINER = "elastic-pytorch-agent"
@@ -41,7 +41,7 @@ def agent_command(*, injected: bool) -> list[str]:
     return list(INJECTED_COMMAND if injected else INSTALLED_COMMAND)
 
 
-def inject_agent(spec: Manifest, container: Manifest, image: AgentImage, *, own_command: bool) -> None:
+def inject_agent(spec: MutableManifest, container: MutableManifest, image: AgentImage, *, own_command: bool) -> None:
     """Puts the agent into a pod's spec.
 
     Args:
@@ -62,11 +62,11 @@ def inject_agent(spec: Manifest, container: Manifest, image: AgentImage, *, own_
     spec["initContainers"] = [*(spec.get("initContainers") or []), _copying_container(image, spec, container)]
 
 
-def _copying_container(image: AgentImage, spec: Mapping[str, Any], training: Mapping[str, Any]) -> Manifest:
+def _copying_container(image: AgentImage, spec: Mapping[str, Any], training: Mapping[str, Any]) -> MutableManifest:
     # No user is named, so that OpenShift can assign one: the pod's applies, or the image's, which is not root. A kubelet starts no
     # container that has runAsNonRoot and runs as root because its pod does.
     as_root = (spec.get("securityContext") or {}).get("runAsUser") == 0
-    container: Manifest = {
+    container: MutableManifest = {
         "name": CONTAINER,
         "image": image.name,
         "args": [COPY_FOLDER],
@@ -87,7 +87,7 @@ def _copying_container(image: AgentImage, spec: Mapping[str, Any], training: Map
     return container
 
 
-def _resources(training: Mapping[str, Any]) -> Manifest:
+def _resources(training: Mapping[str, Any]) -> MutableManifest:
     """The training container's cores and memory: it does not run yet, so they are free, and the pod keeps its size and QoS class."""
     same = {
         kind: {name: amount for name, amount in (training.get(kind) or {}).items() if name in ("cpu", "memory")}
@@ -96,7 +96,7 @@ def _resources(training: Mapping[str, Any]) -> Manifest:
     return {kind: amounts for kind, amounts in same.items() if amounts} or SMALL
 
 
-def _with_agent_on_path(env: list[Manifest]) -> list[Manifest]:
+def _with_agent_on_path(env: list[MutableManifest]) -> list[MutableManifest]:
     """The environment with the agent in front of the container's own PYTHONPATH."""
     changed = []
     rest = ""

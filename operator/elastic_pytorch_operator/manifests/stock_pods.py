@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import Sequence
-from typing import Any
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.manifests.worker_pod import (
     labels,
     owner_reference,
@@ -15,8 +15,6 @@ from elastic_pytorch_operator.manifests.worker_pod import (
     torchrun_options,
 )
 from elastic_pytorch_operator.spec.job import Job, training_container
-
-Manifest = dict[str, Any]
 
 STOCK_COMMAND = ["python3", "-m", "torch.distributed.run"]
 # Torch builds without libuv exist (Debian's): a server that asks for it there fails. Signals are blocked before torch starts
@@ -64,7 +62,7 @@ def store_host(job: Job, rendezvous: int) -> str:
     return f"{_store_hostname(job, rendezvous)}.{job.key.name}"
 
 
-def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_starts: Sequence[str] = ()) -> Manifest:
+def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_starts: Sequence[str] = ()) -> MutableManifest:
     """A worker pod that joins a stock rendezvous: the image's own torchrun finds all it needs in its environment.
 
     Args:
@@ -83,7 +81,7 @@ def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_
     return pod
 
 
-def store_pod(job: Job, suffix: str, rendezvous: int) -> Manifest:
+def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
     """The pod that serves the c10d store of a rendezvous: the job's own image with a few lines of Python.
 
     Args:
@@ -93,7 +91,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> Manifest:
     """
     template = job.template["spec"]
     trains = training_container(job.template)
-    container: Manifest = {
+    container: MutableManifest = {
         "name": names.TRAINING_CONTAINER,
         "image": trains.get("image", ""),
         "command": ["python3", "-c", STORE_PROGRAM, str(job.store_port)],
@@ -140,7 +138,7 @@ def _store_hostname(job: Job, rendezvous: int) -> str:
     return f"{job.key.name}-store-{rendezvous}"
 
 
-def _stock_environment(job: Job, index: int, rendezvous: int) -> list[Manifest]:
+def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableManifest]:
     c10d = job.backend == names.BACKEND_C10D
     configuration = {
         "join_timeout": JOIN_SECONDS,
@@ -167,6 +165,6 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[Manifest]:
         "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
     }
     # Peers reach each other by address: nobody waits for a name to be published, or is sent to the address of a predecessor.
-    address: Manifest = {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    address: MutableManifest = {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     own = [address] if address["name"] not in values else []
     return [*({"name": name, "value": value} for name, value in values.items()), *own]

@@ -2,15 +2,15 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
+from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.shared_memory import add_shared_memory
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, add_claim_volumes
-
-Manifest = dict[str, Any]
 
 APPLICATION = "elastic-pytorch-job"
 TOKEN_VOLUME = "elastic-pytorch-token"
@@ -21,7 +21,7 @@ NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreacha
 NODE_LOSS_SECONDS = 10
 
 
-def owner_reference(job: Job) -> Manifest:
+def owner_reference(job: Job) -> MutableManifest:
     """Lets the garbage collector remove what the job owns when the job goes."""
     return {
         "apiVersion": names.API_VERSION,
@@ -42,7 +42,7 @@ def labels(job: Job) -> dict[str, str]:
     }
 
 
-def headless_service(job: Job) -> Manifest:
+def headless_service(job: Job) -> MutableManifest:
     """The Service that gives each worker its name, ready or not: `{job}-worker-{index}.{job}`."""
     return {
         "apiVersion": "v1",
@@ -63,9 +63,9 @@ def headless_service(job: Job) -> Manifest:
     }
 
 
-def volume_claim(job: Job, template: ClaimTemplate) -> Manifest:
+def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
     """The volume claim that a job has from one of its templates."""
-    metadata: Manifest = {
+    metadata: MutableManifest = {
         "name": template.claim_name(job.key.name),
         "namespace": job.key.namespace,
         "labels": {**template.labels, **labels(job)},
@@ -81,46 +81,43 @@ def volume_claim(job: Job, template: ClaimTemplate) -> Manifest:
     }
 
 
-def worker_pod(
-    job: Job,
-    index: int,
-    suffix: str,
-    operator_url: str,
-    avoid: Sequence[str] = (),
-    agent_image: AgentImage | None = None,
-    authorities: str = "",
-    *,
-    strictly: bool = True,
-    failed_starts: Sequence[str] = (),
-    group_restarts: int = 0,
-) -> Manifest:
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What the agents in new pods are given.
+
+    Attributes:
+        operator_url: where they find the operator.
+        image: which brings them, for jobs that want that; None: the jobs' images must.
+        authorities: certificates, PEM, one of which has signed the operator's.
+    """
+
+    operator_url: str
+    image: AgentImage | None = None
+    authorities: str = ""
+
+
+def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -> MutableManifest:
     """A worker pod.
 
     Args:
         job: whose template it is made from.
-        index: of the worker, 0 up to its job's size.
+        action: asks for it.
         suffix: makes the name unique to this incarnation of the worker.
-        operator_url: where its agent finds the operator.
-        avoid: nodes that are not for it.
-        agent_image: which brings the agent, for a job that wants that; None: the job's image must.
-        authorities: that have signed the operator's certificate, PEM.
-        strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
-        failed_starts: the nodes on which the pods before it of its index have failed to start.
-        group_restarts: how often the job's pods have been replaced as a group.
+        agent: what its agent is given.
     """
-    pod, container = pod_from_template(job, index, suffix)
-    remember_failed_starts(pod, failed_starts)
-    if group_restarts:
-        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(group_restarts)
+    pod, container = pod_from_template(job, action.index, suffix)
+    remember_failed_starts(pod, action.failed_starts)
+    if action.group_restarts:
+        pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(action.group_restarts)
     spec = pod["spec"]
-    image = agent_image if job.inject_agent else None
+    image = agent.image if job.inject_agent else None
     own_command = bool(container.get("command"))
     if not own_command:
         container["command"] = agent_command(injected=image is not None)
     joining = _torchrun_environment(job) if own_command else []
     given = {v["name"] for v in joining}
     options = [{"name": name, "value": value} for name, value in torchrun_options(job).items() if name not in given]
-    provide(container, [*_agent_environment(job, index, operator_url, authorities), *options, *joining])
+    provide(container, [*_agent_environment(job, action.index, agent), *options, *joining])
     container["volumeMounts"] = [
         *(container.get("volumeMounts") or []),
         {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -128,14 +125,14 @@ def worker_pod(
     spec["volumes"] = [*(spec.get("volumes") or []), _token_volume()]
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
-    if avoid:
-        spec["affinity"] = (_keep_away if strictly else _prefer_others)(spec.get("affinity") or {}, avoid)
-        annotation = names.ANNOTATION_AVOIDS if strictly else names.ANNOTATION_PREFERS_OTHERS
-        pod["metadata"]["annotations"][annotation] = ",".join(avoid)
+    if action.avoid:
+        spec["affinity"] = (_keep_away if action.strictly else _prefer_others)(spec.get("affinity") or {}, action.avoid)
+        annotation = names.ANNOTATION_AVOIDS if action.strictly else names.ANNOTATION_PREFERS_OTHERS
+        pod["metadata"]["annotations"][annotation] = ",".join(action.avoid)
     return pod
 
 
-def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Manifest]:
+def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifest, MutableManifest]:
     """What any worker pod is, with either backend; and in it the container that trains.
 
     Args:
@@ -144,8 +141,8 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Mani
         suffix: makes the name unique to this incarnation of the worker.
     """
     template = copy.deepcopy(dict(job.template))
-    metadata: Manifest = template.get("metadata") or {}
-    spec: Manifest = template["spec"]
+    metadata: MutableManifest = template.get("metadata") or {}
+    spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"
     container = next(c for c in spec["containers"] if c.get("name") == training_container(template).get("name"))
     container.setdefault("name", names.TRAINING_CONTAINER)
@@ -186,23 +183,23 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[Manifest, Mani
     return pod, container
 
 
-def remember_failed_starts(pod: Manifest, nodes: Sequence[str]) -> None:
+def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:
     """Writes on a pod where those before it of its index have failed to start."""
     if nodes:
         pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_FAILED_STARTS] = ",".join(nodes)
 
 
-def provide(container: Manifest, environment: Sequence[Manifest]) -> None:
+def provide(container: MutableManifest, environment: Sequence[MutableManifest]) -> None:
     """Gives variables to a container; the template's own of the same name stay as they are."""
     own = list(container.get("env") or [])
     taken = {variable["name"] for variable in own}
     container["env"] = [v for v in environment if v["name"] not in taken] + own
 
 
-def _agent_environment(job: Job, index: int, operator_url: str, authorities: str) -> list[Manifest]:
-    vouching = [{"name": names.AUTHORITIES_VARIABLE, "value": authorities}] if authorities else []
+def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[MutableManifest]:
+    vouching = [{"name": names.AUTHORITIES_VARIABLE, "value": agent.authorities}] if agent.authorities else []
     return [
-        {"name": names.OPERATOR_URL_VARIABLE, "value": operator_url},
+        {"name": names.OPERATOR_URL_VARIABLE, "value": agent.operator_url},
         *vouching,
         {"name": "ELASTIC_PYTORCH_TOKEN_FILE", "value": f"{TOKEN_FOLDER}/token"},
         {"name": "ELASTIC_PYTORCH_JOB", "value": job.key.name},
@@ -221,7 +218,7 @@ def torchrun_options(job: Job) -> Mapping[str, str]:
     return {"PET_MAX_RESTARTS": str(job.max_failures), **job.torchrun}
 
 
-def _torchrun_environment(job: Job) -> list[Manifest]:
+def _torchrun_environment(job: Job) -> list[MutableManifest]:
     """Lets a plain `torchrun train.py` of the user's join the job's rounds."""
     return [
         {"name": "PET_NNODES", "value": f"{job.minimum}:{job.maximum}"},
@@ -233,14 +230,14 @@ def _torchrun_environment(job: Job) -> list[Manifest]:
     ]
 
 
-def tolerations(own: list[Manifest]) -> list[Manifest]:
+def tolerations(own: list[MutableManifest]) -> list[MutableManifest]:
     """The template's tolerations, and short ones for lost nodes where it has none."""
     missing = [taint for taint in NODE_LOSS_TAINTS if not any(t.get("key") in (taint, None, "") for t in own)]
     short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}
     return [*own, *({"key": taint, **short} for taint in missing)]
 
 
-def _keep_away(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
+def _keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
     """The template's affinity with some nodes left out. Terms are alternatives, so each of them gets the requirement."""
     unwanted = _not_among(nodes)
     node_affinity = affinity.get("nodeAffinity") or {}
@@ -253,7 +250,7 @@ def _keep_away(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
     return {**affinity, "nodeAffinity": {**node_affinity, "requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
-def _prefer_others(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
+def _prefer_others(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
     """The template's affinity with the heaviest preference for other nodes than these."""
     node_affinity = affinity.get("nodeAffinity") or {}
     preference = {"weight": 100, "preference": {"matchFields": _not_among(nodes)}}
@@ -261,10 +258,10 @@ def _prefer_others(affinity: Manifest, nodes: Sequence[str]) -> Manifest:
     return {**affinity, "nodeAffinity": {**node_affinity, "preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
-def _not_among(nodes: Sequence[str]) -> list[Manifest]:
+def _not_among(nodes: Sequence[str]) -> list[MutableManifest]:
     return [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
 
 
-def _token_volume() -> Manifest:
+def _token_volume() -> MutableManifest:
     token = {"audience": names.TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
     return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}}

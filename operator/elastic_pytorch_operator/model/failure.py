@@ -45,6 +45,7 @@ class FailureRecord:
         time: when it failed, RFC 3339, for people.
         rule: of `failurePolicy.rules`, which decides on it; None: none does.
         group_restarts: how often the job's pods had been replaced as a group when this one was made.
+        oom_killed: the kubelet says that the pod's container was killed for lack of memory.
     """
 
     worker: str
@@ -60,13 +61,14 @@ class FailureRecord:
     time: str = ""
     rule: FailureRule | None = None
     group_restarts: int = 0
+    oom_killed: bool = False
 
     @property
     def kind(self) -> str:
         """What sort of failure it is, one word of a few."""
         if self.fault is Fault.OUTSIDE:
             return "Killed"
-        if self.signal == "SIGKILL" or OOM_KILLED in self.message:
+        if self.oom_killed or self.signal == "SIGKILL":
             return "OutOfMemory"  # a SIGKILL for another reason comes from outside
         if self.pod_uid:
             return "Pod"

@@ -37,6 +37,7 @@ class PodView:
     sidecar_runs: bool = False  # another container has not ended, and the kubelet does not stop it by itself
     ended_before_deletion: bool = False  # was seen ended before anybody asked for its deletion
     waiting: str = ""  # why it does not run yet, for people
+    waiting_reason: str = ""  # the kubelet's or the scheduler's word for it
     unschedulable: bool = False  # the scheduler has found no node for it, and makes no room on one either
     avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
     prefers_others_to: frozenset[str] = frozenset()  # nodes that it was made to take only if no other fits
@@ -54,12 +55,12 @@ class PodView:
     @property
     def hopeless(self) -> bool:
         """Whether its containers can never be made as they are written."""
-        return self.waiting.startswith(NEVER)
+        return self.waiting_reason in NEVER
 
     @property
     def stuck(self) -> bool:
         """Whether its containers cannot be made, for now at least."""
-        return self.waiting.startswith((*NEVER, *HARDLY))
+        return self.waiting_reason in (*NEVER, *HARDLY)
 
     @property
     def ended(self) -> bool:

@@ -24,18 +24,34 @@ class Ending:
     cause: FailureRecord | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """Workers that go, or have gone, for a reason that is known.
+
+    Attributes:
+        victims: those that go because the operator wants them to.
+        excused: lost ones on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
+        leaving: those that have left the group since they were told to stop.
+    """
+
+    victims: Collection[str] = ()
+    excused: Collection[str] = ()
+    leaving: Collection[str] = ()
+
+
+NO_DEPARTURES = Departures()
+
+
 def decide_ending(
     job: Job,
     observed: Observed,
     candidates: Sequence[Candidate],
     budget: Budget,
+    departures: Departures = NO_DEPARTURES,
     *,
-    victims: frozenset[str] = frozenset(),
     invalid: str = "",
     deadline_at: float | None = None,
     starts: FailedStarts = NONE_FAILED,
-    excused: Collection[str] = (),
-    leaving: Collection[str] = (),
 ) -> tuple[Ending | None, float | None]:
     """Decides whether the job ends now.
 
@@ -44,12 +60,10 @@ def decide_ending(
         observed: what is known.
         candidates: its workers, weighed.
         budget: its failures.
-        victims: workers that go because the operator wants them to.
+        departures: workers that go, or have gone, for a reason that is known.
         invalid: why the API server will never accept a pod of its template, or a claim of its claim templates.
         deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
         starts: the pods that have failed to start.
-        excused: lost workers on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
-        leaving: workers that have left the group since they were told to stop.
 
     Returns:
         The ending, None if the job goes on; and when to look again.
@@ -76,7 +90,7 @@ def decide_ending(
         count = f"{_failures(budget.total)} since the job began"
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
-    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, {*victims, *excused}, leaving)):
+    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, departures)):
         return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None
     if deadline_at is not None and observed.now >= deadline_at:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
@@ -108,20 +122,19 @@ def _never_joined(observed: Observed) -> str:
     return ""
 
 
-def _lost_members(
-    job: Job, observed: Observed, candidates: Sequence[Candidate], excepted: Collection[str], leaving: Collection[str]
-) -> list[str]:
-    """The members that go without having been asked to, other than those excepted.
+def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate], departures: Departures) -> list[str]:
+    """The members that go without having been asked to, and that no rule excuses.
 
     If a rule is about conditions, an agent's word that it was told to stop is not enough: its pod will tell why.
     """
+    excepted = {*departures.victims, *departures.excused}
     members = frozenset(observed.round.workers if observed.round else ())
     waits = any(rule.conditions for rule in job.rules)
     known = {pod.name for pod in observed.pods if not waits or pod.deleting or pod.ended}
     lost = [
         f"{candidate.worker} {candidate.why}"
         for candidate in candidates
-        if (candidate.worker in members or (waits and candidate.worker in leaving))
+        if (candidate.worker in members or (waits and candidate.worker in departures.leaving))
         and candidate.worker not in excepted
         and (candidate.standing is Standing.GONE or (candidate.standing is Standing.LEAVING and candidate.worker in known))
         and not has_succeeded(candidate.worker, observed)

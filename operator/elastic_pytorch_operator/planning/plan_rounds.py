@@ -8,7 +8,7 @@ from elastic_pytorch_operator.model.failure import FailureRecord, dated, has_suc
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.completion import decide_ending
+from elastic_pytorch_operator.planning.completion import Departures, decide_ending
 from elastic_pytorch_operator.planning.dry_run import wants_dry_run
 from elastic_pytorch_operator.planning.failed_writes import describe, mark_told, untold
 from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
@@ -32,10 +32,10 @@ from elastic_pytorch_operator.planning.failures.start_backoff import FailedStart
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
 from elastic_pytorch_operator.planning.reporting.events import tell_story
 from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
-from elastic_pytorch_operator.planning.reporting.status import describe_job, write_status_at
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import hold_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
-from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, weigh
 from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room, suspect_nodes
 from elastic_pytorch_operator.planning.workers.takeover_grace import listens_until
@@ -77,12 +77,10 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         observed,
         candidates,
         memory.budget,
-        victims=replicas.victims,
+        Departures(replicas.victims, memory.excused, memory.leaving),
         invalid=memory.invalid,
         deadline_at=deadline_at(job, memory.active_since),
         starts=starts,
-        excused=memory.excused,
-        leaving=memory.leaving,
     )
     held = ending is not None or group_restart.asked
     decision = Decision() if held else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
@@ -96,11 +94,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     grown = grows(observed.round, decision.round)
     memory = replace(memory, recovery=recovery, checkpoint_wait=hold.wait, grown_at=observed.now if grown else memory.grown_at)
     round_ = decision.round or observed.round
-    status = describe_job(
-        job,
-        observed,
-        candidates,
-        round_,
+    findings = Findings(
         budget=memory.budget,
         recovery=recovery,
         ending=ending,
@@ -111,6 +105,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         grown=grown,
         starts=starts,
     )
+    status = describe_job(job, observed, candidates, round_, findings)
     actions: list[Action] = []
     recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck)
     if ending is None:
@@ -164,25 +159,17 @@ def _decide_round(
 ) -> Decision:
     current = observed.round
     finishing = current is not None and any(has_succeeded(name, observed) for name in current.workers)
-    return next_round(
-        current,
-        candidates,
-        wanted=job.wanted,
-        minimum=job.minimum,
-        settle_seconds=job.settle_seconds,
-        default_port=job.store_port,
-        now=observed.now,
+    state = GroupState(
         last_number=max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0),
         hold_until=memory.budget.hold_until,
         failure_open=failure.open,
         finishing=finishing,
-        allowed=job.allowed,
-        suspended=job.suspend,
         stalled=restart.cause.message if restart else "",
         settled=memory.checkpoint_wait is not None,
         grow_at=may_grow_at(job, memory.grown_at),
         replaced=replaced,
     )
+    return next_round(current, candidates, group_policy(job), state, observed.now)
 
 
 def _missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action, ...]:

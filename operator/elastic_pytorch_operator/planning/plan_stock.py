@@ -21,7 +21,7 @@ from elastic_pytorch_operator.model.actions import (
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.completion import Departures, Ending, decide_ending
 from elastic_pytorch_operator.planning.dry_run import wants_dry_run
 from elastic_pytorch_operator.planning.failed_writes import describe, mark_told, untold
 from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
@@ -30,7 +30,7 @@ from elastic_pytorch_operator.planning.failures.rulings import excused_members, 
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
 from elastic_pytorch_operator.planning.reporting.events import tell_story
-from elastic_pytorch_operator.planning.reporting.status import describe_job, write_status_at
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
 from elastic_pytorch_operator.planning.stock.group import adopt_group, next_group
 from elastic_pytorch_operator.planning.stock.memory import StockMemory
 from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, Manner, read_end
@@ -92,18 +92,8 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         active_since=active_since(job, observed, memory.active_since),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
-    refusal = describe(memory.failed)
-    status = describe_job(
-        job,
-        observed,
-        view.candidates,
-        group.round,
-        budget=budget,
-        recovery=None,
-        ending=ending,
-        refusal=refusal,
-        starts=view.starts,
-    )
+    findings = Findings(budget, ending=ending, refusal=describe(memory.failed), starts=view.starts)
+    status = describe_job(job, observed, view.candidates, group.round, findings)
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]
     if ending is None:
@@ -197,11 +187,10 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
         view.observed,
         view.candidates,
         memory.budget,
-        victims=stock.victims | replicas.victims,
+        Departures(stock.victims | replicas.victims, memory.excused),
         invalid=memory.invalid,
         deadline_at=deadline_at(view.job, memory.active_since),
         starts=view.starts,
-        excused=memory.excused,
     )
 
 

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 
 from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.api.timestamps import write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.actions import TryPod
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.monitoring.metrics import Metrics
@@ -40,9 +41,8 @@ class Controller:
         store: what is known of the cluster.
         roster: what agents say.
         queue: the jobs that are to be looked at.
-        operator_url: where agents find the operator.
+        agent: what the agents in new pods are given.
         clock: monotonic seconds.
-        agent_image: which brings the agent into the pods; None: the jobs' images do.
         metrics: counts the work.
         leading: whether this replica may act.
 
@@ -56,16 +56,15 @@ class Controller:
         store: Store,
         roster: Roster,
         queue: WorkQueue[JobKey],
-        operator_url: str,
+        agent: AgentSettings,
         clock: Callable[[], float] = time.monotonic,
-        agent_image: AgentImage | None = None,
         metrics: Metrics | None = None,
         leading: Callable[[], bool] = lambda: True,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._roster = roster
-        self._executor = Executor(cluster, store, operator_url, agent_image, clock)
+        self._executor = Executor(cluster, store, agent, clock)
         self._clock = clock
         self._queue = queue
         self._metrics = metrics or Metrics()
@@ -74,9 +73,9 @@ class Controller:
         self._listening_since = clock()
         self.lost_leader_node = ""
 
-    def trust(self, authorities: str) -> None:
+    def set_authorities(self, authorities: str) -> None:
         """Has the agents of new pods trust these authorities, PEM."""
-        self._executor.authorities = authorities
+        self._executor.agent = replace(self._executor.agent, authorities=authorities)
 
     async def prime(self) -> None:
         """Fills the store before the first plan.
@@ -165,7 +164,7 @@ class Controller:
             self._store,
             self._roster,
             now=self._clock(),
-            time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            time=write_time(datetime.now(UTC)),
             listening_since=self._listening_since,
             lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),

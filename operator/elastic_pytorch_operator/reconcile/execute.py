@@ -12,12 +12,13 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, ended, find_condition, has_ended, merge_conditions
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.timestamps import write_micro_time, write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Manifest
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
-from elastic_pytorch_operator.manifests.worker_pod import headless_service, worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, headless_service, worker_pod
 from elastic_pytorch_operator.model.actions import (
     Action,
     CreatePod,
@@ -85,22 +86,19 @@ class Executor:
     """Does what plans ask for.
 
     Attributes:
-        authorities: certificates, PEM, one of which has signed the operator's; agents in new pods get them.
+        agent: what the agents in new pods are given.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         store: Store,
-        operator_url: str,
-        agent_image: AgentImage | None = None,
+        agent: AgentSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._store = store
-        self.authorities = ""
-        self._operator_url = operator_url
-        self._agent_image = agent_image
+        self.agent = agent
         self._clock = clock
         self._services: set[str] = set()
         self._claims = ClaimWriter(cluster)
@@ -157,7 +155,7 @@ class Executor:
         managed_by = (manifest.get("spec") or {}).get("managedBy")
         if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
             return
-        generation, time = metadata.get("generation", 1), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        generation, time = metadata.get("generation", 1), write_time(datetime.now(UTC))
         began = bool(known_status.get("round"))
         told = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
         known = find_condition(known_status, told.type) or {}
@@ -199,8 +197,7 @@ class Executor:
         # A job that has begun goes on with the template it has, even if that holds fields which were dropped when it began.
         strict = not job.status.get("round")
         pod = await self._send_pod(job, action, strict=strict)
-        self._store.apply_pod(pod, self._clock())
-        self._store.hearing.expect("pods", pod, self._clock())
+        self._store.note_written_pod(pod, self._clock())
         logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
 
     async def _send_pod(self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False) -> Manifest:
@@ -210,18 +207,7 @@ class Executor:
         elif job.stock:
             manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous, action.failed_starts)
         else:
-            manifest = worker_pod(
-                job,
-                action.index,
-                suffix,
-                self._operator_url,
-                action.avoid,
-                self._agent_image,
-                self.authorities,
-                failed_starts=action.failed_starts,
-                group_restarts=action.group_restarts,
-                strictly=action.strictly,
-            )
+            manifest = worker_pod(job, action, suffix, self.agent)
         try:
             return await self._cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
         except ClusterError as error:
@@ -255,8 +241,7 @@ class Executor:
                 raise
             self._forget_job(key, uid)
             return
-        self._store.apply_job(manifest, self._clock())
-        self._store.hearing.expect("jobs", manifest, self._clock())
+        self._store.note_written_job(manifest, self._clock())
 
     def _forget_job(self, key: JobKey, uid: str) -> None:
         self._store.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
@@ -274,7 +259,7 @@ class Executor:
             "kind": "Event",
             # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
             "metadata": {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace},
-            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": write_micro_time(now),
             "reportingController": f"{names.GROUP}/operator",
             "reportingInstance": names.OPERATOR,
             "action": "Reconcile",

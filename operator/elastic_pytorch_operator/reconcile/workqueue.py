@@ -4,7 +4,7 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
@@ -76,6 +76,11 @@ class WorkQueue(Generic[Key]):
             self._observer.queued()
         heapq.heappush(self._heap, (due, next(self._order), key))
         self._wakeup.set()
+
+    def add_all(self, keys: Iterable[Key]) -> None:
+        """Asks for work on keys at once."""
+        for key in keys:
+            self.add(key)
 
     def add_after_failure(self, key: Key) -> float:
         """Asks for work on a key that has failed, later each time; returns the delay in seconds."""

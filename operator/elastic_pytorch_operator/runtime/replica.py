@@ -27,6 +27,7 @@ from elastic_pytorch_operator.leadership.fence import FencedCluster
 from elastic_pytorch_operator.leadership.leader_label import keep_endpoint, take_endpoint
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.monitoring.health import Vitals, find_ailments
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
@@ -117,8 +118,7 @@ class Replica:
             self._store,
             self._roster,
             self._queue,
-            place.operator_url,
-            agent_image=agent_image,
+            AgentSettings(place.operator_url, agent_image),
             metrics=self._metrics,
             leading=self._may_act,
         )
@@ -238,7 +238,7 @@ class Replica:
                 logger.warning("cannot keep the certificates: %s", error)
                 await asyncio.sleep(PRIME_RETRY_SECONDS)
         show(self._trust, tls)
-        self._controller.trust(self._trust.bundle)
+        self._controller.set_authorities(self._trust.bundle)
 
     async def _prime(self) -> None:
         while True:
@@ -255,7 +255,7 @@ class Replica:
     def _find_ailments(self) -> tuple[str, ...]:
         vitals = Vitals(
             now=time.monotonic(),
-            silent_since=self._store.hearing.silent_since(),
+            silent_since=self._store.silent_since,
             answering_since=self._answering_since(),
             longest_reconcile_seconds=self._queue.longest_work_seconds,
         )

@@ -6,9 +6,10 @@ job written before a rule existed is refused with the field's name rather than h
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer
@@ -18,7 +19,6 @@ from elastic_pytorch_operator.spec.sizes import read_sizes
 from elastic_pytorch_operator.spec.torchrun_options import InvalidOption, torchrun_variables
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
 
-Manifest = Mapping[str, Any]
 T = TypeVar("T")
 
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters

@@ -8,10 +8,9 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
+from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.api.quantities import parse_quantity
 from elastic_pytorch_operator.spec.accelerators import uses_accelerators
-
-Manifest = dict[str, Any]
 
 FOLDER = "/dev/shm"
 VOLUME = "elastic-pytorch-shared-memory"
@@ -31,7 +30,7 @@ def shared_memory_size(value: object) -> str:
     return str(value)
 
 
-def add_shared_memory(spec: Manifest, container: Manifest, size: str) -> None:
+def add_shared_memory(spec: MutableManifest, container: MutableManifest, size: str) -> None:
     """Gives a pod's training container a /dev/shm, unless the template has decided on it.
 
     Args:

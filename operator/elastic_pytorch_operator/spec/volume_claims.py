@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_operator.api import names
-
-Manifest = Mapping[str, Any]
+from elastic_pytorch_operator.api.manifest import Manifest
 
 MOST_CLAIMS = 8  # as the schema has it
 RETAIN, DELETE = "Retain", "Delete"  # volumeClaimRetentionPolicy.whenDeleted

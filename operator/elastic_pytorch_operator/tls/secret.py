@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch_operator.cluster.interface import Cluster, Manifest
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.cluster.interface import Cluster
 from elastic_pytorch_operator.tls.certificates import is_whole, make_authority, make_serving
 from elastic_pytorch_operator.tls.rotation import Pair, Trust, signing, unexpired, wants_authority, wants_serving
 

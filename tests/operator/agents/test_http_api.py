@@ -14,11 +14,10 @@ from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.spec.job import JobKey
 
-from tests.operator.builders import KEY, a_job, a_manifest
+from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 POD = "lm-worker-0-x7k2p"
@@ -50,7 +49,7 @@ class Served:
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
     cluster, store, roster, work = FakeCluster(), Store(), Roster(), []
-    await cluster.create_pod(worker_pod(a_job(), 0, "x7k2p", ""))
+    await cluster.create_pod(a_worker_pod(a_job(), 0))
     store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
     api = AgentApi(store, roster, TokenReviewer(cluster), lambda key, _: work.append(key))
     async with listening(api, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
@@ -103,7 +102,7 @@ async def test_pod_that_is_no_worker_is_refused(served: Served) -> None:
 
 async def test_token_of_an_earlier_pod_of_the_name_is_refused(served: Served) -> None:
     served.cluster.finish_deletion("default", POD)
-    await served.cluster.create_pod(worker_pod(a_job(), 0, "x7k2p", ""))
+    await served.cluster.create_pod(a_worker_pod(a_job(), 0))
     served.store.replace_all([a_manifest()], await served.cluster.list_pods(), [], time.monotonic())
     code, _ = await served.post(BEAT)
     assert code == 403

@@ -13,7 +13,6 @@ from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.reconcile.observe import observe
@@ -21,7 +20,7 @@ from elastic_pytorch_operator.spec.job import JobKey, parse_job
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.operator.builders import TIME, a_manifest
+from tests.operator.builders import TIME, a_manifest, a_worker_pod
 
 FIELDS = [
     *("incarnation", "state", "round", "rank", "worldSize", "localWorldSize", "port", "restarts", "progress", "failure"),
@@ -71,7 +70,7 @@ class TwoJobs:
         self.cluster.add_node("n1")
         manifests = [a_manifest("loud"), a_manifest("quiet")]
         for manifest in manifests:
-            await self.cluster.create_pod(worker_pod(parse_job(manifest), 0, "x7k2p", ""))
+            await self.cluster.create_pod(a_worker_pod(parse_job(manifest), 0))
         pods, nodes = await self.cluster.list_pods(), await self.cluster.list_nodes()
         self.store.replace_all(manifests, pods, nodes, 0.0)
         api = AgentApi(

@@ -14,9 +14,8 @@ from elastic_pytorch_operator.agents.token_review import REVIEWS_AT_ONCE, REVIEW
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 
-from tests.operator.builders import a_job, a_manifest
+from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 FLOOD = 1000
@@ -42,7 +41,7 @@ class Served:
 async def served() -> AsyncIterator[Served]:
     cluster, store = FakeCluster(), Store()
     for index in range(3):
-        await cluster.create_pod(worker_pod(a_job(), index, "x7k2p", ""))
+        await cluster.create_pod(a_worker_pod(a_job(), index))
     store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
     api = AgentApi(store, Roster(), TokenReviewer(cluster), lambda *_: None)
     connector = aiohttp.TCPConnector(limit=MAX_PER_CLIENT)

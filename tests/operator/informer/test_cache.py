@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.informer.cache import TOMBSTONE_SECONDS, Store
 from elastic_pytorch_operator.manifests.stock_pods import store_pod
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job
 
-from tests.operator.builders import KEY, a_job, a_manifest
+from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
 
 
 def pod(index: int = 0, *, version: int = 1, uid: str = "", node: str = "node-0", phase: str = "Running") -> dict[str, Any]:
-    found = worker_pod(a_job(), index, "x7k2p", "")
+    found = a_worker_pod(a_job(), index)
     found["metadata"] |= {"uid": uid or f"uid-{index}", "resourceVersion": str(version)}
     found["spec"]["nodeName"] = node
     return {**found, "status": {"phase": phase}}
@@ -239,7 +238,7 @@ def test_tombstones_go_with_a_later_list_and_are_bounded(monkeypatch: pytest.Mon
 
 def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_restored() -> None:
     store = primed(pod(0, version=500, phase="Running"), pod(1, version=501))
-    store.hearing.hear("pods", pod(0, version=500), gone=False)
+    store.observe_change("Pod", "MODIFIED", pod(0, version=500), 2.0)
     store.remove_pod(pod(2, version=502), 2.0)  # deleted after the backup was made
     restored = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "1"}, "status": {"round": 3}}
     store.apply_job({**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}}, 2.0)
@@ -248,5 +247,5 @@ def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_res
     assert touched == {KEY}
     assert [(view.index, view.phase) for view in store.pods_of("uid-lm")] == [(0, "Failed"), (2, "Running"), (3, "Running")]
     assert store.apply_pod(pod(0, version=95, phase="Running"), 7.0) == {KEY}, "news are news again"
-    silent = store.hearing.silent_since()
+    silent = store.silent_since
     assert (silent["pods"], silent["jobs"]) == (5.0, 5.0), "a watch that goes on at the old version is found out"

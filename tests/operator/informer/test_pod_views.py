@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.spec.job import JobKey
 
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, a_worker_pod
 
 
 def a_pod_object(status: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
-    pod = worker_pod(a_job(), 2, "x7k2p", "http://operator:8443")
+    pod = a_worker_pod(a_job(), 2)
     pod["metadata"] |= {"uid": "uid-1", **metadata}
     return {**pod, "status": status or {}}
 
@@ -112,7 +111,7 @@ def test_training_that_is_over_and_pod_that_is_not(status: dict[str, Any], ended
 def a_pod_with_an_injected_sidecar(status: dict[str, Any], *, told: bool = True) -> dict[str, Any]:
     """A pod whose template has one container, named `trainer`, after a webhook has put another in front of it."""
     template = {"spec": {"containers": [{"name": "trainer", "image": "torch", "args": ["train.py"]}]}}
-    pod = worker_pod(a_job(template=template), 2, "x7k2p", "http://operator:8443")
+    pod = a_worker_pod(a_job(template=template), 2)
     pod["metadata"] |= {"uid": "uid-1", **({} if told else {"annotations": {}})}
     pod["spec"]["containers"].insert(0, {"name": "istio-proxy", "image": "proxy"})
     return {**pod, "status": status}
@@ -186,7 +185,7 @@ def test_pod_for_which_the_scheduler_has_found_no_node(reason: str, unschedulabl
 
 @pytest.mark.parametrize("strictly", [True, False])
 def test_nodes_that_a_pod_was_made_to_keep_away_from(strictly: bool) -> None:
-    pod = worker_pod(a_job(), 2, "x7k2p", "http://operator:8443", ["a", "b"], strictly=strictly)
+    pod = a_worker_pod(a_job(), 2, ["a", "b"], strictly=strictly)
     pod["metadata"]["uid"] = "uid-1"
     view = view_pod(pod, seen_at=5.0)
     assert (view.avoids, view.prefers_others_to) == (({"a", "b"}, set()) if strictly else (set(), {"a", "b"}))
@@ -266,6 +265,6 @@ def test_pod_carries_its_conditions_and_how_often_its_group_had_been_restarted()
     pod = a_pod_object({"conditions": [disrupted, {"type": "Ready", "status": "False"}]})
     view = view_pod(pod, seen_at=5.0)
     assert (view.conditions, view.group_restarts) == ({("DisruptionTarget", "True"), ("Ready", "False")}, 0)
-    later = worker_pod(a_job(), 2, "x7k2p", "http://operator:8443", group_restarts=7)
+    later = a_worker_pod(a_job(), 2, group_restarts=7)
     later["metadata"]["uid"] = "uid-2"
     assert view_pod(later, seen_at=5.0).group_restarts == 7

@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.spec.job import Job
 
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, a_worker_pod
 
 IMAGE = AgentImage("example.com/agent:1", "IfNotPresent")
 
 
 def build(image: AgentImage | None = IMAGE, **spec: Any) -> dict[str, Any]:
-    pod: dict[str, Any] = worker_pod(a_job(**spec), 0, "x7k2p", "http://operator:8443", agent_image=image)["spec"]
+    pod: dict[str, Any] = a_worker_pod(a_job(**spec), 0, agent_image=image)["spec"]
     return pod
 
 
@@ -116,5 +115,5 @@ def test_nothing_is_injected_unless_job_and_operator_can(image: AgentImage | Non
 
 def test_template_is_left_as_it_was() -> None:
     job: Job = a_job(template=template(command=["torchrun"], env=[{"name": "PYTHONPATH", "value": "/src"}]))
-    worker_pod(job, 0, "x", "", agent_image=IMAGE)
+    a_worker_pod(job, 0, agent_image=IMAGE)
     assert job.template == template(command=["torchrun"], env=[{"name": "PYTHONPATH", "value": "/src"}])

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
-from elastic_pytorch_operator.manifests.worker_pod import headless_service, worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import headless_service
 from elastic_pytorch_operator.spec.job import Job
 
-from tests.operator.builders import a_job, a_manifest
+from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
 TEMPLATE = a_manifest()["spec"]["template"]
 
 
 def build(job: Job | None = None) -> dict[str, Any]:
-    return worker_pod(job or a_job(), 2, "x7k2p", "http://operator:8443")
+    return a_worker_pod(job or a_job(), 2)
 
 
 def with_container(**fields: Any) -> Job:
@@ -115,13 +115,13 @@ def test_service_is_headless_and_selects_the_workers() -> None:
 def test_nodes_to_avoid_are_left_out_of_every_alternative_of_the_template() -> None:
     template: dict[str, Any] = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}]}}
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
-    pod = worker_pod(a_job(template=template), 0, "x", "http://operator:8443", ["a", "b"])
+    pod = a_worker_pod(a_job(template=template), 0, ["a", "b"])
     assert terms_of(pod) == [{"matchFields": fields}]
     assert pod["metadata"]["annotations"]["elasticpytorch.dev/avoids-nodes"] == "a,b"
     zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("x", "y")]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zones}}
     template["spec"]["affinity"] = {"nodeAffinity": required, "podAffinity": {"kept": True}}
-    pod = worker_pod(a_job(template=template), 0, "x", "http://operator:8443", ["a", "b"])
+    pod = a_worker_pod(a_job(template=template), 0, ["a", "b"])
     assert terms_of(pod) == [{**zone, "matchFields": fields} for zone in zones]
     assert pod["spec"]["affinity"]["podAffinity"] == {"kept": True}
 
@@ -130,7 +130,7 @@ def test_nodes_to_take_only_if_no_other_fits_are_disliked_beside_what_the_templa
     near = {"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [near]}}
     job = a_job(template={"spec": {**TEMPLATE["spec"], "affinity": affinity}})
-    pod = worker_pod(job, 0, "x", "http://operator:8443", ["a", "b"], strictly=False)
+    pod = a_worker_pod(job, 0, ["a", "b"], strictly=False)
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
     dislike = {"weight": 100, "preference": {"matchFields": fields}}
     expected = {"preferredDuringSchedulingIgnoredDuringExecution": [near, dislike]}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.completion import Departures, Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.workers.liveness import weigh
 from elastic_pytorch_operator.spec.failure_rules import parse_rules
@@ -18,9 +18,9 @@ BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 
 
 def end(seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any) -> Ending | None:
-    return decide_ending(
-        a_job(**(job or {})), seen, weigh(seen, fields.get("victims", frozenset())), budget or Budget(), **fields
-    )[0]
+    known = {name: fields.pop(name) for name in ("victims", "excused", "leaving") if name in fields}
+    candidates = weigh(seen, known.get("victims", frozenset()))
+    return decide_ending(a_job(**(job or {})), seen, candidates, budget or Budget(), Departures(**known), **fields)[0]
 
 
 def group(*states: str, **fields: Any) -> Observed:

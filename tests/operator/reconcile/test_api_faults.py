@@ -12,10 +12,11 @@ from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import FIRST_BACKOFF_SECONDS, WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
@@ -151,7 +152,9 @@ class World:
             volumeClaimTemplates=[{"metadata": {"name": name}, "spec": {}} for name in ("checkpoints", "data")],
             volumeClaimRetentionPolicy={"whenDeleted": "Delete"},
         )
-        self.controller = Controller(self.cluster, self.store, self.roster, self.agenda, "http://operator", self.clock)
+        self.controller = Controller(
+            self.cluster, self.store, self.roster, self.agenda, AgentSettings("http://operator"), self.clock
+        )
         self._told: list[tuple[float, str, str, dict[str, Any]]] = []
         self._work: dict[JobKey, asyncio.Task[Any]] = {}
         self._since: dict[str, float] = {}
@@ -173,7 +176,8 @@ class World:
             self._speak()
             while self._told and self._told[0][0] <= self.clock():
                 _, kind, change, found = self._told.pop(0)
-                feed(self.store, self.agenda.add, kind, change, found, self.clock)
+                for key in self.store.observe_change(kind, change, found, self.clock()):
+                    self.agenda.add(key, 0.0)
             for _ in range(20):
                 self._start_work()
                 await asyncio.sleep(0)

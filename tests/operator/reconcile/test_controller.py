@@ -1,13 +1,14 @@
 """The controller on a cluster in memory: what it writes, and what it does when the API server refuses or fails."""
 
 import asyncio
+import time
 
 import pytest
 from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.local.run import feed
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.execute import merge_patch
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
@@ -288,8 +289,8 @@ async def test_refused_service_is_not_asked_for_again_and_again(running: Running
 async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> None:
     cluster, store = FaultyCluster(), Store()
     queue: WorkQueue[JobKey] = WorkQueue()
-    controller = Controller(cluster, store, Roster(), queue, "http://operator")
-    cluster.watch(lambda kind, change, found: feed(store, queue.add, kind, change, found))
+    controller = Controller(cluster, store, Roster(), queue, AgentSettings("http://operator"))
+    cluster.watch(lambda kind, change, found: queue.add_all(store.observe_change(kind, change, found, time.monotonic())))
     await controller.prime()
     cluster.apply_job(a_manifest())
     leading = asyncio.create_task(controller.work())

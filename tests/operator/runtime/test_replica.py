@@ -11,12 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.cluster.interface import ClusterError, Manifest
+from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.leadership.fence import FencedCluster
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
-from elastic_pytorch_operator.local.run import feed
 from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Place, Replica, run_replicas
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -111,7 +111,11 @@ class World:
         return running
 
     async def _watch(self, store: Store, request_work: Callable[[JobKey, float], None]) -> None:
-        self.cluster.watch(lambda kind, change, found: feed(store, request_work, kind, change, found))
+        def take(kind: str, change: str, found: dict[str, Any]) -> None:
+            for key in store.observe_change(kind, change, found, time.monotonic()):
+                request_work(key, 0.0)
+
+        self.cluster.watch(take)
         await asyncio.Event().wait()
 
     async def until(self, fulfilled: Callable[[], bool]) -> None:

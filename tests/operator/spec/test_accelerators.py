@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.planning.reporting.status import world_size
 from elastic_pytorch_operator.spec.accelerators import count_accelerators, processes_per_node, uses_accelerators
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
-from tests.operator.builders import a_job, a_round
+from tests.operator.builders import a_job, a_round, a_worker_pod
 
 
 def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
@@ -98,7 +97,7 @@ def test_pods_run_a_process_for_each_accelerator_of_the_training_container(
     init = {**asking({"nvidia.com/gpu": 1}), "name": "warm-up"}
     template = {"spec": {"containers": [sidecar, asking({"nvidia.com/gpu": 8})], "initContainers": [init]}}
     job = a_job(template=template, rendezvous={"backend": backend}, **spec)
-    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8443")
+    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0)
     [value] = [v["value"] for v in pod["spec"]["containers"][1]["env"] if v["name"] == "PET_NPROC_PER_NODE"]
     assert value == processes
 

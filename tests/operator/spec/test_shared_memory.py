@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
-from elastic_pytorch_operator.manifests.worker_pod import worker_pod
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, a_worker_pod
 
 NAME = "elastic-pytorch-shared-memory"
 CPU: dict[str, Any] = {"name": "pytorch", "image": "torch"}
@@ -22,7 +21,7 @@ def mounting(path: str) -> dict[str, Any]:
 def pod_of(container: dict[str, Any], size: object = None, backend: str = "operator", **pod: Any) -> dict[str, Any]:
     spec = {} if size is None else {"sharedMemorySize": size}
     job = a_job(template={"spec": {"containers": [container], **pod}}, rendezvous={"backend": backend}, **spec)
-    return stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8443")
+    return stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0)
 
 
 def shared_memory_of(pod: dict[str, Any]) -> dict[str, Any] | None:
@@ -67,9 +66,9 @@ def test_the_hosts_ipc_namespace_brings_its_own() -> None:
 
 def test_a_sidecar_gets_none_and_its_mount_does_not_decide() -> None:
     sidecar = {"name": "logs", "volumeMounts": [{"name": "own", "mountPath": "/dev/shm"}], "resources": GPU["resources"]}
-    pod = worker_pod(a_job(template={"spec": {"containers": [GPU, sidecar]}}), 0, "x", "http://operator:8443")
+    pod = a_worker_pod(a_job(template={"spec": {"containers": [GPU, sidecar]}}), 0)
     assert shared_memory_of(pod) == UNLIMITED
-    pod = worker_pod(a_job(template={"spec": {"containers": [CPU, sidecar]}}), 0, "x", "http://operator:8443")
+    pod = a_worker_pod(a_job(template={"spec": {"containers": [CPU, sidecar]}}), 0)
     assert shared_memory_of(pod) is None
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
-from elastic_pytorch_operator.manifests.worker_pod import volume_claim, worker_pod
+from elastic_pytorch_operator.manifests.worker_pod import volume_claim
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.volume_claims import find_conflict
 
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, a_worker_pod
 
 SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
 OURS = {"app.kubernetes.io/managed-by": "elastic-pytorch-operator", "elasticpytorch.dev/job-name": "lm"}
@@ -53,7 +53,7 @@ def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name
         template={"spec": {"containers": CONTAINERS, "volumes": [own]}},
         rendezvous={"backend": backend},
     )
-    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else worker_pod(job, 0, "x", "http://operator:8443")
+    pod = stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0)
     claim = {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints-lm"}}
     assert pod["spec"]["volumes"][:2] == [own, claim]
     assert [volume["name"] for volume in pod["spec"]["volumes"]].count("data") == 1

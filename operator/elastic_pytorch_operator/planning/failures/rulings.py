@@ -9,7 +9,15 @@ report SIGTERM before the operator sees why its pod ends, so a pod is looked at 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from elastic_pytorch_operator.model.failure import FailureRecord, Fault, describe_end, fault_of_pod, has_spoken, has_succeeded
+from elastic_pytorch_operator.model.failure import (
+    OOM_KILLED,
+    FailureRecord,
+    Fault,
+    describe_end,
+    fault_of_pod,
+    has_spoken,
+    has_succeeded,
+)
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, find_rule
@@ -114,4 +122,5 @@ def excused_members(
 
 
 def _record(pod: PodView, exit_code: int | None, message: str, now: float, fault: Fault) -> FailureRecord:
-    return FailureRecord(pod.name, None, exit_code, "", message, now, fault, pod.uid)
+    oom_killed = pod.exit_reason == OOM_KILLED
+    return FailureRecord(pod.name, None, exit_code, "", message, now, fault, pod.uid, oom_killed=oom_killed)

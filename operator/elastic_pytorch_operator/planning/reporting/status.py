@@ -1,7 +1,7 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elastic_pytorch_operator.api import names
@@ -37,29 +37,11 @@ SAME_WRITE_SECONDS = 30.0
 MOST_WORKERS_TOLD = 8192  # as many as the schema allows: each may have a successor beside it
 
 
-def describe_job(
-    job: Job,
-    observed: Observed,
-    candidates: Sequence[Candidate],
-    round_: Round | None,
-    *,
-    budget: Budget,
-    recovery: Recovery | None,
-    ending: Ending | None = None,
-    refusal: str = "",
-    waiting: str = "",
-    cooling: str = "",
-    restarting: GroupRestart = NO_RESTART,
-    grown: bool = False,
-    starts: FailedStarts = NONE_FAILED,
-) -> Status:
-    """The whole status of a job that has not ended before.
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a plan has found out about a job, beyond what is observed.
 
-    Args:
-        job: the job, with the status it has now.
-        observed: what is known.
-        candidates: its workers, weighed.
-        round_: the newest round, perhaps declared just now.
+    Attributes:
         budget: its failures.
         recovery: its last change of the group.
         ending: set if it ends now.
@@ -70,12 +52,37 @@ def describe_job(
         grown: the round that is declared now makes the group larger.
         starts: the pods that have failed to start.
     """
+
+    budget: Budget
+    recovery: Recovery | None = None
+    ending: Ending | None = None
+    refusal: str = ""
+    waiting: str = ""
+    cooling: str = ""
+    restarting: GroupRestart = NO_RESTART
+    grown: bool = False
+    starts: FailedStarts = NONE_FAILED
+
+
+def describe_job(
+    job: Job, observed: Observed, candidates: Sequence[Candidate], round_: Round | None, findings: Findings
+) -> Status:
+    """The whole status of a job that has not ended before.
+
+    Args:
+        job: the job, with the status it has now.
+        observed: what is known.
+        candidates: its workers, weighed.
+        round_: the newest round, perhaps declared just now.
+        findings: of the plan.
+    """
+    budget, recovery, ending = findings.budget, findings.recovery, findings.ending
     old = job.status
     live = [c for c in candidates if c.standing in (Standing.READY, Standing.STARTING)]
     ready = [c for c in live if c.standing is Standing.READY]
     members = round_.workers if round_ else ()
     agents = [observed.agents[name] for name in members if name in observed.agents]
-    held = restarting.asked or (observed.now < budget.hold_until and any(candidate.failed for candidate in live))
+    held = findings.restarting.asked or (observed.now < budget.hold_until and any(candidate.failed for candidate in live))
     trains = bool(members) and ending is None and not held
     status: Status = {
         "observedGeneration": job.generation,
@@ -94,8 +101,8 @@ def describe_job(
         status["startTime"] = old.get("startTime") or observed.time
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
-    if grown or old.get("lastGrowthTime"):
-        status["lastGrowthTime"] = observed.time if grown else old["lastGrowthTime"]
+    if findings.grown or old.get("lastGrowthTime"):
+        status["lastGrowthTime"] = observed.time if findings.grown else old["lastGrowthTime"]
     progress = _progress(agents) or old.get("progress")
     if progress:
         status["progress"] = progress
@@ -121,7 +128,7 @@ def describe_job(
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
     size = 0 if held or round_ is None else round_.size
-    conditions = _conditions(job, observed, live, round_, size, budget, ending, refusal, waiting, cooling, restarting, starts)
+    conditions = _conditions(job, observed, live, round_, size, findings)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
         status["completionTime"] = observed.time
@@ -217,26 +224,24 @@ def _progress(agents: Sequence[AgentView]) -> Status | None:
 
 
 def _conditions(
-    job: Job,
-    observed: Observed,
-    live: Sequence[Candidate],
-    round_: Round | None,
-    size: int,
-    budget: Budget,
-    ending: Ending | None,
-    refusal: str,
-    waiting: str,
-    cooling: str,
-    restarting: GroupRestart,
-    starts: FailedStarts,
+    job: Job, observed: Observed, live: Sequence[Candidate], round_: Round | None, size: int, findings: Findings
 ) -> list[Condition]:
+    budget, ending, refusal, waiting, cooling = (
+        findings.budget,
+        findings.ending,
+        findings.refusal,
+        findings.waiting,
+        findings.cooling,
+    )
     if ending is not None:
         return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
         return [*_suspended(observed, size, waiting, refusal), *not_ended()]
     apart = explain_difference(round_.workers if round_ else (), live, observed.pods)
     speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
-    shortage = "; ".join(filter(None, (apart, explain_shortage((*observed.pods, *observed.stores), speaking, refusal, starts))))
+    shortage = "; ".join(
+        filter(None, (apart, explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)))
+    )
     if size:
         text = f"{size} of {job.wanted} workers train"
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
@@ -247,8 +252,8 @@ def _conditions(
             names.BACKING_OFF,
             f"restarting after {_which_failure(job, budget)}; {budget.last}",
         )
-    elif restarting.text:
-        running = Condition(names.RUNNING, False, names.GROUP_RESTARTED, restarting.text)
+    elif findings.restarting.text:
+        running = Condition(names.RUNNING, False, names.GROUP_RESTARTED, findings.restarting.text)
     else:
         ready = sum(c.standing is Standing.READY for c in live)
         text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"

@@ -21,6 +21,7 @@ from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.rounds.orderly import order_of
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
+from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 START_PATIENCE_SECONDS = 15.0  # how long a round waits for an agent whose container already runs
@@ -43,46 +44,68 @@ class Decision:
     cooling: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupPolicy:
+    """What a job's spec says of its group.
+
+    Attributes:
+        wanted: how many workers a round should have.
+        minimum: how many it must have.
+        allowed: the sizes that a group may have; none: any.
+        settle_seconds: how long to wait for more newcomers after the last that came.
+        port: where a round's store is served if its first member has named no port.
+        suspended: no worker is to train.
+    """
+
+    wanted: int
+    minimum: int
+    allowed: Sequence[int] = ()
+    settle_seconds: float = 0.0
+    port: int = 0
+    suspended: bool = False
+
+
+def group_policy(job: Job) -> GroupPolicy:
+    """Returns the policy that a job's spec states."""
+    return GroupPolicy(job.wanted, job.minimum, job.allowed, job.settle_seconds, job.store_port, job.suspend)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """What has been decided about a group, or is remembered of it.
+
+    Attributes:
+        last_number: the highest round number known from elsewhere (status, agents).
+        hold_until: do not restart a failed group before (back-off of a crash loop).
+        failure_open: why a member has failed is not known yet: all are to speak first.
+        finishing: a member has finished its work: a whole group is not disturbed any more.
+        stalled: why the group hangs and is to be restarted; empty: it does not.
+        settled: the change for which newcomers are awaited is held up anyway: none is waited for beside that.
+        grow_at: newcomers make no round of their own before, monotonic seconds.
+        replaced: why all workers are replaced, so that the group stops; empty: they are not.
+    """
+
+    last_number: int = 0
+    hold_until: float = 0.0
+    failure_open: bool = False
+    finishing: bool = False
+    stalled: str = ""
+    settled: bool = False
+    grow_at: float = 0.0
+    replaced: str = ""
+
+
 def next_round(
-    current: Round | None,
-    candidates: Sequence[Candidate],
-    *,
-    wanted: int,
-    minimum: int,
-    settle_seconds: float,
-    default_port: int,
-    now: float,
-    last_number: int = 0,
-    hold_until: float = 0.0,
-    failure_open: bool = False,
-    finishing: bool = False,
-    allowed: Sequence[int] = (),
-    suspended: bool = False,
-    stalled: str = "",
-    settled: bool = False,
-    grow_at: float = 0.0,
-    replaced: str = "",
+    current: Round | None, candidates: Sequence[Candidate], policy: GroupPolicy, state: GroupState, now: float
 ) -> Decision:
     """Decides on the next round.
 
     Args:
         current: the newest declared round, None if there was none.
         candidates: all workers of the job; at most one READY one of each index is chosen.
-        wanted: how many workers the round should have.
-        minimum: how many it must have.
-        settle_seconds: how long to wait for more newcomers after the last that came.
-        default_port: where a round's store is served if its first member has named no port.
+        policy: the job's.
+        state: of the group.
         now: monotonic seconds.
-        last_number: the highest round number known from elsewhere (status, agents).
-        hold_until: do not restart a failed group before (back-off of a crash loop).
-        failure_open: why a member has failed is not known yet: all are to speak first.
-        finishing: a member has finished its work: a whole group is not disturbed any more.
-        allowed: the sizes that a group may have; none: any.
-        suspended: no worker is to train.
-        stalled: why the group hangs and is to be restarted; empty: it does not.
-        settled: the change for which newcomers are awaited is held up anyway: none is waited for beside that.
-        grow_at: newcomers make no round of their own before, monotonic seconds.
-        replaced: why all workers are replaced, so that the group stops; empty: they are not.
     """
     members = current.workers if current else ()
     by_name = {candidate.worker: candidate for candidate in candidates}
@@ -96,64 +119,61 @@ def next_round(
         if candidate.worker not in members and ready and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)
-    chosen = (stay + joiners)[:wanted]
-    chosen = chosen[: largest_allowed(len(chosen), allowed)]
-    number = max(current.number if current else 0, last_number) + 1
+    chosen = (stay + joiners)[: policy.wanted]
+    chosen = chosen[: largest_allowed(len(chosen), policy.allowed)]
+    number = max(current.number if current else 0, state.last_number) + 1
 
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
         ranked = assign_ranks(members, group)
-        port = (ranked[0].port if ranked else 0) or default_port
+        port = (ranked[0].port if ranked else 0) or policy.port
         listed = tuple(Member(c.worker, c.index, c.address) for c in ranked)
-        order = order_of(current, candidates, number, now=now, stuck=bool(stalled) or finishing)
+        order = order_of(current, candidates, number, now=now, stuck=bool(state.stalled) or state.finishing)
         return Decision(Round(number, listed, port, reason, cause, now, orderly_since=order.since, unformed=order.unformed))
 
     recheck = earliest(*(c.recheck_at for c in candidates))
-    if suspended:
+    if policy.suspended:
         return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
-    if replaced and current and current.size:
-        return declare(names.GROUP_RESTARTED, replaced)
+    if state.replaced and current and current.size:
+        return declare(names.GROUP_RESTARTED, state.replaced)
     if current is None or current.size == 0:
-        if len(chosen) < minimum:
+        if len(chosen) < policy.minimum:
             return Decision(recheck_at=recheck)
-        wait_until = _settled_at(chosen, candidates, wanted, settle_seconds, now)
+        wait_until = _settled_at(chosen, candidates, policy.wanted, policy.settle_seconds, now)
         if now < wait_until:
             return Decision(recheck_at=earliest(wait_until, recheck))
-        return declare(names.FIRST_ROUND, f"{len(chosen)} of {wanted} wanted workers are ready", chosen)
+        return declare(names.FIRST_ROUND, f"{len(chosen)} of {policy.wanted} wanted workers are ready", chosen)
 
     failed = [candidate for candidate in present if candidate.failed]
     missing = current.size - len(present)
-    surplus = len(stay) - wanted
     if missing or failed:
-        if failed and failure_open:
+        if failed and state.failure_open:
             return Decision(nudge=True, recheck_at=recheck)
-        if failed and now < hold_until:
-            return Decision(recheck_at=earliest(hold_until, recheck))
+        if failed and now < state.hold_until:
+            return Decision(recheck_at=earliest(state.hold_until, recheck))
         reason, cause = _explain_loss(current, by_name, failed)
-        if len(chosen) < minimum:
-            shortage = f"workers left: {len(chosen)}, the minimum is {minimum}"
+        if len(chosen) < policy.minimum:
+            shortage = f"workers left: {len(chosen)}, the minimum is {policy.minimum}"
             return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
         return declare(reason, cause, chosen)
-    if stalled:
-        return declare(names.PROGRESS_STALLED, stalled, chosen)
-    if finishing:
+    if state.stalled:
+        return declare(names.PROGRESS_STALLED, state.stalled, chosen)
+    if state.finishing:
         return Decision(recheck_at=recheck)
     if apart := [candidate for candidate in present if candidate not in stay]:
         cause = (
             f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes than the {len(chosen)} others"
         )
-        if len(chosen) < minimum:
+        if len(chosen) < policy.minimum:
             return declare(names.BELOW_MINIMUM, cause)
         return declare(names.PROCESSES_DIFFER, cause, chosen)
-    if surplus > 0:
-        return declare(names.SCALED_DOWN, f"{len(stay)} workers are more than the {wanted} wanted", chosen)
     newcomers = chosen[len(stay) :]
     if newcomers:
-        wait_until = _settled_at(newcomers, candidates, wanted - len(stay), settle_seconds, now)
-        if now < wait_until and not settled:
+        wait_until = _settled_at(newcomers, candidates, policy.wanted - len(stay), policy.settle_seconds, now)
+        if now < wait_until and not state.settled:
             return Decision(recheck_at=earliest(wait_until, recheck))
         arrived = f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready"
-        if now < grow_at:
-            return Decision(recheck_at=earliest(grow_at, recheck), cooling=arrived)
+        if now < state.grow_at:
+            return Decision(recheck_at=earliest(state.grow_at, recheck), cooling=arrived)
         return declare(names.WORKER_JOINED, arrived, chosen)
     return Decision(recheck_at=recheck)
 
@@ -194,19 +214,20 @@ def _settled_at(
 def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:
     """The reason and the story of a round that follows a loss: a lost worker explains its peers' failures."""
     gone, leaving = [], []
+    retired = True
     for worker in current.workers:
         candidate = by_name.get(worker)
         if candidate is None or candidate.standing is Standing.GONE:
             gone.append(f"{worker} {candidate.why if candidate else 'was deleted'}")
         elif candidate.standing is not Standing.READY:
             leaving.append(f"{worker} {candidate.why}")
+            retired = retired and candidate.retired
     if current.size > len(current.workers):
         gone.append(f"{current.size - len(current.workers)} workers have not reported")
     if gone:
         return names.WORKER_LOST, "; ".join(gone + leaving)
     if leaving:
-        scaled = all("no longer wanted" in why for why in leaving)
-        return (names.SCALED_DOWN if scaled else names.WORKER_LEAVING), "; ".join(leaving)
+        return (names.SCALED_DOWN if retired else names.WORKER_LEAVING), "; ".join(leaving)
     told = sorted((c for c in failed if c.failure), key=lambda c: c.failed_since)
     if told:
         return names.WORKER_FAILED, f"{told[0].worker} has failed: {told[0].failure}"

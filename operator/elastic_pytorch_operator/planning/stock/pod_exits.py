@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastic_pytorch_operator.model.failure import KILLED_CODES, RUNTIME_REASONS, FailureRecord, describe_end
+from elastic_pytorch_operator.model.failure import KILLED_CODES, OOM_KILLED, RUNTIME_REASONS, FailureRecord, describe_end
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.peer_errors import is_peer_error
 
@@ -84,6 +84,7 @@ def read_end(pod: PodView, now: float) -> End:
         failed_at=now,
         pod_uid=pod.uid,
         pid=int(pid[1]) if pid else None,
+        oom_killed=pod.exit_reason == OOM_KILLED,
     )
     telling = bool(record.signal or EXCEPTION.search(record.message))
     return End(pod, _manner(pod, record), GAVE_UP in message, telling, record)
@@ -107,7 +108,7 @@ def _manner(pod: PodView, record: FailureRecord) -> Manner:
         return Manner.NOT_STARTED
     if pod.exit_code == 0:
         return Manner.SUCCEEDED
-    if pod.exit_reason == "OOMKilled":
+    if pod.exit_reason == OOM_KILLED:
         return Manner.BROKEN
     if pod.exit_code in KILLED_CODES or TOLD_TO_STOP.search(message):
         return Manner.LOST

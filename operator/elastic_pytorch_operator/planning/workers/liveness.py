@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from elastic_pytorch_operator.model.failure import Fault, describe_end, failed_members, fault_of_worker
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
 from elastic_pytorch_operator.planning.workers.node_outage import is_outage
 
@@ -41,6 +42,7 @@ class Candidate:
 
     Attributes:
         why: what made it leave or be gone, for people: follows the worker's name in a sentence.
+        retired: it leaves because the operator wants fewer workers, or another pod in its place.
         ready_since: since when it has been waiting for a round; only for READY ones outside the current round.
         processes: how many it runs; 0: not known.
         round: the newest round that its agent has taken up.
@@ -55,6 +57,7 @@ class Candidate:
     address: str
     standing: Standing
     why: str = ""
+    retired: bool = False
     port: int = 0
     heard_at: float = 0.0
     ready_since: float = 0.0
@@ -97,30 +100,27 @@ def weigh(
     for name in (*pods, *(m for m in members if m not in pods)):
         pod, agent = pods.get(name), observed.agents.get(name)
         member = name in members
-        standing, why, recheck = _judge(
-            pod,
-            agent,
-            observed.nodes,
-            outage=outage,
-            stock=stock,
-            now=observed.now,
-            rarity=observed.heartbeat_seconds,
+        evidence = _Evidence(
+            pod=pod,
+            agent=agent,
             victim=name in victims,
             suspected_since=suspects.get(pod.node) if pod else None,
             broken_since=broken_since if member else None,
-            patience=_patience(observed, last_heard if member else observed.now),
+            silence_seconds=_silence_seconds(observed, last_heard if member else observed.now),
             last_progress=last_progress if member else 0.0,
             unheard_until=_unheard_until(observed) if name in observed.heard_before else None,
             lost_beside_leader=name in lost_beside_leader,
         )
+        assessment = _assess(evidence, observed, outage=outage, stock=stock)
         failed = member and agent is not None and agent.state is AgentState.FAILED and agent.round == number
         candidates.append(
             Candidate(
                 worker=name,
                 index=pod.index if pod else -1,
                 address=pod.address if pod else "",
-                standing=standing,
-                why=why,
+                standing=assessment.standing,
+                why=assessment.why,
+                retired=assessment.retired,
                 port=agent.port if agent else 0,
                 heard_at=agent.heard_at if agent else 0.0,
                 ready_since=agent.state_since if agent else 0.0,
@@ -132,7 +132,7 @@ def weigh(
                 failed_since=agent.state_since if failed and agent else 0.0,
                 container_runs=bool(pod and pod.started),
                 created_at=pod.created_at if pod else 0.0,
-                recheck_at=recheck,
+                recheck_at=assessment.recheck_at,
             )
         )
     return tuple(candidates)
@@ -146,7 +146,7 @@ def _last_line(agent: AgentView) -> str:
     return lines[-1].strip() if lines else ""
 
 
-def _patience(observed: Observed, last_heard: float) -> float:
+def _silence_seconds(observed: Observed, last_heard: float) -> float:
     """How long a worker may be silent, in seconds.
 
     Args:
@@ -168,78 +168,108 @@ def _unheard_until(observed: Observed) -> float:
     return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
 
 
-def _judge(
-    pod: PodView | None,
-    agent: AgentView | None,
-    nodes: Mapping[str, NodeView],
-    *,
-    outage: bool,
-    stock: bool,
-    now: float,
-    rarity: float,
-    victim: bool,
-    suspected_since: float | None,
-    broken_since: float | None,
-    patience: float,
-    last_progress: float,
-    unheard_until: float | None,
-    lost_beside_leader: bool,
-) -> tuple[Standing, str, float | None]:
-    """The standing of one worker, why, and when to look again."""
+class _Assessment(NamedTuple):
+    """What is decided about one worker; the fields are those of `Candidate`."""
+
+    standing: Standing
+    why: str = ""
+    recheck_at: float | None = None
+    retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What is known of one worker.
+
+    Attributes:
+        pod: None: it has been deleted.
+        agent: None: it has not been heard.
+        victim: its pod is about to be removed.
+        suspected_since: since when its node has probably been dead; None: the node is not suspected.
+        broken_since: when the first worker of its group failed; None: none has, or it is in no group.
+        silence_seconds: how long its agent may be silent.
+        last_progress: when its group last finished a step.
+        unheard_until: how long to wait for an agent that an operator before this one has heard; None: none has.
+        lost_beside_leader: it was probably lost with the node of the leader before this one.
+    """
+
+    pod: PodView | None
+    agent: AgentView | None
+    victim: bool
+    suspected_since: float | None
+    broken_since: float | None
+    silence_seconds: float
+    last_progress: float
+    unheard_until: float | None
+    lost_beside_leader: bool
+
+
+def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: bool) -> _Assessment:
+    """The standing of one worker.
+
+    Args:
+        evidence: what is known of it.
+        observed: the moment, with the nodes.
+        outage: the nodes' conditions say nothing of their pods.
+        stock: there are no agents to ask.
+    """
+    pod, agent, now = evidence.pod, evidence.agent, observed.now
     if pod is None:
-        return Standing.GONE, "was deleted", None
+        return _Assessment(Standing.GONE, "was deleted")
     if pod.ended:
-        return Standing.GONE, describe_end(pod), None
+        return _Assessment(Standing.GONE, describe_end(pod))
     silent_for = now - agent.heard_at if agent else 0.0
-    node = nodes.get(pod.node)
-    silent = agent is None or silent_for > NODE_SILENCE_SECONDS * rarity
+    node = observed.nodes.get(pod.node)
+    silent = agent is None or silent_for > NODE_SILENCE_SECONDS * observed.heartbeat_seconds
     if node is not None and node.removed and silent:
-        return Standing.GONE, f"was on node {pod.node}, which has been removed", None
+        return _Assessment(Standing.GONE, f"was on node {pod.node}, which has been removed")
     if node is not None and not node.ready and not outage and (pod.deleting if stock else silent):
-        return Standing.GONE, f"is on node {pod.node}, which is not ready", None
+        return _Assessment(Standing.GONE, f"is on node {pod.node}, which is not ready")
     if pod.deleting:
-        return Standing.LEAVING, "is being deleted", None
+        return _Assessment(Standing.LEAVING, "is being deleted")
     if agent is not None and agent.state is AgentState.LEAVING:
-        return Standing.LEAVING, "has received SIGTERM", None
-    if victim:
-        return Standing.LEAVING, "is no longer wanted", None
-    if agent is None and pod.started and unheard_until is not None:
-        if lost_beside_leader:
-            return Standing.GONE, f"is on node {pod.node}, which has probably died with the operator that led before", None
+        return _Assessment(Standing.LEAVING, "has received SIGTERM")
+    if evidence.victim:
+        return _Assessment(Standing.LEAVING, "is no longer wanted", retired=True)
+    if agent is None and pod.started and evidence.unheard_until is not None:
+        if evidence.lost_beside_leader:
+            return _Assessment(
+                Standing.GONE, f"is on node {pod.node}, which has probably died with the operator that led before"
+            )
         # It trains, perhaps, in a group of its own: nothing that is declared from now on would reach it.
-        if now >= unheard_until:
-            return Standing.GONE, "has not been heard since this operator began to listen", None
-        return Standing.STARTING, "", unheard_until
+        if now >= evidence.unheard_until:
+            return _Assessment(Standing.GONE, "has not been heard since this operator began to listen")
+        return _Assessment(Standing.STARTING, recheck_at=evidence.unheard_until)
     if agent is None or not pod.address:
-        if suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
-            return Standing.STARTING, "", None
-        lost_at = max(suspected_since, pod.created_at) + START_ON_SUSPECT_SECONDS
+        if evidence.suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
+            return _Assessment(Standing.STARTING)
+        lost_at = max(evidence.suspected_since, pod.created_at) + START_ON_SUSPECT_SECONDS
         if now >= lost_at:
-            return Standing.GONE, f"does not start on node {pod.node}, which has probably died", None
-        return Standing.STARTING, "", lost_at
-    if broken_since is not None and agent.heard_at <= broken_since:
+            return _Assessment(Standing.GONE, f"does not start on node {pod.node}, which has probably died")
+        return _Assessment(Standing.STARTING, recheck_at=lost_at)
+    if evidence.broken_since is not None and agent.heard_at <= evidence.broken_since:
         closed = agent.disconnected_since
         if closed is not None and now - closed > DISCONNECTED_SECONDS:
-            return Standing.GONE, "has closed its connection while its peers failed", None
-        if now - broken_since > BROKEN_SILENCE_SECONDS:
-            return Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed", None
-        recheck = broken_since + BROKEN_SILENCE_SECONDS
-        return Standing.READY, "", recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
+            return _Assessment(Standing.GONE, "has closed its connection while its peers failed")
+        if now - evidence.broken_since > BROKEN_SILENCE_SECONDS:
+            return _Assessment(Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed")
+        recheck = evidence.broken_since + BROKEN_SILENCE_SECONDS
+        return _Assessment(
+            Standing.READY, recheck_at=recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
+        )
     stop_until = math.inf
     if agent.state is AgentState.STOPPING:
         stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
         if now >= stop_until:
-            return (
-                Standing.GONE,
-                f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL",
-                None,
-            )
-    vouched_until = last_progress + SILENCE_SECONDS * rarity if last_progress > agent.heard_at else 0.0
-    lost_at = max(agent.heard_at + patience, vouched_until)
+            why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
+            return _Assessment(Standing.GONE, why)
+    lost_at = agent.heard_at + evidence.silence_seconds
+    if evidence.last_progress > agent.heard_at:  # its group needs it for each step
+        lost_at = max(lost_at, evidence.last_progress + SILENCE_SECONDS * observed.heartbeat_seconds)
     if now > lost_at:
-        return Standing.GONE, f"has been silent for {silent_for:.1f} s", None
+        return _Assessment(Standing.GONE, f"has been silent for {silent_for:.1f} s")
     recheck = min(lost_at, stop_until)
-    return Standing.READY, "", None if math.isinf(recheck) else recheck
+    return _Assessment(Standing.READY, recheck_at=None if math.isinf(recheck) else recheck)
 
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:

@@ -3,13 +3,11 @@
 The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.quantities import parse_quantity
 from elastic_pytorch_operator.model.observed import NodeView, Taint
-
-Manifest = Mapping[str, Any]
 
 
 def could_take(node: NodeView, spec: Manifest) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.next_round import Decision, assign_ranks, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupPolicy, GroupState, assign_ranks, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
 
 from tests.operator.builders import NOW, a_round
@@ -24,8 +24,8 @@ def ready(*indices: int, **fields: Any) -> list[Candidate]:
 
 
 def decide(current: Round | None, candidates: list[Candidate], wanted: int = 3, minimum: int = 1, **fields: Any) -> Decision:
-    arguments = {"settle_seconds": 1.0, "default_port": 29500, "now": NOW, **fields}
-    return next_round(current, candidates, wanted=wanted, minimum=minimum, **arguments)
+    policy = GroupPolicy(wanted, minimum, settle_seconds=1.0, port=29500)
+    return next_round(current, candidates, policy, GroupState(**fields), NOW)
 
 
 def workers(decision: Decision) -> list[str] | None:
@@ -101,7 +101,7 @@ def failed(index: int, **fields: Any) -> Candidate:
         ),
         (
             "scaled down",
-            [*ready(0, 1), candidate(2, "leaving", why="is no longer wanted")],
+            [*ready(0, 1), candidate(2, "leaving", retired=True)],
             ["w0", "w1"],
             "ScaledDown",
         ),
@@ -204,7 +204,8 @@ def test_newcomers_wait_until_the_group_may_grow() -> None:
     assert decide(None, seen, grow_at=NOW + 4).round is not None, "a group that stands still forms at once"
     loss = [candidate(0), candidate(1, "gone"), candidate(2)]
     assert workers(decide(group, loss, grow_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
-    assert workers(decide(a_round(0, 1, 2), ready(0, 1, 2, 3), wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
+    shrinks = [*ready(0, 1, 3), candidate(2, "leaving", retired=True)]
+    assert workers(decide(a_round(0, 1, 2), shrinks, wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
 
 
 def test_group_whose_workers_are_replaced_stops() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupPolicy, GroupState, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
 from elastic_pytorch_operator.reconcile.observe import recover_round
 
@@ -23,9 +23,16 @@ def ready(*indices: int) -> list[Candidate]:
     return [candidate(index) for index in indices]
 
 
-def decide(current: Round | None, candidates: list[Candidate], wanted: int = 3, **fields: Any) -> Decision:
-    arguments = {"minimum": 1, "settle_seconds": 1.0, "default_port": 29500, "now": NOW, **fields}
-    return next_round(current, candidates, wanted=wanted, **arguments)
+def decide(
+    current: Round | None,
+    candidates: list[Candidate],
+    wanted: int = 3,
+    minimum: int = 1,
+    suspended: bool = False,
+    **fields: Any,
+) -> Decision:
+    policy = GroupPolicy(wanted, minimum, settle_seconds=1.0, port=29500, suspended=suspended)
+    return next_round(current, candidates, policy, GroupState(**fields), NOW)
 
 
 FAILED = {"failed": True, "failed_since": NOW - 0.1}
@@ -34,8 +41,7 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
 @pytest.mark.parametrize(
     ("change", "candidates", "how", "reason", "since"),
     [
-        ("scaled down, the victim is named", [*ready(0, 1), candidate(2, "leaving", why="is no longer wanted")], {}, "", 5),
-        ("scaled down, nobody is named yet", ready(0, 1, 2), {"wanted": 2}, "ScaledDown", 5),
+        ("scaled down", [*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, "ScaledDown", 5),
         ("a pod is drained", [*ready(0, 1), candidate(2, "leaving", why="is being deleted")], {}, "WorkerLeaving", 5),
         ("too few are left by those who leave", [candidate(i, "leaving") for i in range(3)], {}, "BelowMinimum", 5),
         ("a newcomer is ready", ready(0, 1, 2, 3), {"wanted": 4}, "WorkerJoined", 5),

@@ -3,7 +3,7 @@
 import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.planning.rounds.next_round import next_round
+from elastic_pytorch_operator.planning.rounds.next_round import GroupPolicy, GroupState, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
 from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each
 
@@ -71,9 +71,8 @@ def test_rounds(
     situation: str, members: tuple[int, ...], processes: list[int], wanted: int, minimum: int, reason: str, workers: list[str]
 ) -> None:
     current = a_round(*members) if members else None
-    declared = next_round(
-        current, candidates(*processes), wanted=wanted, minimum=minimum, settle_seconds=1, default_port=29500, now=NOW
-    ).round
+    policy = GroupPolicy(wanted, minimum, settle_seconds=1, port=29500)
+    declared = next_round(current, candidates(*processes), policy, GroupState(), NOW).round
     assert (declared.reason if declared else None) == reason, situation
     assert sorted(declared.workers if declared else ()) == sorted(workers), situation
 

@@ -7,6 +7,7 @@ import pytest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
 from elastic_pytorch_operator.informer.pod_views import view_pod
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.memory import Memory
@@ -163,6 +164,8 @@ def test_suspicion_gives_way_where_the_other_nodes_are_full() -> None:
 @pytest.mark.parametrize("strictly", [True, False])
 async def test_replacement_is_made_as_it_was_decided(strictly: bool) -> None:
     cluster = FakeCluster()
-    await Executor(cluster, Store(), "http://operator").execute(a_job(), [CreatePod(0, ("node-1",), strictly=strictly)], {})
+    await Executor(cluster, Store(), AgentSettings("http://operator")).execute(
+        a_job(), [CreatePod(0, ("node-1",), strictly=strictly)], {}
+    )
     view = view_pod(cluster.pods()[0], seen_at=NOW)
     assert (view.avoids, view.prefers_others_to) == (({"node-1"}, set()) if strictly else (set(), {"node-1"}))
