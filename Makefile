@@ -11,10 +11,10 @@ help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: venv install ## Train a small model on a kind cluster, and disturb it: kill a worker, scale up, scale down
-	@$(PYTHON) hack/demo $(ARGS)
+	@PYTHONPATH=hack $(PYTHON) -m demo $(ARGS)
 
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
-	@$(PYTHON) hack/bench $(ARGS)
+	@PYTHONPATH=hack $(PYTHON) -m bench $(ARGS)
 
 docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference

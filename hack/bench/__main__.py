@@ -13,22 +13,19 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-import bench
-import figure
-import results
-import yaml
-from api import Api, ApiError
-from commands import Commands
-from report import complaints, main_table, phase_table
-from results import Result
+from measure.api import Api, ApiError
+from measure.commands import Commands
+from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
+from measure.watcher import Watcher, background
 from rich.console import Console
-from scenarios import PLAIN, SCENARIOS, Scenario
-from stage import Stage, prepared
-from watcher import Watcher
 
-ROOT = Path(__file__).resolve().parents[2]
+from bench import picture, results, trials
+from bench.report import complaints, main_table, phase_table
+from bench.results import Result
+from bench.scenarios import PLAIN, SCENARIOS, Scenario
+from bench.stage import Stage, read_job
+
 EXAMPLE = ROOT / "examples" / "all-reduce"
-CLUSTER = ROOT / ".cluster"
 NAMESPACE_SECONDS = 60.0
 
 
@@ -55,52 +52,46 @@ def _names(text: str) -> list[str]:
     return [name for name in SCENARIOS if name in text.split(",")]
 
 
-def in_order(names: list[str], trials: int) -> list[tuple[Scenario, int]]:
-    """All trials: kind by kind, but scaling up and down in turns, as one undoes the other; those of the script with a handler last."""
+def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
+    """Returns all trials: kind by kind, but scaling up and down in turns, as one undoes the other; those with a handler last."""
     names = sorted(names, key=lambda name: name not in PLAIN)
-    ordered = []
-    for kind, _ in groupby(names, key=lambda name: name.removesuffix("-up").removesuffix("-down")):
-        together = [name for name in names if name.removesuffix("-up").removesuffix("-down") == kind]
-        ordered += [(SCENARIOS[name], turn) for turn in range(trials) for name in together]
-    return ordered
+    kinds = groupby(names, key=lambda name: name.removesuffix("-up").removesuffix("-down"))
+    together = [list(kind) for _, kind in kinds]
+    return [(SCENARIOS[name], turn) for kind in together for turn in range(turns) for name in kind]
 
 
 async def measure(console: Console, options: argparse.Namespace, file: Path) -> list[Result]:
-    """Make the trials; their results are on disk as soon as they are known."""
-    kept = [r for r in results.read(file) if r.scenario not in options.only] if options.keep else []
-    new: list[Result] = []
+    """Makes the trials; their results are on disk as soon as they are known."""
+    found = [r for r in results.read(file) if r.scenario not in options.only] if options.keep else []
 
     def keep(result: Result) -> None:
-        new.append(result)
-        results.write(file, kept + new)
+        found.append(result)
+        results.write(file, found)
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    kubeconfig = CLUSTER / "kubeconfig"
-    manifest = prepared(yaml.safe_load((EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")).read_text()))
+    manifest = EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")
     namespace = f"bench-{os.urandom(2).hex()}"
-    async with Api.of(kubeconfig.read_text()) as api:
+    async with Api.connect(KUBECONFIG) as api:
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         say(f"Measuring in namespace {namespace}:")
-        watcher = Watcher(api, namespace, manifest["metadata"]["name"])
-        watching = asyncio.create_task(watcher.run())
+        watcher = Watcher(api, namespace, read_job(manifest, handler=False)["metadata"]["name"])
+        stage = Stage(api, Commands(KUBECTL, KUBECONFIG), watcher, manifest)
         try:
-            stage = Stage(api, Commands(CLUSTER / "bin" / "kubectl", kubeconfig), watcher, namespace, manifest)
-            await bench.run(stage, in_order(options.only, options.trials), keep, say)
+            async with background(watcher.run(operators=True)):
+                await trials.run(stage, in_order(options.only, options.trials), keep, say)
         except asyncio.CancelledError:
             say("Interrupted.")
         finally:
-            watching.cancel()
-            [ended] = await asyncio.gather(watching, return_exceptions=True)
             await remove(api, namespace)
-        if not isinstance(ended, asyncio.CancelledError):
-            raise RuntimeError("the watching of the job has ended early") from ended
-    return kept + new
+        if watcher.broken:
+            raise RuntimeError("the watching of the job has ended early") from watcher.broken
+    return found
 
 
 async def remove(api: Api, namespace: str) -> None:
-    """Delete the namespace, and wait until it is gone."""
+    """Deletes the namespace, and returns once it is gone."""
     path = f"/api/v1/namespaces/{namespace}"
     try:
         await api.ask("DELETE", path)
@@ -116,34 +107,31 @@ async def remove(api: Api, namespace: str) -> None:
 async def main() -> int:
     options = parse_options()
     console = Console(width=None if sys.stdout.isatty() else 160)
-    if not options.report and not (CLUSTER / "kubeconfig").exists():
+    if not options.report and not KUBECONFIG.exists():
         console.print("There is no cluster here yet: `make bench` makes one, with the operator in it.", highlight=False)
         return 2
     task = asyncio.current_task()
     assert task is not None
-    interrupted = False
 
     def interrupt() -> None:
-        nonlocal interrupted
-        if not interrupted:  # a second time would break off the cleaning up
-            interrupted = True
+        if not task.cancelling():  # a second time would break off the cleaning up
             console.print("Interrupted: bringing the nodes back, and removing the job ...", highlight=False)
             task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupt)
     kind = "library" if options.library else "plain"
-    file, picture = CLUSTER / "bench" / f"{kind}.json", CLUSTER / "bench" / f"{kind}.png"
+    file, drawing = FILES / "bench" / f"{kind}.json", FILES / "bench" / f"{kind}.png"
     found = results.read(file) if options.report else await measure(console, options, file)
     if found:
         console.print(main_table(found))
         console.print(phase_table(found))
-        figure.draw(found, picture)
-        console.print(f"{file.relative_to(ROOT)}  {picture.relative_to(ROOT)}", highlight=False)
+        picture.draw(found, drawing)
+        console.print(f"{file.relative_to(ROOT)}  {drawing.relative_to(ROOT)}", highlight=False)
     said = complaints(found)
     for complaint in said:
         console.print(complaint, style="red", markup=False, highlight=False)
-    return 130 if interrupted else 1 if said else 0
+    return 130 if task.cancelling() else 1 if said else 0
 
 
 if __name__ == "__main__":

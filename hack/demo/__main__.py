@@ -6,23 +6,25 @@ Complete and every act was recovered from.
 
 import argparse
 import asyncio
+import json
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-import yaml
-from acts import Play, prepare
-from kubectl import Kubectl, KubectlError
-from observer import ActFailed, Observer
+from elastic_pytorch_client import names
+from measure.api import Api
+from measure.commands import CommandFailed, Commands
+from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example
+from measure.records import Step
+from measure.watcher import Watcher, background
 from rich.console import Console
-from summary import outcome, summary_table, where_to_look
-from view import View
 
-ROOT = Path(__file__).resolve().parents[2]
+from demo.acts import ActFailed, Play
+from demo.view import View, outcome, summary_table, where_to_look
+
 MANIFEST = ROOT / "examples" / "char-lm" / "job.yaml"
-CLUSTER = ROOT / ".cluster"
+INTERRUPTED_SECONDS = 3.0
 
 
 def parse_options() -> argparse.Namespace:
@@ -32,72 +34,68 @@ def parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def show(kubectl: Kubectl, manifest: dict[str, Any], console: Console, *, keep: bool) -> int:
-    """Play the demo; return the exit status."""
-    observer = Observer(kubectl)
-    view = View(console, observer, title=f"epj/{kubectl.job}")
-    play = Play(kubectl, observer, view.note)
-    made = False
-    failure = ""
-    background: list[asyncio.Task[None]] = []
+def read_manifest(steps: int) -> dict[str, Any]:
+    """Returns the job with a number of steps, of which the script prints each: the demo reads its times from the log."""
+    manifest = example(MANIFEST, steps=steps)
+    manifest["spec"]["template"]["spec"]["containers"][0]["args"] += ["--log-every", "1"]
+    return manifest
+
+
+async def show(commands: Commands, api: Api, manifest: dict[str, Any], console: Console, *, keep: bool) -> int:
+    """Plays the demo; returns the exit status."""
+    job = manifest["metadata"]["name"]
+    watcher = Watcher(api, api.namespace, job)
+    view = View(console, watcher, title=f"epj/{job}")
+    play = Play(commands, watcher, view.note)
+    made, failure = False, ""
     try:
-        console.print(f"Removing what an earlier run may have left of {kubectl.job} ...", highlight=False)
-        await kubectl.delete_job()
+        console.print(f"Removing what an earlier run may have left of {job} ...", highlight=False)
+        await delete(commands, job)
         view.note(f"kubectl apply -f {MANIFEST.relative_to(ROOT)}")
-        asked_at = time.time()
-        made = True
-        await kubectl.apply(manifest)
-        background = [asyncio.create_task(view.run()), asyncio.create_task(observer.run())]
-        done = await play.perform(manifest["spec"]["replicas"])
+        asked_at, made = time.time(), True
+        await commands.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        async with background(view.run(), watcher.run()):
+            done = await play.perform(manifest["spec"]["replicas"])
     except asyncio.CancelledError:
-        await end(background)
         if made:
-            console.print(f"Interrupted. Deleting {kubectl.job} and its pods ...", highlight=False)
-            await kubectl.delete_job()
+            console.print(f"Interrupted. Deleting {job} and its pods ...", highlight=False)
+            await delete(commands, job)
             console.print("Gone.")
         raise
-    except (ActFailed, KubectlError) as error:
+    except (ActFailed, CommandFailed) as error:
         failure = str(error)
-    await end(background)
-
     if play.events:
         console.print(summary_table(play.events))
     if failure:
         console.print(f"FAILED. {failure}", style="bold red", markup=False, highlight=False)
-        console.print(where_to_look(kubectl.job), markup=False, highlight=False, soft_wrap=True)
+        console.print(where_to_look(job), markup=False, highlight=False, soft_wrap=True)
         return 1
-    last = observer.timeline.last_step()
-    assert last is not None
-    assert play.training_began is not None
-    text = outcome(done, training_began=play.training_began, final_loss=last.loss, asked_at=asked_at)
-    console.print(text, highlight=False)
+    console.print(outcome(done, watcher.timeline.every(Step), asked_at), highlight=False)
     if not keep:
-        await kubectl.delete_job()
-        console.print(f"{kubectl.job} is deleted (--keep leaves it).", highlight=False)
+        await delete(commands, job)
+        console.print(f"{job} is deleted (--keep leaves it).", highlight=False)
     return 0
 
 
-async def end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for result in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(result, Exception):
-            raise result
+async def delete(commands: Commands, job: str) -> None:
+    """Deletes the job, if there is one, and returns once its pods are gone."""
+    await commands.kubectl("delete", f"epj/{job}", "--ignore-not-found", "--cascade=foreground", "--timeout=90s")
+    await commands.kubectl("wait", "pod", "-l", f"{names.LABEL_JOB_NAME}={job}", "--for=delete", "--timeout=90s")
 
 
 async def main() -> int:
     options = parse_options()
     console = Console()
-    kubeconfig, binary = CLUSTER / "kubeconfig", CLUSTER / "bin" / "kubectl"
-    if not (kubeconfig.exists() and binary.exists()):
+    if not (KUBECONFIG.exists() and KUBECTL.exists()):
         console.print("There is no cluster here yet: `make demo` makes one, with the operator in it.", highlight=False)
         return 2
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    manifest = prepare(yaml.safe_load(MANIFEST.read_text()), options.steps)
-    return await show(Kubectl(binary, kubeconfig, manifest["metadata"]["name"]), manifest, console, keep=options.keep)
+    commands = Commands(KUBECTL, KUBECONFIG, interrupted_seconds=INTERRUPTED_SECONDS)
+    async with Api.connect(KUBECONFIG) as api:
+        return await show(commands, api, read_manifest(options.steps), console, keep=options.keep)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from kubectl import Kubectl
-from observer import ActFailed, Observer
-from timeline import Done, Resumption, Step
+from elastic_pytorch_client.reading.job_view import Worker
+from measure.commands import Commands
+from measure.records import Done, Step
+from measure.timeline import Resumption
+from measure.watcher import Waited, Watcher
 
 T = TypeVar("T")
 
@@ -19,34 +20,30 @@ STEP_SECONDS = 5.0  # more than any step takes, on the busiest machine
 STEPS_BETWEEN_ACTS = 60  # what agents import for later starts they have imported by then, on two busy cores too
 
 
-@dataclass(frozen=True)
-class Event:
-    """A line of the demo's summary: the group has changed, and training went on."""
-
-    title: str
-    resumption: Resumption
+class ActFailed(Exception):
+    """The job did not do what the demo is there to show."""
 
 
 class Play:
-    """The acts, one after the other, on a job that has just been made."""
+    """The acts, one after the other, on a job that has just been made.
 
-    def __init__(self, kubectl: Kubectl, observer: Observer, say: Callable[[str], None]) -> None:
-        self.events: list[Event] = []
-        self.training_began: float | None = None
-        self._kubectl = kubectl
-        self._observer = observer
-        self._timeline = observer.timeline
-        self._say = say
+    Attributes:
+        events: what has happened, and where training went on.
+    """
+
+    def __init__(self, commands: Commands, watcher: Watcher, say: Callable[[str], None]) -> None:
+        self.events: list[tuple[str, Resumption]] = []
+        self._commands, self._watcher, self._say = commands, watcher, say
+        self._timeline = watcher.timeline
 
     async def perform(self, replicas: int) -> Done:
-        """Go through all acts, and return how the training ended."""
+        """Goes through all acts, and returns how the training ended."""
         what = "the operator to make the workers (is it installed?)"
-        await self._wait(lambda: self._observer.status.workers or None, OPERATOR_SECONDS, what)
-        first = await self._wait(self._timeline.first_step, START_SECONDS, "the first step")
-        self.training_began = first.at
-        if first.workers != replicas:
-            self._say(f"training began with {first.workers} workers, more will join")
-        await self._trains_with(replicas, START_SECONDS)
+        await self._wait(lambda: self._watcher.job.workers, OPERATOR_SECONDS, what)
+        first = await self._wait(lambda: self._timeline.first(Step), START_SECONDS, "the first step")
+        if first.world != replicas:
+            self._say(f"training began with {first.world} workers, more will join")
+        await self._wait(lambda: self._trains_with(replicas), START_SECONDS, f"{replicas} workers to train")
         self._say(f"{replicas} workers train")
         await self._settle()
         await self._kill_a_worker(replicas)
@@ -58,80 +55,87 @@ class Play:
         return await self._complete()
 
     async def _kill_a_worker(self, replicas: int) -> None:
-        members = self._observer.status.members
+        members = self._members()
         if len(members) < 2:
             raise ActFailed(f"Of {replicas} workers the status names {len(members)} as training: none can be spared.")
         victim = members[-1]
-        self._say(f"kubectl delete pod {victim.name} --grace-period=0 --force    (rank {victim.rank})")
+        command = f"delete pod {victim.name} --grace-period=0 --force"
+        self._say(f"kubectl {command}    (rank {victim.rank})")
         acted_at = time.time()
-        await self._kubectl.kill_pod(victim.name)
+        await self._commands.kubectl(*command.split(), "--wait=false")
         survivors = await self._resumed(acted_at, f"the training to go on without {victim.name}")
         self._happened("a worker's pod is killed", survivors)
-        if survivors.workers < replicas:
+        if survivors.step.world < replicas:
             whole = await self._resumed(acted_at, f"the {replicas} workers to be complete again", replicas)
             self._happened("its replacement joins", whole)
 
     async def _scale(self, now: int, wanted: int) -> None:
-        self._say(f"kubectl scale epj/{self._kubectl.job} --replicas={wanted}")
+        command = f"scale epj/{self._watcher.name} --replicas={wanted}"
+        self._say(f"kubectl {command}")
         acted_at = time.time()
-        await self._kubectl.scale(wanted)
+        await self._commands.kubectl(*command.split())
         resumed = await self._resumed(acted_at, f"the training to go on with {wanted} workers", wanted)
         self._happened("scaled up" if wanted > now else "scaled down", resumed)
 
     async def _resumed(self, acted_at: float, what: str, workers: int | None = None) -> Resumption:
         return await self._wait(lambda: self._timeline.resumption(acted_at, workers), RECOVERY_SECONDS, what)
 
-    async def _trains_with(self, workers: int, seconds: float) -> None:
-        def found() -> Step | None:
-            step = self._timeline.last_step()
-            named = len(self._observer.status.members)
-            return step if step and step.workers == workers == named else None
+    def _members(self) -> list[Worker]:
+        return [worker for worker in self._watcher.job.members if worker.state == "Running"]
 
-        await self._wait(found, seconds, f"{workers} workers to train")
+    def _trains_with(self, workers: int) -> bool:
+        step = self._timeline.last(Step)
+        return step is not None and step.world == workers == len(self._members())
+
+    def _step_number(self) -> int:
+        step = self._timeline.last(Step)
+        return step.number if step else 0
 
     async def _settle(self) -> None:
-        """Let some steps go by, so that each act has a quiet moment before it."""
-        begun = self._timeline.last_step()
-        goal = (begun.step if begun else 0) + STEPS_BETWEEN_ACTS
-
-        def found() -> Step | None:
-            step = self._timeline.last_step()
-            return step if step and step.step >= goal else None
-
-        await self._wait(found, STEPS_BETWEEN_ACTS * STEP_SECONDS, f"step {goal}")
+        """Lets some steps go by, so that each act has a quiet moment before it."""
+        goal = self._step_number() + STEPS_BETWEEN_ACTS
+        await self._wait(lambda: self._step_number() >= goal, STEPS_BETWEEN_ACTS * STEP_SECONDS, f"step {goal}")
 
     async def _complete(self) -> Done:
-        last = self._timeline.last_step()
-        left = last.total - last.step if last else 0
-
-        def complete() -> bool | None:
-            return self._observer.status.state == "Complete" or None
-
-        await self._wait(complete, left * STEP_SECONDS + RECOVERY_SECONDS, "the job to be Complete")
+        seconds = (self._timeline.every(Step)[-1].total - self._step_number()) * STEP_SECONDS + RECOVERY_SECONDS
+        await self._wait(lambda: self._watcher.job.state == "Complete", seconds, "the job to be Complete")
         what = "rank 0 to print the validation loss"
-        done = await self._observer.until(self._timeline.done, seconds=LOG_SECONDS, what=what, ended=True)
+        done = await self._wait(lambda: self._timeline.first(Done), LOG_SECONDS, what, ended=True)
         self._say(f"the job is Complete, validation loss {done.validation_loss:.3f}")
         return done
 
-    async def _wait(self, found: Callable[[], T | None], seconds: float, what: str) -> T:
-        return await self._observer.until(found, seconds=seconds, what=what)
+    async def _wait(self, found: Callable[[], T | None], seconds: float, what: str, *, ended: bool = False) -> T:
+        """Waits for something to be found; it fails when that takes too long, or can no more come.
+
+        Args:
+            found: looks for it; None: not yet.
+            seconds: how long to wait.
+            what: ends the sentence "waited … for …".
+            ended: whether it may still come after the job has ended.
+        """
+
+        def look() -> T | None:
+            job = self._watcher.job
+            if it := found():
+                return it
+            if self._watcher.broken:
+                raise ActFailed(f"Cannot see the job any more: {self._watcher.broken!r}")
+            if job.state == "Failed":
+                condition = job.condition("Failed")
+                raise ActFailed(f"The job failed while waiting for {what}: {condition.message if condition else None}")
+            if self._watcher.deleted:
+                raise ActFailed(f"Somebody deleted the job while waiting for {what}.")
+            if job.state == "Complete" and not ended:
+                raise ActFailed(f"The training ended while waiting for {what}: try again with more --steps.")
+            return None
+
+        try:
+            return await self._watcher.until(look, seconds=seconds, what=what)
+        except Waited:
+            raise ActFailed(f"Waited {seconds:.0f} s for {what}, in vain.") from None
 
     def _happened(self, title: str, resumption: Resumption) -> None:
-        self.events.append(Event(title, resumption))
+        self.events.append((title, resumption))
         r = resumption
-        self._say(f"{title}: {r.before} -> {r.workers} workers, trains {r.seconds:.1f} s after, {r.steps_lost} steps lost")
-
-
-def prepare(manifest: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Set the number of steps, and let the script print each of them: the demo reads its times from the log."""
-    # The test cluster has a folder that all nodes share, and no storage class for a volume that they share.
-    del manifest["spec"]["volumeClaimTemplates"]
-    manifest["spec"]["template"]["spec"]["volumes"].append({"name": "checkpoints", "hostPath": {"path": "/shared"}})
-    container = manifest["spec"]["template"]["spec"]["containers"][0]
-    arguments: list[str] = container["args"]
-    if "--steps" in arguments:
-        arguments[arguments.index("--steps") + 1] = str(steps)
-    else:
-        arguments += ["--steps", str(steps)]
-    arguments += ["--log-every", "1"]
-    return manifest
+        workers = f"{r.last.world} -> {r.step.world} workers"
+        self._say(f"{title}: {workers}, trains {r.seconds:.1f} s after, {r.steps_lost} steps lost")

@@ -1,10 +1,14 @@
-"""The job while the demo plays: a live picture on a terminal, plain lines anywhere else."""
+"""What the demo shows: while it plays a live picture on a terminal, plain lines anywhere else; at its end what it cost."""
 
 import asyncio
 import time
+from collections.abc import Sequence
 
-from job import JobStatus
-from observer import Observer
+from elastic_pytorch_client.reading.job_view import JobView
+from measure.records import Done, Step
+from measure.timeline import Resumption
+from measure.watcher import Watcher
+from rich.box import SIMPLE
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -19,41 +23,26 @@ STATE_STYLES = {"Running": "green", "Complete": "bold green", "Resizing": "yello
 
 
 class View:
-    """Shows an observer's job and the notes of the play, until cancelled."""
+    """Shows a watcher's job and the notes of the play, until cancelled."""
 
-    def __init__(self, console: Console, observer: Observer, title: str) -> None:
-        self._console = console
-        self._observer = observer
-        self._title = title
+    def __init__(self, console: Console, watcher: Watcher, title: str) -> None:
+        self._console, self._watcher, self._title = console, watcher, title
         self._began = time.time()
-        self._notes: list[tuple[float, str]] = []
+        self._notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Put down what has been done or has happened, with the time since the demo began."""
-        self._notes.append((time.time() - self._began, text))
+        """Notes what has been done or has happened, with the time since the demo began."""
+        seconds = f"{time.time() - self._began:5.0f} s"
+        self._notes.append(f"{seconds}  {text}")
         if not self._console.is_terminal:
             self._print_line(text)
 
     async def run(self) -> None:
-        """Show the job until cancelled; the last picture stays."""
-        if self._console.is_terminal:
-            await self._draw()
-        else:
-            await self._print_lines()
-
-    def picture(self) -> RenderableType:
-        """Draw all there is to see now."""
-        status = self._observer.status
-        parts: list[RenderableType] = [self._headline(), self._progress_bar(), Text()]
-        if status.workers:
-            parts += [self._workers(status), Text()]
-        for condition in ("Degraded", "Failed"):
-            if message := status.conditions.get(condition):
-                parts.append(Text(f"{condition}: {message}", style="yellow"))
-        parts.append(self._timeline())
-        return Panel(Group(*parts), title=self._title, title_align="left", border_style="dim")
-
-    async def _draw(self) -> None:
+        """Shows the job until cancelled; the last picture stays."""
+        if not self._console.is_terminal:
+            while True:
+                await asyncio.sleep(LINE_SECONDS)
+                self._print_line(f"    {self._headline().plain}")
         with Live(self.picture(), console=self._console, auto_refresh=False) as live:
             try:
                 while True:
@@ -62,39 +51,66 @@ class View:
             finally:
                 live.update(self.picture(), refresh=True)
 
-    async def _print_lines(self) -> None:
-        while True:
-            await asyncio.sleep(LINE_SECONDS)
-            self._print_line(f"    {self._headline().plain}")
+    def picture(self) -> RenderableType:
+        """Returns all there is to see now."""
+        job, last = self._watcher.job, self._watcher.timeline.last(Step)
+        bar = ProgressBar(total=last.total if last else 1, completed=last.number if last else 0, width=None)
+        parts: list[RenderableType] = [self._headline(), bar, Text()]
+        if job.workers:
+            parts += [workers_table(job), Text()]
+        troubles = (job.condition(type_) for type_ in ("Degraded", "Failed"))
+        parts += [Text(f"{c.type}: {c.message}", style="yellow") for c in troubles if c and c.true and c.message]
+        parts.append(Text("\n".join(self._notes[-NOTES_SHOWN:]), no_wrap=True, overflow="ellipsis"))
+        return Panel(Group(*parts), title=self._title, title_align="left", border_style="dim")
 
     def _print_line(self, text: str) -> None:
         self._console.print(f"[{time.time() - self._began:5.0f} s] {text}", markup=False, highlight=False, soft_wrap=True)
 
     def _headline(self) -> Text:
-        status, last = self._observer.status, self._observer.timeline.last_step()
-        headline = Text(status.state, style=STATE_STYLES.get(status.state, ""))
-        step = f"step {last.step}/{last.total}" if last else "no step yet"
-        workers = f"{status.world_size} worker{'' if status.world_size == 1 else 's'}"
-        parts = [step, f"loss {last.loss:.3f}" if last else "", workers, f"round {status.round}"]
-        pace = self._observer.timeline.steps_per_second()
-        parts.append(f"{pace:.1f} steps/s" if pace else "")
-        headline.append("   " + "   ".join(part for part in parts if part), style="default")
-        return headline
+        job, timeline = self._watcher.job, self._watcher.timeline
+        last, pace = timeline.last(Step), timeline.steps_per_second()
+        step = [f"step {last.number}/{last.total}", f"loss {last.loss:.3f}"] if last else ["no step yet"]
+        workers = f"{job.world} worker{'' if job.world == 1 else 's'}"
+        parts = [*step, workers, f"round {job.round}", *([f"{pace:.1f} steps/s"] if pace else [])]
+        return Text(job.state, STATE_STYLES.get(job.state, "")).append("   " + "   ".join(parts), style="default")
 
-    def _progress_bar(self) -> ProgressBar:
-        last = self._observer.timeline.last_step()
-        return ProgressBar(total=last.total if last else 1, completed=last.step if last else 0, width=None)
 
-    def _workers(self, status: JobStatus) -> Table:
-        table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-        for column in ("RANK", "WORKER", "NODE", "STATE"):
-            table.add_column(column)
-        for worker in sorted(status.workers, key=lambda w: (w.rank is None, w.rank or 0, w.name)):
-            rank = "-" if worker.rank is None else str(worker.rank)
-            state = Text(worker.state, style=STATE_STYLES.get(worker.state, "yellow"))
-            table.add_row(rank, worker.name, worker.node or "-", state)
-        return table
+def workers_table(job: JobView) -> Table:
+    table = Table("RANK", "WORKER", "NODE", "STATE", box=None, padding=(0, 3, 0, 0), header_style="dim")
+    for worker in sorted(job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.name)):
+        rank = "-" if worker.rank is None else str(worker.rank)
+        state = Text(worker.state, style=STATE_STYLES.get(worker.state, "yellow"))
+        table.add_row(rank, worker.name, worker.node or "-", state)
+    return table
 
-    def _timeline(self) -> Text:
-        lines = [f"{at:5.0f} s  {text}" for at, text in self._notes[-NOTES_SHOWN:]]
-        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+
+def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
+    """Returns a line for each change of the group: what happened, and what it cost."""
+    table = Table("event", "workers", box=SIMPLE, title="What happened", title_justify="left", title_style="bold")
+    for column in ("new group's first step", "pause of training", "steps lost"):
+        table.add_column(column, justify="right")
+    for title, r in events:
+        workers = f"{r.last.world} -> {r.step.world}"
+        table.add_row(title, workers, f"{r.seconds:.1f} s after", f"{r.pause:.1f} s", str(r.steps_lost))
+    return table
+
+
+def outcome(done: Done, steps: Sequence[Step], asked_at: float) -> str:
+    """Returns in a sentence how it ended."""
+    return (
+        f"Complete after {done.step} steps: loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
+        f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done."
+    )
+
+
+def where_to_look(job: str) -> str:
+    """Returns what to type after a failure."""
+    return "\n".join(
+        (
+            "The job is left as it is (the next demo removes it). Where to look:",
+            "  export KUBECONFIG=.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH",
+            f"  kubectl describe epj/{job}",
+            f"  kubectl logs -l elasticpytorch.dev/job-name={job} --prefix --tail=30",
+            "  kubectl logs -n elastic-pytorch-system -l elasticpytorch.dev/leader=true --tail=50",
+        )
+    )

@@ -1,22 +1,10 @@
 import argparse
-import importlib.util
-from typing import Any
 
 import pytest
-
-from tests.paths import ROOT
-
-
-@pytest.fixture
-def program() -> Any:
-    spec = importlib.util.spec_from_file_location("bench_main", ROOT / "hack" / "bench" / "__main__.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from bench import __main__ as program
 
 
-def test_scaling_up_and_down_take_turns(program: Any) -> None:
+def test_scaling_up_and_down_take_turns() -> None:
     ordered = program.in_order(["drain", "scale-up", "scale-down", "lose-node"], 2)
     assert [(scenario.name, turn) for scenario, turn in ordered] == [
         ("drain", 0),
@@ -30,7 +18,7 @@ def test_scaling_up_and_down_take_turns(program: Any) -> None:
     ]
 
 
-def test_trials_with_a_handler_come_last_and_not_with_the_library(program: Any) -> None:
+def test_trials_with_a_handler_come_last_and_not_with_the_library() -> None:
     ordered = program.in_order(["kill-process", "kill-process-handler", "cut-node", "cut-node-handler"], 1)
     assert [scenario.name for scenario, _ in ordered] == [
         "kill-process",
@@ -42,7 +30,7 @@ def test_trials_with_a_handler_come_last_and_not_with_the_library(program: Any) 
     assert "cut-node-handler" not in program.parse_options(["--library"]).only
 
 
-def test_only_kinds_that_there_are(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_kinds_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     options: argparse.Namespace = program.parse_options(["--only", "lose-node,drain", "--trials", "2"])
     assert (options.only, options.trials) == (["drain", "lose-node"], 2)
     with pytest.raises(SystemExit):

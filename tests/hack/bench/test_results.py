@@ -1,14 +1,11 @@
 import io
 from pathlib import Path
 
-import figure
 import pytest
-import report
-import results
-from results import Result, Spread
+from bench import picture, report, results
+from bench.results import Figures, Result, Spread
+from bench.scenarios import SCENARIOS
 from rich.console import Console
-from scenarios import SCENARIOS
-from trial import Figures
 
 QUIET = Figures(None, None, None, None, None, 0.11, None, None, None, None, 0, 0, 0)
 
@@ -83,24 +80,24 @@ def test_each_trial_is_told_in_a_line() -> None:
 
 
 def test_draws_a_picture(tmp_path: Path) -> None:
-    figure.draw(every_kind(), tmp_path / "timeline.png")
+    picture.draw(every_kind(), tmp_path / "timeline.png")
     assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
-    figure.draw([], tmp_path / "nothing.png")
+    picture.draw([], tmp_path / "nothing.png")
     assert not (tmp_path / "nothing.png").exists()
 
 
 def test_picture_shows_what_was_measured_of_the_two(tmp_path: Path) -> None:
-    figure.draw([result("scale-up", figures()), result("drain", figures())], tmp_path / "one.png")
+    picture.draw([result("scale-up", figures()), result("drain", figures())], tmp_path / "one.png")
     assert (tmp_path / "one.png").exists()
-    figure.draw([result("drain", figures())], tmp_path / "none.png")
+    picture.draw([result("drain", figures())], tmp_path / "none.png")
     assert not (tmp_path / "none.png").exists()
 
 
 def test_groups_end_with_a_pause_a_new_size_or_a_step_back() -> None:
-    assert figure.spans([(0.0, 1, 3), (0.1, 2, 3), (0.2, 2, 3), (0.3, 3, 3), (0.4, 4, 2), (2.0, 5, 2)]) == [
+    assert picture.spans([(0.0, 1, 3), (0.1, 2, 3), (0.2, 2, 3), (0.3, 3, 3), (0.4, 4, 2), (2.0, 5, 2)]) == [
         (0.0, 0.1, 3),
         (0.2, 0.3, 3),
         (0.4, 0.4, 2),
         (2.0, 2.0, 2),
     ]
-    assert figure.spans([]) == []
+    assert picture.spans([]) == []

@@ -1,9 +1,9 @@
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
-from records import Declared, Init, PodCreated, Record, Started, Step, Taken
-from trial import Trial, figures, story
+from bench.results import Figures, measure, story
+from measure.records import Declared, Init, PodCreated, Record, Started, Step, Taken
+from measure.timeline import Timeline
 
 
 def steps(pod: str, first: int, last: int, *, at: float, world: int) -> list[Record]:
@@ -37,13 +37,12 @@ LOSS = [
 ]
 
 
-def trial(records: Sequence[Record], **changes: Any) -> Trial:
-    given: dict[str, Any] = {"fault_at": 10.05, "wanted": 3, "before": 3, "restarts": 0, "failures": 0, "ended_at": 20.0}
-    return Trial(records=records, **given | changes)
+def figures(records: Sequence[Record], *, fault_at: float = 10.05, ended_at: float = 20.0) -> Figures:
+    return measure(Timeline(records).until(ended_at), fault_at, wanted=3)
 
 
 def test_a_loss_that_is_made_good() -> None:
-    found = figures(trial(LOSS))
+    found = figures(LOSS)
     assert found.trains_again == pytest.approx(0.45)
     assert found.pause == pytest.approx(0.5)
     assert found.steps_lost == 7  # 41 to 47
@@ -58,46 +57,46 @@ def test_a_loss_that_is_made_good() -> None:
 
 
 def test_the_order_in_which_logs_arrive_does_not_matter() -> None:
-    assert figures(trial(list(reversed(LOSS)))) == figures(trial(LOSS))
+    assert figures(list(reversed(LOSS))) == figures(LOSS)
 
 
 def test_a_group_that_broke_before_its_first_step_is_none() -> None:
     broken = [Declared(10.1, 2, ("a", "b", "c"), "WorkerFailed", ""), Init(10.12, "a", 0, 3)]
-    found = figures(trial([*LOSS, *broken]))
+    found = figures([*LOSS, *broken])
     assert found.trains_again == pytest.approx(0.45)
     assert found.rounds == 3
 
 
 def test_a_group_that_leaves_off_exactly_at_its_checkpoint_loses_nothing() -> None:
-    found = figures(trial([*LOSS[:9], *steps("a", 1, 40, at=5.4, world=3), *LOSS[9 + 47 :]], fault_at=9.35))
+    found = figures([*LOSS[:9], *steps("a", 1, 40, at=5.4, world=3), *LOSS[9 + 47 :]], fault_at=9.35)
     assert found.steps_lost == 0
 
 
 def test_rank_0_elsewhere_counts_as_well() -> None:
     moved = [*LOSS[: 9 + 47], *group("b", "a", round_=2, at=10.25), *steps("b", 41, 60, at=10.5, world=2)]
-    found = figures(trial(moved))
+    found = figures(moved)
     assert found.trains_again == pytest.approx(0.45)
     assert (found.whole, found.replaced) == (None, None)
 
 
 def test_nothing_that_is_noticed() -> None:
-    found = figures(trial(LOSS[: 9 + 47], fault_at=7.05))
+    found = figures(LOSS[: 9 + 47], fault_at=7.05)
     assert found.longest_gap == pytest.approx(0.1)
     assert (found.trains_again, found.pause, found.steps_lost, found.detect, found.rounds) == (None, None, None, None, 0)
 
 
 def test_a_start_is_unknown_until_every_member_has_told_of_it() -> None:
     silent = [record for record in LOSS if not (isinstance(record, Started) and record.pod == "b")]
-    assert figures(trial(silent)).start is None
+    assert figures(silent).start is None
 
 
 def test_what_comes_after_the_end_is_another_trials() -> None:
-    found = figures(trial(LOSS, ended_at=12.3))
+    found = figures(LOSS, ended_at=12.3)
     assert found.rounds == 1
     assert found.whole is None
 
 
 def test_the_story_is_of_the_steps_around_the_fault() -> None:
-    told = story(trial(LOSS, ended_at=10.65))
+    told = story(Timeline(LOSS).until(10.65), 10.05)
     assert told[0] == (-2.95, 18, 3)
     assert told[-2:] == [(0.45, 41, 2), (0.55, 42, 2)]

@@ -1,7 +1,7 @@
 """What the logs of workers and operator say happened when. Pure: lines in, records out.
 
-Every line carries the time of day of its node. On kind all nodes have this machine's clock, so the times compare with each
-other, and with the moment of a fault.
+The times are those of the nodes' clocks. On kind these are this machine's, so they compare with each other, and with the
+moment of a fault.
 """
 
 import json
@@ -9,32 +9,48 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+# Of examples/all-reduce, which tells the time itself
 STEP = re.compile(r"STEP (\d+) world=(\d+) time=([\d.]+)")
 INIT = re.compile(r"INIT rank=(\d+) world=(\d+) restart=-?\d+ time=([\d.]+)")
+# Of examples/char-lm: the time is that at which the line was logged
+LM_START = re.compile(r"\bstart at step \d+/\d+  workers (\d+)")
+LM_STEP = re.compile(r"\bstep (\d+)/(\d+)  loss ([\d.]+|nan|inf)  workers (\d+)")
+LM_DONE = re.compile(r"\bdone at step (\d+)/\d+  validation loss ([\d.]+|nan|inf)")
 AGENT = re.compile(r"elastic_pytorch\.agent (\S+Z) [A-Z]+ (.*)")
 TAKEN = re.compile(r"round (\d+): rank (\d+) of (\d+),")
-STARTED = re.compile(r"workers started in \d+ ms: pids ([\d ]+)")
-TAKEN_ALONG = re.compile(r"workers taken along in \d+ ms: pids ([\d ]+)")
+STARTED = re.compile(r"workers (?:started|taken along) in \d+ ms: pids ([\d ]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Rank 0 has taken a step."""
+    """Rank 0 has taken a step; char-lm also says how many there will be, and the loss."""
 
     at: float
     pod: str
     number: int
     world: int
+    total: int = 0
+    loss: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """A worker process has joined its group."""
+    """A worker process has joined its group; char-lm says so of rank 0 only."""
 
     at: float
     pod: str
     rank: int
     world: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The training has come to its end."""
+
+    at: float
+    pod: str
+    step: int
+    validation_loss: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,37 +92,53 @@ class PodCreated:
     pod: str
 
 
-Record = Step | Init | Taken | Started | Declared | PodCreated
+Record = Step | Init | Done | Taken | Started | Declared | PodCreated
 
 
 def read_worker_line(pod: str, line: str) -> Record | None:
-    """Read a line of a worker's log; None if it is about something else."""
-    if found := STEP.match(line):
+    """Returns what a line of a worker's log says, which begins with its RFC 3339 time; None if it is about something else."""
+    stamp, _, text = line.partition(" ")
+    if found := STEP.match(text):
         return Step(float(found[3]), pod, number=int(found[1]), world=int(found[2]))
-    if found := INIT.match(line):
+    if found := INIT.match(text):
         return Init(float(found[3]), pod, rank=int(found[1]), world=int(found[2]))
-    if not (agent := AGENT.match(line)):
+    if found := AGENT.match(text):
+        return _read_agent(_seconds(found[1]), pod, found[2])
+    if not stamp[:1].isdigit():
         return None
-    at, text = datetime.fromisoformat(agent[1]).timestamp(), agent[2]
+    if found := LM_START.search(text):
+        return Init(_seconds(stamp), pod, rank=0, world=int(found[1]))
+    if found := LM_DONE.search(text):
+        return Done(_seconds(stamp), pod, step=int(found[1]), validation_loss=float(found[2]))
+    if found := LM_STEP.search(text):
+        return Step(_seconds(stamp), pod, int(found[1]), world=int(found[4]), total=int(found[2]), loss=float(found[3]))
+    return None
+
+
+def _read_agent(at: float, pod: str, text: str) -> Record | None:
     if found := TAKEN.match(text):
         return Taken(at, pod, round=int(found[1]), rank=int(found[2]), world=int(found[3]))
-    if found := STARTED.match(text) or TAKEN_ALONG.match(text):
+    if found := STARTED.match(text):
         return Started(at, pod, tuple(int(pid) for pid in found[1].split()))
     return None
 
 
 def read_operator_line(job: str, line: str) -> Record | None:
-    """Read a line of the operator's log; None if it is about something else, or another job than `namespace/name`."""
+    """Returns what a line of the operator's log says about the job `namespace/name`; None if it is about something else."""
     try:
-        entry = json.loads(line)
+        entry = json.loads(line.partition(" ")[2])
     except ValueError:
         return None
     if not isinstance(entry, dict) or entry.get("job") != job:
         return None
-    at = datetime.fromisoformat(entry["time"]).timestamp()
+    at = _seconds(entry["time"])
     match entry.get("message"):
         case "declared a round":
             return Declared(at, entry["round"], tuple(entry["members"]), entry.get("reason", ""), entry.get("cause", ""))
         case "created pod":
             return PodCreated(at, entry["pod"])
     return None
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

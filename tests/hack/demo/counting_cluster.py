@@ -1,20 +1,22 @@
-"""A cluster in memory that runs one job, quickly, and says what kubectl would say of it."""
+"""A cluster in memory that runs one job, quickly: it takes commands of kubectl, and says what the API server would say of the job."""
 
 import asyncio
 import itertools
+import json
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-from kubectl import Kubectl
+from measure.api import Api
+from measure.commands import CommandFailed, Commands
 
 STEP_SECONDS = 0.005
 POD_START_SECONDS = 0.05
 CHECKPOINT_EVERY = 20
 
 
-class FakeKubectl(Kubectl):
+class CountingCluster(Commands, Api):
     """Trains by counting. A pod that is killed costs the steps since the last checkpoint; its replacement takes a while.
 
     Args:
@@ -23,7 +25,7 @@ class FakeKubectl(Kubectl):
     """
 
     def __init__(self, *, fail_at: int | None = None, stuck_after: int | None = None) -> None:
-        self.job = "char-lm"
+        self.namespace = "default"
         self.commands: list[str] = []
         self.pods: list[str] = []
         self._fail_at, self._stuck_after = fail_at, stuck_after
@@ -35,14 +37,30 @@ class FakeKubectl(Kubectl):
         self._training: asyncio.Task[None] | None = None
         self._starting = set[asyncio.Task[None]]()
 
-    async def apply(self, manifest: dict[str, Any]) -> None:
+    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        match arguments:
+            case ("apply", "-f", "-"):
+                self._apply(json.loads(stdin))
+            case ("scale", "epj/char-lm", replicas):
+                self._scale(int(replicas.removeprefix("--replicas=")))
+            case ("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false"):
+                self._kill_pod(pod)
+            case ("delete", "epj/char-lm", "--ignore-not-found", "--cascade=foreground", "--timeout=90s"):
+                self._delete_job()
+            case ("wait", "pod", "-l", "elasticpytorch.dev/job-name=char-lm", "--for=delete", "--timeout=90s"):
+                assert not self.pods
+            case _:
+                raise CommandFailed(f"kubectl {' '.join(arguments)}: unknown")
+        return ""
+
+    def _apply(self, manifest: dict[str, Any]) -> None:
         self.commands.append("apply")
         arguments = manifest["spec"]["template"]["spec"]["containers"][0]["args"]
         self._total = int(arguments[arguments.index("--steps") + 1])
         self._wanted = manifest["spec"]["replicas"]
         self._create_pods()
 
-    async def scale(self, replicas: int) -> None:
+    def _scale(self, replicas: int) -> None:
         self.commands.append(f"scale {replicas}")
         self._wanted = replicas
         self._create_pods()
@@ -50,24 +68,34 @@ class FakeKubectl(Kubectl):
             self.pods = self.pods[:replicas]
             self._form_group()
 
-    async def kill_pod(self, pod: str) -> None:
+    def _kill_pod(self, pod: str) -> None:
         self.commands.append(f"kill {pod}")
         self.pods.remove(pod)
         self._form_group(lost=True)
         self._create_pods()
 
-    async def delete_job(self) -> None:
+    def _delete_job(self) -> None:
         self.commands.append("delete")
         if self._training:
             self._training.cancel()
         self.pods.clear()
 
-    async def watch_job(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def watch(self, path: str, selector: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        del selector
+        known: set[str] = set()
         while True:
-            yield "MODIFIED", {"status": self._status()}
+            if path.endswith("/elasticpytorchjobs"):
+                yield "MODIFIED", {"metadata": {"name": "char-lm"}, "status": self._status()}
+            else:
+                for change, pods in (("DELETED", known - {*self.pods}), ("ADDED", {*self.pods} - known)):
+                    for pod in pods:
+                        running = [{"state": {"running": {}}}]
+                        yield change, {"metadata": {"name": pod, "uid": pod}, "status": {"containerStatuses": running}}
+                known = {*self.pods}
             await asyncio.sleep(STEP_SECONDS)
 
-    async def follow_log(self, pod: str) -> AsyncIterator[str]:
+    async def lines(self, path: str) -> AsyncIterator[str]:
+        pod = path.split("/")[-2]
         read = 0
         while pod in self.pods:
             for line in self._logs.get(pod, [])[read:]:

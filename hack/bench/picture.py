@@ -8,23 +8,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
-from results import Result, of_scenario, typical
-from scenarios import PLAIN, Scenario
+
+from bench.results import Result, Story, of_scenario, typical
+from bench.scenarios import PLAIN, Scenario
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e8ec"
 STEPS, AGAIN, WORLD, FAULT = "#1f2933", "#d9480f", "#9cc3e6", "#c8322b"
 SHOWN = ("lose-pod", "scale-up")
-MOST_WORLD = 5
+MAX_WORLD = 5
 PAUSE_SECONDS = 0.5
-BEFORE_SECONDS, AFTER_SECONDS, MOST_SECONDS = 2.0, 2.0, 12.0
+BEFORE_SECONDS, AFTER_SECONDS, MAX_SECONDS = 2.0, 2.0, 12.0
 HEAD = "Steps and workers around a loss and around a growth (the median run of each)"
 LEGEND = "black dots: steps of rank 0    orange dots: steps done again    blue: workers in the group    red line: the event"
 
-Story = Sequence[tuple[float, int, int]]
-
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """Draw the median run of a loss and of a growth; nothing if neither was measured."""
+    """Draws the median run of a loss and of a growth; nothing if neither was measured."""
     runs = [(PLAIN[name], run) for name in SHOWN if (run := typical(of_scenario(results, name), PLAIN[name].target))]
     if not runs:
         return
@@ -38,7 +37,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
 
 
 def spans(story: Story) -> list[tuple[float, float, int]]:
-    """When a group trained, as (first step, last step, world size); a pause ends one, if the group is the same or not."""
+    """Returns when a group trained, as (first step, last step, world size); a pause ends one, if the group is the same or not."""
     found: list[tuple[float, float, int]] = []
     highest = 0
     for at, number, world in story:
@@ -56,7 +55,7 @@ def _panel(axis: Axes, scenario: Scenario, run: Result) -> None:
     measured = run.figures
     assert measured is not None
     last = measured.whole or measured.trains_again or 0.0
-    begin, end = -BEFORE_SECONDS, min(last + AFTER_SECONDS, MOST_SECONDS)
+    begin, end = -BEFORE_SECONDS, min(last + AFTER_SECONDS, MAX_SECONDS)
     story = [step for step in run.story if begin <= step[0] <= end]
     _world(axis, story)
     highest, colors = 0, []
@@ -86,8 +85,8 @@ def _world(axis: Axes, story: Story) -> None:
     axis.patch.set_visible(False)
     for begin, end, world in spans(story):
         behind.fill_between([begin, end], world, color=WORLD, alpha=0.45, linewidth=0)
-    behind.set_ylim(0, MOST_WORLD)
-    behind.set_yticks(range(MOST_WORLD))
+    behind.set_ylim(0, MAX_WORLD)
+    behind.set_yticks(range(MAX_WORLD))
     behind.set_ylabel("workers in the group")
     behind.tick_params(colors="#3b7cb3", length=0)
     for spine in behind.spines.values():

@@ -1,0 +1,1 @@
+"""Measures on a running cluster how long the operator's promises take."""

@@ -1,0 +1,83 @@
+"""The cluster's API server: a kubectl process for each log would disturb what is measured."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from elastic_pytorch_client import names
+from kubernetes.aio import client, config
+
+REQUEST = aiohttp.ClientTimeout(total=30.0)
+STREAM = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
+
+
+class ApiError(Exception):
+    """The API server has refused a request; says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Api:
+    """Works on plain dicts, as the API has them.
+
+    Attributes:
+        namespace: of the kubeconfig's context.
+    """
+
+    def __init__(self, connection: client.ApiClient, namespace: str = "default") -> None:
+        self._connection, self._server, self.namespace = connection, connection.configuration.host, namespace
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, kubeconfig: Path) -> AsyncIterator["Api"]:
+        """Connects as a kubeconfig says."""
+        _, current = config.list_kube_config_contexts(str(kubeconfig))  # type: ignore[no-untyped-call]
+        async with await config.new_client_from_config(str(kubeconfig)) as connection:  # type: ignore[no-untyped-call]
+            connection.configuration.client_session_kwargs = {"trust_env": False}  # no proxy: the cluster is on this machine
+            yield cls(connection, current["context"].get("namespace") or "default")
+
+    async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Returns the object that answers a request; a patch is a merge patch.
+
+        Raises:
+            ApiError: the server refuses.
+        """
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        sent = await self._connection.call_api(
+            method, self._server + path, {"Content-Type": kind}, body, _request_timeout=REQUEST
+        )
+        answer: dict[str, Any] = await sent.response.json(content_type=None)
+        if sent.status >= 400:
+            raise ApiError(sent.status, answer.get("message", f"{method} {path}: {sent.status}"))
+        return answer
+
+    async def watch(self, path: str, selector: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Yields objects as they are and as they change, each with ADDED, MODIFIED or DELETED, until the watch ends."""
+        async for line in self.lines(f"{path}?watch=1&{selector}"):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                return
+            yield event["type"], event["object"]
+
+    async def lines(self, path: str) -> AsyncIterator[str]:
+        """Yields what the server sends, line by line; nothing if it refuses."""
+        sent = await self._connection.call_api("GET", self._server + path, _request_timeout=STREAM)
+        async with sent.response as response:
+            if response.status < 400:
+                async for line in response.content:
+                    yield line.decode(errors="replace").rstrip("\n")
+
+
+def pods_path(namespace: str, pod: str = "") -> str:
+    """Returns the path of a namespace's pods, or of one."""
+    return f"/api/v1/namespaces/{namespace}/pods" + (f"/{pod}" if pod else "")
+
+
+def jobs_path(namespace: str, job: str = "") -> str:
+    """Returns the path of a namespace's jobs, or of one."""
+    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}" + (f"/{job}" if job else "")

@@ -1,0 +1,102 @@
+"""What happened to a job, in the order of its times, and where its training went on after a fault. Pure."""
+
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import TypeVar
+
+from measure.records import Init, Record, Step
+
+R = TypeVar("R", bound=Record)
+PACE_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Training has gone on in a new group."""
+
+    since: float  # when the group was disturbed
+    last: Step  # of the group before
+    init: Init  # of rank 0 of the new group
+    step: Step  # the first of the new group
+
+    @property
+    def seconds(self) -> float:
+        """From the disturbance to the new group's first step."""
+        return self.step.at - self.since
+
+    @property
+    def pause(self) -> float:
+        """Seconds between the two steps: for so long nothing was learned."""
+        return self.step.at - self.last.at
+
+    @property
+    def steps_lost(self) -> int:
+        """How many steps the new group has to take again."""
+        return max(0, self.last.number - self.step.number + 1)
+
+
+class Timeline:
+    """Records in the order of their times."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._records: list[Record] = []
+        self._known: set[Record] = set()
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        """Takes a record in, once: a log that is followed again begins again."""
+        if record not in self._known:
+            self._known.add(record)
+            insort(self._records, record, key=lambda known: known.at)
+
+    def until(self, moment: float) -> "Timeline":
+        """Returns what had happened by a moment."""
+        return Timeline(record for record in self._records if record.at <= moment)
+
+    def every(self, kind: type[R], *, after: float = -inf, until: float = inf) -> list[R]:
+        """Returns the records of a kind, the oldest first."""
+        return [record for record in self._records if isinstance(record, kind) and after < record.at <= until]
+
+    def first(self, kind: type[R]) -> R | None:
+        """Returns the oldest record of a kind."""
+        return next((record for record in self._records if isinstance(record, kind)), None)
+
+    def last(self, kind: type[R], *, before: float = inf) -> R | None:
+        """Returns the newest record of a kind."""
+        return next((r for r in reversed(self._records) if isinstance(r, kind) and r.at < before), None)
+
+    def steps_of_group(self, *, after: float) -> list[Step]:
+        """Returns the steps of the newest group after a moment, the newest first."""
+        steps = []
+        for record in reversed(self._records):
+            if record.at <= after or (isinstance(record, Init) and record.rank == 0):
+                break
+            if isinstance(record, Step):
+                steps.append(record)
+        return steps
+
+    def steps_per_second(self) -> float | None:
+        """Returns the pace of the newest group's last few seconds; None before it has taken two steps."""
+        newest = self.last(Step)
+        steps = self.steps_of_group(after=newest.at - PACE_SECONDS) if newest else []
+        if not steps or steps[0].at == steps[-1].at:
+            return None
+        return (steps[0].number - steps[-1].number) / (steps[0].at - steps[-1].at)
+
+    def resumption(self, since: float, world: int | None = None) -> Resumption | None:
+        """Returns where training went on after a moment: in the first new group, or the first of a world size.
+
+        A group that broke before its first step does not count.
+        """
+        init: Init | None = None
+        for record in self._records:
+            if isinstance(record, Init) and record.rank == 0 and record.at > since:
+                init = record
+            elif init and isinstance(record, Step) and record.pod == init.pod:
+                if world in (None, record.world) and (last := self.last(Step, before=init.at)):
+                    return Resumption(since, last, init, record)
+                init = None
+        return None

@@ -1,0 +1,144 @@
+"""Keeps what the cluster says about one job: its status, its pods, and what workers and operator print."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import aiohttp
+from elastic_pytorch_client import names
+from elastic_pytorch_client.reading.job_view import view_job
+
+from measure.api import Api, jobs_path, pods_path
+from measure.records import Record, read_operator_line, read_worker_line
+from measure.timeline import Timeline
+
+T = TypeVar("T")
+Pods = dict[str, dict[str, Any]]
+Read = Callable[[str], Record | None]
+LOOK_SECONDS = 0.1
+RETRY_SECONDS = 0.5
+BROKEN = (aiohttp.ClientError, TimeoutError, ValueError)  # a connection, or a line of it
+OPERATOR_NAMESPACE = "elastic-pytorch-system"
+OPERATORS = "app.kubernetes.io/name%3Delastic-pytorch-operator"
+LEADER_LABEL = f"{names.GROUP}/leader"
+
+
+@asynccontextmanager
+async def background(*runs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs all that is given until the block ends."""
+    tasks = [asyncio.create_task(run) for run in runs]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
+
+
+class Waited(Exception):
+    """Something did not come; says what."""
+
+
+class Watcher:
+    """A job as it is now, and what was recorded of it since the watching began.
+
+    Attributes:
+        job: the job; while there is none, that of an empty manifest.
+        deleted: whether it was there, and is gone.
+        pods: the job's pods by name.
+        operators: the operator's pods by name.
+        timeline: what the logs said.
+        broken: why nothing is seen any more.
+    """
+
+    def __init__(self, api: Api, namespace: str, job: str) -> None:
+        self.job, self.deleted = view_job({}), False
+        self.pods: Pods = {}
+        self.operators: Pods = {}
+        self.timeline = Timeline()
+        self.broken: Exception | None = None
+        self._api, self.namespace, self.name = api, namespace, job
+
+    def node_of(self, pod: str) -> str:
+        """Returns the node that a pod of the job runs on."""
+        return str(self.pods[pod]["spec"].get("nodeName", ""))
+
+    def leaders(self) -> Pods:
+        """Returns the operator's pod that leads, by its name; none while none does."""
+        return {name: pod for name, pod in self.operators.items() if pod["metadata"].get("labels", {}).get(LEADER_LABEL)}
+
+    async def run(self, *, operators: bool = False) -> None:
+        """Watches the job and its pods, with the operator's or without, and follows their logs, until cancelled."""
+        workers = f"{names.LABEL_JOB_NAME}%3D{self.name},{names.LABEL_ROLE}%3D{names.ROLE_WORKER}"
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._see_job())
+                group.create_task(self._see_pods(group, self.namespace, workers, self.pods))
+                if operators:
+                    read = partial(read_operator_line, f"{self.namespace}/{self.name}")
+                    group.create_task(self._see_pods(group, OPERATOR_NAMESPACE, OPERATORS, self.operators, read))
+        except* Exception as errors:
+            self.broken = errors.exceptions[0]
+
+    async def until(self, found: Callable[[], T | None], *, seconds: float, what: str) -> T:
+        """Returns what is found, as soon as it is anything that is true.
+
+        Raises:
+            Waited: it took too long, or nothing is seen any more.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while not (it := found()):
+                    if self.broken:
+                        raise Waited(f"cannot see the job any more: {self.broken!r}")
+                    await asyncio.sleep(LOOK_SECONDS)
+                return it
+        except TimeoutError:
+            raise Waited(f"waited {seconds:.0f} s for {what}") from None
+
+    async def _see_job(self) -> None:
+        while True:
+            with suppress(*BROKEN):
+                name = f"fieldSelector=metadata.name%3D{self.name}"
+                async for change, job in self._api.watch(jobs_path(self.namespace), name):
+                    self.deleted = change == "DELETED"
+                    self.job = view_job({} if self.deleted else job)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _see_pods(
+        self, group: asyncio.TaskGroup, namespace: str, selector: str, kept: Pods, read: Read | None = None
+    ) -> None:
+        """Keeps the pods as they are now, and follows their logs, by default as those of workers."""
+        followed = set[str]()
+        while True:
+            kept.clear()
+            with suppress(*BROKEN):
+                async for change, pod in self._api.watch(pods_path(namespace), f"labelSelector={selector}"):
+                    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+                    if change == "DELETED":
+                        kept.pop(name, None)
+                    else:
+                        kept[name] = pod
+                    if uid not in followed and _runs(pod):
+                        followed.add(uid)
+                        log = self._follow(pods_path(namespace, name), name, uid, kept, read or partial(read_worker_line, name))
+                        group.create_task(log).add_done_callback(partial(lambda uid, _: followed.discard(uid), uid))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self, path: str, pod: str, uid: str, kept: Pods, read: Read) -> None:
+        """Reads a log; again from its beginning if it ends while its pod is there."""
+        while pod in kept and kept[pod]["metadata"]["uid"] == uid:
+            with suppress(*BROKEN):
+                async for line in self._api.lines(f"{path}/log?follow=true&timestamps=true"):
+                    if record := read(line):
+                        self.timeline.add(record)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return any("running" in state.get("state", {}) for state in pod.get("status", {}).get("containerStatuses") or ())
