@@ -24,7 +24,7 @@ from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.reporting.events import tell_story
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
-from elastic_pytorch_operator.planning.reporting.status import describe_job
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait
 from elastic_pytorch_operator.planning.workers.liveness import weigh
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimTakenError
@@ -129,7 +129,7 @@ def test_life_of_a_job() -> None:
 def view(seen: Observed, *, job: dict[str, Any] | None = None, budget: Budget | None = None, **said: Any) -> JobView:
     """A job as the client sees it, whose status the operator has just written."""
     parsed = a_job(**(job or {}))
-    status = describe_job(parsed, seen, weigh(seen), seen.round, budget=budget or Budget(), recovery=None, **said)
+    status = describe_job(parsed, seen, weigh(seen), seen.round, Findings(budget or Budget(), **said))
     return view_job({**a_manifest(**(job or {})), "status": status})
 
 
@@ -263,7 +263,7 @@ def test_whole_status() -> None:
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
     recovery = Recovery(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3)
     budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
-    status = describe_job(a_job(), seen, weigh(seen), seen.round, budget=budget, recovery=recovery)
+    status = describe_job(a_job(), seen, weigh(seen), seen.round, Findings(budget, recovery))
     job = view_job({**a_manifest(), "status": status})
     assert (job.state, job.ready, job.world, job.round, job.seen) == ("Resizing", 2, 2, 3, True)
     assert (job.failures, job.total_failures, job.recoveries) == (1, 2, 1)

@@ -44,7 +44,7 @@ class TooManyTokensError(Exception):
 
 
 class ReviewObserver(Protocol):
-    """Is told of the reviews of tokens."""
+    """Counts the reviews of tokens."""
 
     def reviewed(self, result: str) -> None:
         """A review is over: the token is `valid` or `invalid`, or there was an `error`."""
@@ -62,7 +62,7 @@ class TokenReviewer:
 
     Args:
         cluster: whose API server is asked.
-        observer: is told of each review.
+        observer: counts each review.
         most_remembered: how many right tokens, and how many wrong ones.
         clock: monotonic seconds.
     """

@@ -48,7 +48,7 @@ class PodIdentity:
 
 
 class RequestObserver(Protocol):
-    """Is told of the requests to the API server."""
+    """Counts the requests to the API server."""
 
     def requested(self, method: str, code: int) -> None:
         """The API server has answered a request with a status; 0: it has not answered."""

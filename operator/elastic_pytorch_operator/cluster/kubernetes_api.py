@@ -26,7 +26,7 @@ class KubernetesCluster:
 
     Args:
         api: the connection.
-        observer: is told of each request.
+        observer: counts each request.
         namespaces: whose jobs and pods are listed; none: those of all.
     """
 

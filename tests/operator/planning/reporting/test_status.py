@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
 from elastic_pytorch_operator.planning.reporting.status import (
+    Findings,
     describe_job,
 )
 from elastic_pytorch_operator.planning.workers.liveness import weigh
@@ -37,8 +38,8 @@ def group(*indices: int, size: int = -1, **fields: Any) -> Observed:
 
 
 def status_of(seen: Observed, job: dict[str, Any] | None = None, **said: Any) -> dict[str, Any]:
-    budget, recovery = said.pop("budget", Budget()), said.pop("recovery", None)
-    return describe_job(a_job(**(job or {})), seen, weigh(seen), seen.round, budget=budget, recovery=recovery, **said)
+    findings = Findings(**{"budget": Budget(), **said})
+    return describe_job(a_job(**(job or {})), seen, weigh(seen), seen.round, findings)
 
 
 def conditions_of(status: dict[str, Any]) -> dict[str, str]:
