@@ -41,7 +41,7 @@ def is_known(name: str) -> bool:
                 len(rest) == 1 and f'"{rest[0]}"' in (package / "__init__.py").read_text()
             )
     holders = [package for package in PACKAGES if (package / first / "__init__.py").is_file()]
-    if not holders or first in OTHER_THINGS:
+    if not holders or first in OTHER_THINGS or name.startswith("model.pt"):
         return True
     return any(is_module(package.joinpath(first, *rest)) for package in holders)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,6 @@ import simulated_agents
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.local.run import feed
 from elastic_pytorch_operator.runtime.replica import Place, Replica
 from elastic_pytorch_operator.spec.job import JobKey
 from simulated_agents import Agent, SimulatedKubelets
@@ -54,7 +54,11 @@ async def load(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Load]:
     cluster, port, stop = FakeCluster(), a_free_port(), asyncio.Event()
 
     async def watch(store: Store, request_work: Callable[[JobKey, float], None]) -> None:
-        cluster.watch(lambda kind, change, found: feed(store, request_work, kind, change, found))
+        def watch(kind: str, change: str, manifest: dict[str, Any]) -> None:
+            for key in store.observe_change(kind, change, manifest, time.monotonic()):
+                request_work(key)
+
+        cluster.watch(watch)
         await asyncio.Event().wait()
 
     replica = asyncio.create_task(Replica(cluster, Place("http://operator", "127.0.0.1", port, a_free_port()), watch).run(stop))
