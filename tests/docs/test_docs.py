@@ -119,6 +119,7 @@ def test_every_page_is_in_the_index() -> None:
     assert not missing
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", ["architecture.py", "lost_node.py"])
 def test_pictures_are_drawn_by_their_program(program: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "hack" / "reference" / program), str(tmp_path / "picture.png")]

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.paths import ROOT
+
+pytestmark = pytest.mark.process
 
 
 def test_each_picture_of_the_documentation_can_be_drawn_anew(tmp_path: Path) -> None:
