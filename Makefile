@@ -21,8 +21,9 @@ docs: venv ## Write what is generated from the sources: the references of the AP
 	@$(PYTHON) hack/reference/architecture.py
 	@$(PYTHON) hack/reference/lost_node.py
 
-unit: venv ## What a change of a rule needs: the tests without a cluster, processes or torch, in less than 30 s (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m "not e2e and not long and not process and not torch" --hypothesis-profile unit --numprocesses 2 --dist worksteal --durations 10 $(ARGS)
+# Four processes on two cores: half of the time these tests wait.
+unit: venv ## What a change of a rule needs: the tests that start no process, and import no torch; 30 s (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m "not e2e and not long and not process and not torch" --hypothesis-profile unit --numprocesses 4 --dist worksteal --durations 10 $(ARGS)
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast

@@ -180,7 +180,7 @@ async def test_status_that_is_stored_in_another_way_is_not_written_again_and_aga
     running.cluster.alters_status = field
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: bool(running.condition("Running")))
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.5)
     assert running.cluster.calls.count("patch_job_status") < 8
 
 
@@ -281,7 +281,7 @@ async def test_refused_service_is_not_asked_for_again_and_again(running: Running
         running.cluster.fail_next("create_service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
     running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
     await running.until(lambda: "create_service" in running.cluster.calls)
-    await asyncio.sleep(1)
+    await asyncio.sleep(0.5)  # trouble would be tried again after 0.2 s
     assert running.cluster.calls.count("create_service") == 1
 
 

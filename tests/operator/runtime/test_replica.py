@@ -199,15 +199,15 @@ async def test_long_poll_ends_with_the_leader(world: World) -> None:
 
 
 async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -> None:
-    first = await world.start("first")
+    first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
-    second = await world.start("second")
+    second = await world.start("second", timing=QUICK)
     world.cluster.apply_job(a_manifest())
     await world.until(lambda: len(world.cluster.pods()) == 3)
     await first.crash()
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(0.8)
     assert not second.replica.leading
-    second.clock_ahead[0] = 5.0
+    second.clock_ahead[0] = 3.0
     await world.until_leading(second)
     assert world.labelled() == ["second"]
     assert world.pods_made() == 3
@@ -222,10 +222,10 @@ async def test_container_that_is_started_anew_leads_on_without_waiting(world: Wo
 
 
 async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> None:
-    first = await world.start("first")
+    first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
-    second = await world.start("second")
-    await asyncio.sleep(1.5)
+    second = await world.start("second", timing=QUICK)
+    await asyncio.sleep(0.8)
     # As if the first had been suspended for longer than its lease, and had come back.
     lease = await world.cluster.get_lease(SYSTEM, names.OPERATOR)
     assert lease is not None
