@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-scale matrix
 .NOTPARALLEL:
-.PHONY: help demo bench docs test test-all test-fast test-e2e test-scale matrix check venv helm etcd kwok cluster images install lock clean
+.PHONY: help demo bench docs unit test test-all test-fast test-e2e test-scale matrix check venv helm etcd kwok cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ docs: venv ## Write what is generated from the sources: the references of the AP
 	@$(PYTHON) hack/reference
 	@$(PYTHON) hack/reference/architecture.py
 	@$(PYTHON) hack/reference/screens.py
+
+# Four processes on two cores: half of the time these tests wait.
+unit: venv ## What a change of a rule needs: the tests that start no process, and import no torch; 30 s (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m "not e2e and not long and not process and not torch" --hypothesis-profile unit --numprocesses 4 --dist worksteal --durations 10 $(ARGS)
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast

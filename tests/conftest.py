@@ -2,6 +2,15 @@
 
 import signal
 
+from hypothesis import settings
+
+from tests.hypothesis_examples import ALL, UNIT
+
+# Without a deadline for each example: that the machine is busy is no failure.
+settings.register_profile("all", max_examples=ALL, deadline=None)
+settings.register_profile("unit", max_examples=UNIT, deadline=None)
+settings.load_profile("all")  # --hypothesis-profile replaces it before any test is imported
+
 
 def pytest_configure() -> None:
     """Interrupts are not ignored, as a shell has it for what it runs in the background: all that tests start would ignore them, too."""

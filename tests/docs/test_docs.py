@@ -123,6 +123,7 @@ def test_every_page_is_in_the_index(folder: str) -> None:
     assert not missing
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", ["architecture.py", "screens.py"])
 def test_pictures_are_drawn_by_their_program(program: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "hack" / "reference" / program), str(tmp_path / "picture.png")]

@@ -87,6 +87,7 @@ def test_loss_falls_in_a_short_run(tmp_path: Path) -> None:
     assert run.validation_loss < 3.4
 
 
+@pytest.mark.torch
 def test_a_resumed_epoch_goes_on_with_the_samples_not_yet_seen_whatever_the_world_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

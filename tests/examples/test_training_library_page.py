@@ -24,6 +24,7 @@ def test_the_diff_is_what_the_examples_differ_in() -> None:
     assert 0.5 < after / before < 0.6
 
 
+@pytest.mark.torch
 def test_every_name_on_the_page_exists() -> None:
     names = set(re.findall(r"(?<!\w)elastic\.([A-Za-z_]+)", PAGE))
     assert names >= {"State", "ShardedState", "ElasticSampler", "in_process", "steps", "report", "scale_learning_rate"}
@@ -34,6 +35,7 @@ def test_every_name_on_the_page_exists() -> None:
         assert hasattr(importlib.import_module("elastic_pytorch.training.sampler").ElasticSampler, name), name
 
 
+@pytest.mark.torch
 def test_every_public_name_is_imported_when_it_is_asked_for() -> None:
     assert all(getattr(elastic_pytorch, name) for name in elastic_pytorch.__all__)
     with pytest.raises(AttributeError, match="nothing"):

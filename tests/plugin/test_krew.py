@@ -13,6 +13,8 @@ from packaging.version import Version
 
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -4,12 +4,19 @@ import copy
 from itertools import islice
 
 import pytest
+from elastic_pytorch_client import worker_logs
 from elastic_pytorch_client.errors import NotAllowed, Unreachable
 from elastic_pytorch_client.worker_logs import Choice, follow_logs, read_logs
 
 from tests.plugin.recorded_cluster import RecordedCluster, job_of, recorded
 
 RANK0, RANK1, RANK2 = (worker.name for worker in job_of("young").members)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is looked at more often than once a second."""
+    monkeypatch.setattr(worker_logs, "LOOK_SECONDS", 0.2)
 
 
 def lines(pod: str, first: int, last: int) -> list[str]:

@@ -20,6 +20,7 @@ from elastic_pytorch_operator.spec.job import JobKey, parse_job
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.hypothesis_examples import examples
 from tests.operator.builders import TIME, a_manifest, a_worker_pod
 
 FIELDS = [
@@ -52,9 +53,7 @@ BEATS = st.fixed_dictionaries(
     {"incarnation": WORDS, "state": st.sampled_from(STATES), "round": st.integers(0, 2**53)},
     optional={name: JSON for name in FIELDS if name not in ("incarnation", "state", "round")},
 )
-OFTEN = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+OFTEN = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 class TwoJobs:

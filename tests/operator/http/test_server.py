@@ -11,9 +11,11 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
-from elastic_pytorch_operator.agents.http_api import BODY_SECONDS, AgentApi
+from elastic_pytorch_operator.agents import http_api
+from elastic_pytorch_operator.agents.http_api import AgentApi
+from elastic_pytorch_operator.http import server as server_module
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT, ConnectionLimits
-from elastic_pytorch_operator.http.server import HANDSHAKE_SECONDS, bound_address, peer_of, serving
+from elastic_pytorch_operator.http.server import bound_address, peer_of, serving
 from elastic_pytorch_operator.monitoring.metrics import Census
 
 from tests.operator.agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
@@ -108,41 +110,43 @@ async def test_at_the_total_cap_agents_still_get_in() -> None:
             writer.close()
 
 
-async def test_handshake_that_is_not_finished_is_given_up() -> None:
+async def test_handshake_that_is_not_finished_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "HANDSHAKE_SECONDS", 1)
     async with serving_agents() as (server, _), agent(server) as known:
         silent, begun = await connect(server, STRANGER), await connect(server, STRANGER)
         begun[1].write(CLIENT_HELLO_BEGINS)
         for stream in (silent, begun):
-            assert await is_closed(stream, HANDSHAKE_SECONDS + 10)
+            assert await is_closed(stream, 10)
             stream[1].close()
         assert await beat(known) == 200
 
 
 async def test_request_that_does_not_come_is_given_up_and_polls_are_not() -> None:
-    limits = ConnectionLimits(authentication_seconds=3)
+    limits = ConnectionLimits(authentication_seconds=1.5)
     async with serving_agents(limits) as (server, api), agent(server) as known:
         assert await beat(known) == 200
-        polling = asyncio.create_task(known.get("/v1/round?hold=6"))
+        polling = asyncio.create_task(known.get("/v1/round?hold=2"))
         silent, slow = await connect(server, STRANGER, tls=True), await connect(server, STRANGER, tls=True)
         slow[1].write(HALF_A_REQUEST)
         began = time.monotonic()
         for stream in (silent, slow):
             assert await is_closed(stream, 20)
             stream[1].close()
-        assert time.monotonic() - began > 1
+        assert time.monotonic() - began > 0.5
         assert refused(api) == {"timeout": 2}
         assert (await polling).status == 200
         assert await beat(known) == 200
 
 
-async def test_body_of_an_agent_that_does_not_come_is_given_up() -> None:
+async def test_body_of_an_agent_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_api, "BODY_SECONDS", 0.5)
     async with serving_agents() as (server, _):
         reader, writer = await connect(server, WORKERS[0], tls=True)
         head = (
             f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.tokens[0]}\r\nContent-Length: 9\r\n\r\n"
         )
         writer.write(head.encode() + b"{")
-        async with asyncio.timeout(BODY_SECONDS + 20):
+        async with asyncio.timeout(20):
             assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
         writer.close()
 
@@ -191,7 +195,7 @@ async def test_pod_keeps_its_newest_connections() -> None:
 
 
 async def test_address_that_opens_too_many_connections_waits_and_the_others_do_not() -> None:
-    async with serving_agents(ConnectionLimits(per_second=0.5, at_once=3)) as (server, api), agent(server) as known:
+    async with serving_agents(ConnectionLimits(per_second=2, at_once=3)) as (server, api), agent(server) as known:
         async with asyncio.timeout(20):
             while not refused(api):
                 _, writer = await connect(server, STRANGER)

@@ -10,6 +10,7 @@ from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.hypothesis_examples import examples
 from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
@@ -98,7 +99,7 @@ def happen(simulation: Simulation, event: str, number: int) -> None:
     simulation.reconcile()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans())
 def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool, pauses: bool) -> None:
     job = a_job(

@@ -21,6 +21,7 @@ from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import FIRST_BACKOFF_SECONDS, WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
+from tests.hypothesis_examples import examples
 from tests.operator.builders import KEY, a_manifest
 
 STEP_SECONDS = 0.1
@@ -259,7 +260,7 @@ class World:
 
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 async def test_whatever_the_api_server_does_a_job_gets_its_pods_and_is_never_failed(seed: int, backend: str) -> None:
     world = World(seed, backend)
     world.cluster.apply_job(world.manifest)

@@ -8,6 +8,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.reconcile import claim_writer
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.spec.job import parse_job
 
@@ -110,7 +111,8 @@ async def test_strangers_claim_is_told_and_never_mounted_or_deleted(running: Run
     assert claim["spec"] == {"of": "another"}
 
 
-async def test_claim_of_a_job_just_deleted_is_waited_for(running: Running) -> None:
+async def test_claim_of_a_job_just_deleted_is_waited_for(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_writer, "CLAIM_GOES_SECONDS", 0.5)
     owner = {"kind": names.KIND, "name": "lm", "uid": "before"}
     await make_claim(running, labels=OURS, ownerReferences=[owner])
     running.cluster.apply_job(a_job_with_claims())

@@ -114,12 +114,12 @@ async def test_worker_of_a_stock_job_is_tried_before_its_store_is_made(running: 
 
 
 async def test_failed_create_does_not_abandon_the_others(running: Running) -> None:
-    running.cluster.create_seconds = 0.5
+    running.cluster.create_seconds = 0.2
     running.cluster.pass_next("create_pod", 5)
     running.cluster.fail_next("create_pod", 409, "resourcequotas: the object has been modified")
     running.cluster.apply_job(a_manifest(replicas=40, maximum=40))
     await running.until(lambda: len(running.indices()) == 40)
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(0.6)
     assert running.indices() == sorted(str(index) for index in range(40))
     assert running.cluster.calls.count("create_pod") == 41
 
@@ -181,7 +181,7 @@ async def test_status_that_is_stored_in_another_way_is_not_written_again_and_aga
     running.cluster.alters_status = field
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: bool(running.condition("Running")))
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.5)
     assert running.cluster.calls.count("patch_job_status") < 8
 
 
@@ -234,10 +234,10 @@ async def test_event_is_cut_at_what_the_api_takes_in_bytes(running: Running) -> 
 
 
 async def test_ended_job_that_cannot_be_read_is_cleaned_up_and_meets_its_time_to_live(running: Running) -> None:
-    running.cluster.apply_job(a_manifest(cleanPodPolicy="All", ttlSecondsAfterFinished=2))
+    running.cluster.apply_job(a_manifest(cleanPodPolicy="All", ttlSecondsAfterFinished=1))
     await running.until(lambda: len(running.indices()) == 3)
     await running.until(lambda: bool(running.condition("Running")))
-    running.cluster.apply_job(a_manifest(minimum=9, cleanPodPolicy="All", ttlSecondsAfterFinished=2))
+    running.cluster.apply_job(a_manifest(minimum=9, cleanPodPolicy="All", ttlSecondsAfterFinished=1))
     await running.until(lambda: running.condition("Failed").startswith("InvalidSpec"))
     await running.until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in running.cluster.pods()), 20)
     await running.until(lambda: "delete_job" in running.cluster.calls, 20)
@@ -282,7 +282,7 @@ async def test_refused_service_is_not_asked_for_again_and_again(running: Running
         running.cluster.fail_next("create_service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
     running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
     await running.until(lambda: "create_service" in running.cluster.calls)
-    await asyncio.sleep(1)
+    await asyncio.sleep(0.5)  # trouble would be tried again after 0.2 s
     assert running.cluster.calls.count("create_service") == 1
 
 

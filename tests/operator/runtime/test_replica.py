@@ -23,6 +23,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 from tests.operator.builders import a_manifest
 
 SYSTEM = "system"
+QUICK = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.5)  # for tests that wait for it
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 
 
@@ -89,7 +90,9 @@ class World:
     session: aiohttp.ClientSession
     replicas: list[Running] = field(default_factory=list)
 
-    async def start(self, name: str, *, again: bool = False, **place_options: Any) -> Running:
+    async def start(
+        self, name: str, *, again: bool = False, timing: LeaseTiming | None = None, **place_options: Any
+    ) -> Running:
         """Starts a process: of one replica, or of as many as it takes until it is stopped."""
         pod = {"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}}
         with contextlib.suppress(ClusterError):  # the container is started anew in the pod that is there
@@ -101,7 +104,7 @@ class World:
         made: list[Replica] = []
 
         def begin() -> Replica:
-            made.append(Replica(line, place, self._watch, clock=lambda: time.monotonic() + ahead[0]))
+            made.append(Replica(line, place, self._watch, clock=lambda: time.monotonic() + ahead[0], timing=timing))
             return made[-1]
 
         stop = asyncio.Event()
@@ -200,15 +203,15 @@ async def test_long_poll_ends_with_the_leader(world: World) -> None:
 
 
 async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -> None:
-    first = await world.start("first")
+    first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
-    second = await world.start("second")
+    second = await world.start("second", timing=QUICK)
     world.cluster.apply_job(a_manifest())
     await world.until(lambda: len(world.cluster.pods()) == 3)
     await first.crash()
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(0.8)
     assert not second.replica.leading
-    second.clock_ahead[0] = 5.0
+    second.clock_ahead[0] = 3.0
     await world.until_leading(second)
     assert world.labelled() == ["second"]
     assert world.pods_made() == 3
@@ -223,10 +226,10 @@ async def test_container_that_is_started_anew_leads_on_without_waiting(world: Wo
 
 
 async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> None:
-    first = await world.start("first")
+    first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
-    second = await world.start("second")
-    await asyncio.sleep(1.5)
+    second = await world.start("second", timing=QUICK)
+    await asyncio.sleep(0.8)
     # As if the first had been suspended for longer than its lease, and had come back.
     lease = await world.cluster.get_lease(SYSTEM, names.OPERATOR)
     assert lease is not None
@@ -250,18 +253,18 @@ async def test_leader_held_up_for_longer_than_its_lease_does_not_act_even_before
 
 
 async def test_leader_that_is_cut_off_stops_before_its_lease_is_over(world: World) -> None:
-    first = await world.start("first")
+    first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
     first.line.is_cut = True
-    first.clock_ahead[0] = 1.0  # it has taken as long as that to notice
+    first.clock_ahead[0] = 0.5  # it has taken as long as that to notice
     began = time.monotonic()
     with pytest.raises(LeadershipLostError):
         await asyncio.wait_for(first.task, 20)
-    assert time.monotonic() - began < LeaseTiming().lease_seconds
+    assert time.monotonic() - began < QUICK.lease_seconds
 
 
 async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world: World) -> None:
-    first = await world.start("first", again=True)
+    first = await world.start("first", again=True, timing=QUICK)
     await world.until(lambda: bool(first.made) and first.replica.leading)
     world.cluster.apply_job(a_manifest())
     await world.until(lambda: len(world.cluster.pods()) == 3)
@@ -281,7 +284,7 @@ async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world
 
 
 async def test_api_server_away_for_a_while_leaves_one_of_two_leading(world: World) -> None:
-    both = [await world.start(name, again=True) for name in ("first", "second")]
+    both = [await world.start(name, again=True, timing=QUICK) for name in ("first", "second")]
     await world.until(lambda: sum(bool(running.made) and running.replica.leading for running in both) == 1)
     [before] = [running for running in both if running.replica.leading]
     for running in both:

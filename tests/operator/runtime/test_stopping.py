@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from tests.operator.api_server import api_server, write_kubeconfig
+
+pytestmark = pytest.mark.process
 
 
 def a_free_port() -> int:
