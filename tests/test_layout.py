@@ -1,8 +1,12 @@
 """Rules of the repository itself."""
 
+import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -41,3 +45,28 @@ def test_modules_are_short_enough_to_be_read_in_one_sitting() -> None:
     ]
     long = [f"{path.relative_to(ROOT)}: {count}" for path in sources if (count := len(path.read_text().splitlines())) > 400]
     assert not long
+
+
+def imported(node: ast.AST) -> Iterator[str]:
+    """The modules that are imported with a module, and names in them, which may be modules, too."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield from (f"{child.module}", *(f"{child.module}.{alias.name}" for alias in child.names))
+        elif isinstance(child, (ast.Try, ast.ClassDef)):
+            yield from imported(child)
+
+
+@cache
+def imports_torch(path: Path) -> bool:
+    names = set(imported(ast.parse(path.read_text())))
+    files = [base / f"{name.replace('.', '/')}.py" for name in names for base in (ROOT, ROOT / "worker_image")]
+    return any(name.partition(".")[0] == "torch" for name in names) or any(imports_torch(f) for f in files if f.is_file())
+
+
+def test_modules_that_import_torch_are_marked() -> None:
+    modules = list((ROOT / "tests").rglob("test_*.py"))
+    unmarked = [str(path.relative_to(ROOT)) for path in modules if imports_torch(path) and "mark.torch" not in path.read_text()]
+    assert not unmarked, "pytestmark = pytest.mark.torch"
+    assert not imports_torch(ROOT / "tests/worker_image/conftest.py"), "or all tests of the folder import torch"

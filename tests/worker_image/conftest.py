@@ -8,6 +8,12 @@ from tests.worker_image.agents import Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m "... not torch"` modules that are marked so are not even imported, which takes seconds."""
+    unwanted = "not torch" in config.option.markexpr and collection_path.suffix == ".py"
+    return (unwanted and "pytest.mark.torch" in collection_path.read_text()) or None
+
+
 @pytest.fixture
 def operator() -> Iterator[ScriptedOperator]:
     scripted = ScriptedOperator()

@@ -15,6 +15,8 @@ from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_writer import Flush
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture
 def release() -> threading.Event:

@@ -8,6 +8,8 @@ from elastic_pytorch_operator.spec.torchrun_options import OPTIONS, torchrun_var
 
 from tests.torch_features import torchrun_has
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

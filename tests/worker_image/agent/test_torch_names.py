@@ -16,6 +16,8 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from tests.worker_image.agents import SCRIPTS, Agent
 from tests.worker_image.scripted_operator import ScriptedOperator
 
+pytestmark = pytest.mark.torch
+
 PACKAGE = Path(elastic_pytorch.__file__).parent
 LISTED = {name.rpartition(".")[2] for names in (*AGENT.values(), *LIBRARY.values()) for name in names}
 

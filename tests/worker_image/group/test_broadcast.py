@@ -10,6 +10,8 @@ from elastic_pytorch.group.broadcast import broadcast_tree, pass_on
 
 from tests.worker_image.torch_group import run_group
 
+pytestmark = pytest.mark.torch
+
 SHAPES: list[tuple[int, ...]] = [(3,), (), (0,), (700, 3), (5, 5), (1,), (4000,)]
 
 

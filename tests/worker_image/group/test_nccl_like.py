@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.worker_image.scripts import nccl_like
 from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES, run_group
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
 def train(backend: str) -> list[torch.Tensor]:

@@ -18,6 +18,8 @@ from torch import nn
 
 from tests.worker_image.gated_lane import GatedLane
 
+pytestmark = pytest.mark.torch
+
 SIZE = 64
 
 

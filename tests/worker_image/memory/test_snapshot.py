@@ -20,6 +20,8 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.torch
+
 SCRIPT = ROOT / "tests" / "worker_image" / "scripts" / "snapshot_deaths.py"
 
 

@@ -24,6 +24,8 @@ from elastic_pytorch.storage.checkpoint_folder import claim, newest
 
 from tests.worker_image.waiting import WAIT_SECONDS, wait
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(params=["agent", "side process"])
 def link(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodClient]:

@@ -19,6 +19,8 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 from tests.worker_image.waiting import WAIT_SECONDS, wait
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PodServer]:

@@ -13,7 +13,7 @@ from tests.torch_features import torchrun_has
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 Start = Callable[..., Agent]
 

@@ -10,7 +10,7 @@ import torch
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 Start = Callable[..., Agent]
 

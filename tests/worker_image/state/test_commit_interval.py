@@ -9,6 +9,8 @@ from elastic_pytorch.state.step_boundary import StepBoundary
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.mark.parametrize(
     ("steps", "commit_seconds", "step_seconds", "chosen"),

@@ -6,6 +6,8 @@ import pytest
 import torch
 from elastic_pytorch.state.plain_values import PlainValues
 
+pytestmark = pytest.mark.torch
+
 
 class Others:
     """A group, as rank 0 sees it."""

@@ -15,6 +15,8 @@ from torch.optim import AdamW
 
 from tests.worker_image.torch_group import run_group
 
+pytestmark = pytest.mark.torch
+
 
 def outcome_of_restore(registered: dict[str, Any], **arguments: Any) -> str:
     try:

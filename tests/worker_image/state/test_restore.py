@@ -21,6 +21,8 @@ from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load_newest
 from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 
+pytestmark = pytest.mark.torch
+
 NOTHING = StateVersion(0, 0)
 
 

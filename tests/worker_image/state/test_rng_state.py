@@ -9,6 +9,8 @@ import pytest
 import torch
 from elastic_pytorch.state import rng_state
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:

@@ -20,6 +20,8 @@ from torch.optim.lr_scheduler import StepLR
 from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
 from tests.worker_image.torch_group import run_group
 
+pytestmark = pytest.mark.torch
+
 
 def build() -> dict[str, Any]:
     torch.manual_seed(0)

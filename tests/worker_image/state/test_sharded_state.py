@@ -12,6 +12,8 @@ from torch.optim import AdamW
 from tests.worker_image.cpu_fsdp2 import fully_shard
 from tests.worker_image.torch_group import run_group
 
+pytestmark = pytest.mark.torch
+
 
 def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int, float, list[int]]:
     """Where it began, where the sampler is at the end, the best loss that was known, and the steps that are on the disk."""

@@ -17,6 +17,8 @@ from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(autouse=True)
 def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from torch import nn
 
 from tests.worker_image.torch_group import run_group
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.torch]
 STEPS = 3
 
 

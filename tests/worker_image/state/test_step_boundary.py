@@ -7,6 +7,8 @@ from elastic_pytorch.state.step_boundary import StepBoundary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.torch
+
 
 class Meeting:
     """An all-reduce of ranks that take their turns in one thread: an agreement is complete once all have begun it."""

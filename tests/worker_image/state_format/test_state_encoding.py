@@ -13,6 +13,8 @@ from elastic_pytorch.state_format.state_encoding import DTYPES, UnsupportedValue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.torch
+
 
 class Point(NamedTuple):
     x: int

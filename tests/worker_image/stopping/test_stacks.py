@@ -12,7 +12,7 @@ from tests.torch_features import needs_torchrun_handlers
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 Start = Callable[..., Agent]
 

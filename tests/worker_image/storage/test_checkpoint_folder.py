@@ -22,6 +22,8 @@ from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:

@@ -13,6 +13,8 @@ from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 
 from tests.worker_image.waiting import WAIT_SECONDS, wait
 
+pytestmark = pytest.mark.torch
+
 Answers = queue.Queue[tuple[str, StateVersion | None]]
 
 

@@ -5,8 +5,11 @@ import sys
 import threading
 import time
 
+import pytest
 from elastic_pytorch.agent.settings import REST_SECONDS
 from elastic_pytorch.torch_fixes import destroy_deadlock
+
+pytestmark = pytest.mark.torch
 
 
 def test_waits_for_a_thread_that_runs() -> None:

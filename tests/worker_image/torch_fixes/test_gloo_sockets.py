@@ -14,6 +14,8 @@ from elastic_pytorch.torch_fixes import gloo_sockets
 
 from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES
 
+pytestmark = pytest.mark.torch
+
 
 def cut_on_rank_0(folder: Path, rank: int, lazy: bool) -> None:
     """Writes down whether a collective of the cut group has ended, and whether another connection still works."""

@@ -9,6 +9,8 @@ import pytest
 from elastic_pytorch.torch_fixes.store_connect import PromptTCPStore
 from torch.distributed import TCPStore
 
+pytestmark = pytest.mark.torch
+
 
 def serve(port: int, after: float) -> None:
     time.sleep(after)

@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.torch_features import needs_fsdp2
 from tests.worker_image.torch_group import run_group
 
+pytestmark = pytest.mark.torch
+
 SAMPLES, BATCH = 17, 7  # the third step has three samples: fewer than the largest group has ranks
 
 

@@ -10,6 +10,8 @@ import torch
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch.utils.data import DataLoader, TensorDataset
 
+pytestmark = pytest.mark.torch
+
 DATA = TensorDataset(torch.arange(80))
 Wrapper = Callable[[Iterable[list[int]]], Iterable[list[int]]]
 

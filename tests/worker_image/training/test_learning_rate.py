@@ -10,6 +10,8 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LRScheduler
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+pytestmark = pytest.mark.torch
+
 STEPS = 24
 
 SCHEDULES: dict[str, Callable[[Optimizer], LRScheduler]] = {

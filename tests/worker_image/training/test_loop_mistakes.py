@@ -16,6 +16,8 @@ from torch.optim.lr_scheduler import StepLR
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
+pytestmark = pytest.mark.torch
+
 DATA = TensorDataset(torch.arange(12.0).reshape(12, 1))
 
 

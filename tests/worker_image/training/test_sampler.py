@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
+pytestmark = pytest.mark.torch
+
 
 @contextmanager
 def group(rank: int, world_size: int) -> Iterator[None]:

@@ -20,6 +20,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.torch_features import needs_fsdp2
 from tests.worker_image.torch_group import run_group
 
+pytestmark = pytest.mark.torch
+
 SAMPLES, BATCH, EPOCHS, CLASSES, IGNORED = 17, 7, 2, 4, -100
 
 
