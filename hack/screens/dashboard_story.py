@@ -15,9 +15,10 @@ import aiohttp
 from counted_cluster import connect
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.runtime.replica import Place, Replica
+from elastic_pytorch_operator.runtime.replica import Replica
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 from simulated_agents import SimulatedKubelets
 from simulated_training import Training
@@ -42,9 +43,9 @@ class Operators:
         """A replica's pod comes."""
         await self.cluster.create_pod({"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}})
         port, probe_port = self.ports[name]
-        place = Place("http://operator", "127.0.0.1", port, probe_port, SYSTEM, name)
+        settings = ReplicaSettings("http://operator", "127.0.0.1", port, probe_port, SYSTEM, name)
         metrics, stop = Metrics(), asyncio.Event()
-        replica = Replica(connect(self.cluster, metrics), place, self._watch, metrics=metrics)
+        replica = Replica(connect(self.cluster, metrics), settings, self._watch, metrics=metrics)
         self._stops[name], self._tasks[name] = stop, asyncio.create_task(replica.run(stop))
 
     async def stop(self, name: str) -> None:
@@ -65,9 +66,9 @@ class Operators:
         for name in list(self._tasks):
             await self.stop(name)
 
-    async def _watch(self, store: Store, request_work: Callable[[JobKey, float], None]) -> None:
+    async def _watch(self, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
         def take(kind: str, change: str, found: dict[str, Any]) -> None:
-            for key in store.observe_change(kind, change, found, time.monotonic()):
+            for key in cache.observe_change(kind, change, found, time.monotonic()):
                 request_work(key, 0.0)
 
         self.cluster.watch(take)

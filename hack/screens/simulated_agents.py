@@ -19,7 +19,7 @@ STOP_SECONDS = 0.2
 LEAVE_SECONDS = 2.0
 RETRY_SECONDS = 0.2
 LOOK_SECONDS = 0.1
-MOST_POLL_SECONDS = 30.0
+MAX_POLL_SECONDS = 30.0
 
 
 @dataclass
@@ -145,7 +145,7 @@ class Agent:
         url = self.find_operator()
         if not url:
             raise aiohttp.ClientConnectionError("the Service selects nobody")
-        timeout = aiohttp.ClientTimeout(total=MOST_POLL_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=MAX_POLL_SECONDS)
         async with self.session.request(method, url + path, headers=headers, timeout=timeout, **body) as answer:
             answer.raise_for_status()
             found: dict[str, Any] = await answer.json()

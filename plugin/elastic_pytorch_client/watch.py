@@ -10,7 +10,7 @@ from elastic_pytorch_client.reading.job_view import JobView, view_job
 
 PAUSE_SECONDS = 0.2  # between two watches: a server that ends each at once is not asked without end
 RETRY_SECONDS = 1.0
-MOST_RETRY_SECONDS = 15.0
+MAX_RETRY_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def follow_job(
             return
         except Unreachable:
             clock.sleep(wait)
-            wait = min(MOST_RETRY_SECONDS, 2 * wait)
+            wait = min(MAX_RETRY_SECONDS, 2 * wait)
 
 
 def _seconds_for_a_watch(until: float | None, clock: Clock) -> int:

@@ -11,7 +11,7 @@ from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed, NotFo
 from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
 
 LOOK_SECONDS = 1.0
-MOST_WAITING_LINES = 10_000
+MAX_WAITING_LINES = 10_000
 LAST_WORDS_SECONDS = 3.0  # for lines of pods that end with the job
 
 
@@ -108,7 +108,7 @@ class _Following:
     cluster: Cluster
     namespace: str
     tail_lines: int | None
-    _queue: "queue.Queue[tuple[str, str | NotAllowed]]" = field(default_factory=lambda: queue.Queue(MOST_WAITING_LINES))
+    _queue: "queue.Queue[tuple[str, str | NotAllowed]]" = field(default_factory=lambda: queue.Queue(MAX_WAITING_LINES))
     _readers: dict[str, threading.Thread] = field(default_factory=dict)
     _last: dict[str, str] = field(default_factory=dict)  # the newest timestamp of each pod
     _chosen: dict[str, Worker] = field(default_factory=dict)

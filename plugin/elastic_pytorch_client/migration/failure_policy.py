@@ -8,7 +8,7 @@ from elastic_pytorch_client.migration.remarks import Remarks
 Manifest = dict[str, Any]
 
 DEFAULT_MAX_FAILURES = 3
-MOST_FAILURES = 1000
+MAX_FAILURES = 1000
 PERMANENT = 127  # the last exit code that ExitCode does not retry
 
 
@@ -35,13 +35,13 @@ def failure_policy(
     """
     policy: Manifest = {}
     if max_restarts is not None and restart_policy == "Never":
-        policy["maxFailures"] = min(max_restarts, MOST_FAILURES)
+        policy["maxFailures"] = min(max_restarts, MAX_FAILURES)
     elif restart_policy == "Never":
         policy["maxFailures"] = 0
     elif backoff_limit is not None and max(backoff_limit, max_restarts or 0) > DEFAULT_MAX_FAILURES:
-        policy["maxFailures"] = min(max(backoff_limit, max_restarts or 0), MOST_FAILURES)
+        policy["maxFailures"] = min(max(backoff_limit, max_restarts or 0), MAX_FAILURES)
     elif max_restarts is not None and max_restarts > DEFAULT_MAX_FAILURES:
-        policy["maxFailures"] = min(max_restarts, MOST_FAILURES)
+        policy["maxFailures"] = min(max_restarts, MAX_FAILURES)
     if policy.get("maxFailures", 0) > DEFAULT_MAX_FAILURES:
         remarks.add(
             number_path,

@@ -10,8 +10,8 @@ from elastic_pytorch_client.views.plot_view import draw_plot
 from elastic_pytorch_client.worker_logs import Choice, read_logs
 
 NAME, HELP = "plot", "loss, world size and recoveries over time, in the terminal or as a picture"
-MOST_LOG_BYTES = 16 * 2**20
-MOST_LOG_LINES = 200_000
+MAX_LOG_BYTES = 16 * 2**20
+MAX_LOG_LINES = 200_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,8 @@ def run(context: Context, options: argparse.Namespace) -> int:
     job = context.job(options.name)
     lines: list[str] = []
     if options.from_logs:
-        found = read_logs(context.cluster, job, Choice(), limit_bytes=MOST_LOG_BYTES)
-        lines = [f"{line.at} {line.text}" for line in itertools.islice(found, MOST_LOG_LINES)]
+        found = read_logs(context.cluster, job, Choice(), limit_bytes=MAX_LOG_BYTES)
+        lines = [f"{line.at} {line.text}" for line in itertools.islice(found, MAX_LOG_LINES)]
     series = gather(job, context.turns(job), lines, context.now())
     if options.output is None:
         context.console.print(draw_plot(job, series, context.console.width), soft_wrap=True)

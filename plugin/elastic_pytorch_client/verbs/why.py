@@ -13,7 +13,7 @@ from elastic_pytorch_client.views.why_view import show_why
 
 NAME, HELP = "why", "why a job does not run at the wanted size, and what to do about it"
 UNWELL = 3  # exit code: something is not as wanted
-MOST_PODS = 10  # whose events are asked for
+MAX_PODS = 10  # whose events are asked for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def _warnings(context: Context, pods: Sequence[Mapping[str, Any]]) -> dict[str, 
     """The newest warning about each of some pods that do not run."""
     found: dict[str, str] = {}
     waiting = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending" and pod["spec"].get("nodeName")]
-    for pod in waiting[:MOST_PODS]:
+    for pod in waiting[:MAX_PODS]:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         try:
             events = context.cluster.list_events(namespace, "Pod", name)

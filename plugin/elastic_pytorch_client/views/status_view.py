@@ -19,12 +19,12 @@ from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED, state_mark, state_style
 
 BAR_WIDTH = 40
-MOST_WORKERS = 32
+MAX_WORKERS = 32
 NEWS_IF_TRUE = ("Degraded", "Resizing", "Suspended", "Failed")
 
 
 def show_status(
-    job: JobView, turns: Sequence[Turn], now: datetime, *, most_turns: int = 12, most_workers: int = MOST_WORKERS
+    job: JobView, turns: Sequence[Turn], now: datetime, *, most_turns: int = 12, most_workers: int = MAX_WORKERS
 ) -> RenderableType:
     """The whole screen.
 

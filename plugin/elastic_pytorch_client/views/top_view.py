@@ -17,7 +17,7 @@ from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.sparkline import sparkline
 from elastic_pytorch_client.views.styles import ACCENT, BUSY, MUTED, state_mark, state_style
 
-MOST_SAMPLES = 240
+MAX_SAMPLES = 240
 SPARK_WIDTH, BAR_WIDTH = 16, 14
 
 
@@ -25,8 +25,8 @@ SPARK_WIDTH, BAR_WIDTH = 16, 14
 class Gauges:
     """What is remembered of a job for its sparklines, oldest first."""
 
-    losses: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SAMPLES))
-    speeds: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_SAMPLES))
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+    speeds: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
     last: tuple[int | None, float | None] = (None, None)
 
     @classmethod
