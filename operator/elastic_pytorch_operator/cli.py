@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
-    from elastic_pytorch_operator.runtime.replica import Place  # noqa: PLC0415
     from elastic_pytorch_operator.runtime.run import run_operator  # noqa: PLC0415  half a second of imports
+    from elastic_pytorch_operator.runtime.settings import ReplicaSettings  # noqa: PLC0415
 
     name = os.environ.get("AGENT_IMAGE", "")
     agent_image = AgentImage(name, os.environ.get("AGENT_IMAGE_PULL_POLICY", "")) if name else None
@@ -46,7 +46,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
     pod, namespace = os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")
     if not (pod and namespace):
         logger.warning("POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica")
-    place = Place(
+    settings = ReplicaSettings(
         operator_url=options.url or f"http://{os.uname().nodename}:{options.port}",
         host="::",  # a pod's own address is not known in advance, nor is its family
         port=options.port,
@@ -55,7 +55,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         pod=pod,
         watched=options.namespaces,
     )
-    await run_operator(place, agent_image, timing, metrics_per_job=options.metrics_per_job)
+    await run_operator(settings, agent_image, timing, metrics_per_job=options.metrics_per_job)
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.tls.rotation import Trust
-from elastic_pytorch_operator.tls.secret import renew, server_context, show
+from elastic_pytorch_operator.tls.secret import load_certificate, renew, server_context
 
 from tests.operator.builders import a_job, a_worker_pod
 from tests.paths import ROOT
@@ -20,7 +20,7 @@ SCRIPT = ROOT / "charts" / "elastic-pytorch-operator" / "files" / "installation_
 
 
 async def run_script(url: str, token: Path, authorities: Path) -> tuple[int | None, str]:
-    script = SCRIPT.read_text().replace("PATIENCE_SECONDS = 60.0", "PATIENCE_SECONDS = 1.0")
+    script = SCRIPT.read_text().replace("GIVE_UP_SECONDS = 60.0", "GIVE_UP_SECONDS = 1.0")
     command = [sys.executable, "-c", script, url, str(token), str(authorities)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
     told, _ = await process.communicate()
@@ -28,14 +28,14 @@ async def run_script(url: str, token: Path, authorities: Path) -> tuple[int | No
 
 
 async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
-    cluster, store = FakeCluster(), Store()
+    cluster, cache = FakeCluster(), Cache()
     await cluster.create_pod(a_worker_pod(a_job(), 0))
     token = tmp_path / "token"
     token.write_text(cluster.issue_token("default", "lm-worker-0-x7k2p"))
-    store.replace_all([], [], await cluster.list_nodes(), 0.0)  # the operator knows of no such worker
-    api = AgentApi(store, Roster(), TokenReviewer(cluster), lambda *_: None)
+    cache.replace_all([], [], await cluster.list_nodes(), 0.0)  # the operator knows of no such worker
+    api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
-    show(trust, tls)
+    load_certificate(trust, tls)
     authorities = tmp_path / "ca.crt"
     authorities.write_text(trust.bundle)
     async with listening(api, "127.0.0.1", 0, tls) as port:

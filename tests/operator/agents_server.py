@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.http.connections import ConnectionLimits
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.tls.rotation import Trust
-from elastic_pytorch_operator.tls.secret import renew, server_context, show
+from elastic_pytorch_operator.tls.secret import load_certificate, renew, server_context
 
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
@@ -35,14 +35,14 @@ class AgentsServer:
 
 @asynccontextmanager
 async def serving_agents(limits: ConnectionLimits | None = None) -> AsyncIterator[tuple[AgentsServer, AgentApi]]:
-    cluster, store = FakeCluster(), Store()
+    cluster, cache = FakeCluster(), Cache()
     pods = [await cluster.create_pod(a_worker_pod(a_job(), index)) for index in range(len(WORKERS))]
     for pod, address in zip(pods, WORKERS, strict=True):
         cluster.set_pod_status("default", pod["metadata"]["name"], {"phase": "Running", "podIP": address})
-    store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
-    api = AgentApi(store, Roster(), TokenReviewer(cluster), lambda *_: None)
+    cache.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
-    show(trust, tls)
+    load_certificate(trust, tls)
     async with listening(api, "127.0.0.1", 0, tls, limits) as port:
         tokens = [cluster.issue_token("default", pod["metadata"]["name"]) for pod in pods]
         yield AgentsServer(port, trust.bundle, tokens), api

@@ -5,8 +5,8 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from elastic_pytorch_operator.agents.registry import Roster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.agents.registry import AgentRegistry
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
@@ -18,12 +18,12 @@ from tests.operator.running_controller import Running
 
 @pytest.fixture
 async def running() -> AsyncIterator[Running]:
-    cluster, store, roster = FaultyCluster(), Store(), Roster()
+    cluster, cache, registry = FaultyCluster(), Cache(), AgentRegistry()
     queue: WorkQueue[JobKey] = WorkQueue()
-    controller = Controller(cluster, store, roster, queue, AgentSettings("http://operator"))
-    cluster.watch(lambda kind, change, found: queue.add_all(store.observe_change(kind, change, found, time.monotonic())))
+    controller = Controller(cluster, cache, registry, queue, AgentSettings("http://operator"))
+    cluster.watch(lambda kind, change, found: queue.add_all(cache.observe_change(kind, change, found, time.monotonic())))
     await controller.prime()
     working = asyncio.create_task(controller.run())
-    yield Running(cluster, roster, store)
+    yield Running(cluster, registry, cache)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)

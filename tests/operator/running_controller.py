@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 
 from tests.operator.builders import a_manifest
 from tests.operator.faulty_cluster import FaultyCluster
@@ -16,8 +16,8 @@ from tests.operator.faulty_cluster import FaultyCluster
 @dataclass
 class Running:
     cluster: FaultyCluster
-    roster: Roster
-    store: Store
+    registry: AgentRegistry
+    cache: Cache
 
     async def begin(self) -> None:
         """Has the job, with its three pods, begun."""

@@ -256,7 +256,7 @@ class Simulation:
         """Forgets all that an operator keeps in memory."""
         for pod in self.pods.values():
             if pod.ended:
-                self.pods[pod.name] = replace(pod, seen_dead_at_start=True, ended_at=self.now)
+                self.pods[pod.name] = replace(pod, ended_before_takeover=True, ended_at=self.now)
                 self.agents.pop(pod.name, None)
         self.memory = recall(self.job, self.now)
         self.listening_since = self.now

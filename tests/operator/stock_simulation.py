@@ -160,4 +160,4 @@ class StockSimulation:
     def restart_operator(self) -> None:
         """Forgets all that an operator keeps in memory."""
         self.memory = Memory()
-        self.pods = {name: replace(pod, seen_dead_at_start=pod.ended) for name, pod in self.pods.items()}
+        self.pods = {name: replace(pod, ended_before_takeover=pod.ended) for name, pod in self.pods.items()}

@@ -22,11 +22,11 @@ from elastic_pytorch_operator.planning.completion import Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.reporting.events import tell_story
+from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait
-from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimTakenError
 
 from tests.operator.builders import NOW, TIME, a_job, a_manifest, a_pending_pod, a_pod, a_round, an_agent, observed
@@ -60,7 +60,7 @@ def as_manifests(events: Sequence[RecordEvent]) -> list[dict[str, Any]]:
 
 
 def read_one(seen: Observed, declared: Round | None = None, recovered: Recovery | None = None) -> JobEvent:
-    [event] = read_events(as_manifests(tell_story(a_job(), seen, declared, recovered, None, ())), "uid-lm")
+    [event] = read_events(as_manifests(record_events(a_job(), seen, declared, recovered, None, ())), "uid-lm")
     return event
 
 
@@ -129,7 +129,7 @@ def test_life_of_a_job() -> None:
 def view(seen: Observed, *, job: dict[str, Any] | None = None, budget: Budget | None = None, **said: Any) -> JobView:
     """A job as the client sees it, whose status the operator has just written."""
     parsed = a_job(**(job or {}))
-    status = describe_job(parsed, seen, weigh(seen), seen.round, Findings(budget or Budget(), **said))
+    status = describe_job(parsed, seen, assess_workers(seen), seen.round, Findings(budget or Budget(), **said))
     return view_job({**a_manifest(**(job or {})), "status": status})
 
 
@@ -193,7 +193,7 @@ def test_pause_between_resizes() -> None:
 
 def test_crash_loop() -> None:
     seen = observed([a_pod(0)], [an_agent("w0", "failed")], round=a_round(0))
-    [finding, *_] = why(view(seen, budget=Budget(failures=2, last=BOOM, hold_until=NOW + 8))).findings
+    [finding, *_] = why(view(seen, budget=Budget(failures=2, last=BOOM, backoff_until=NOW + 8))).findings
     assert finding.what == (
         "Its script fails soon after each start: restarting after failure 2 of 3 allowed; rank 1 (w1) failed, exit code 1: "
         "ValueError: boom. The operator waits longer before each restart."
@@ -218,7 +218,7 @@ def test_condition_in_the_operators_own_words(seen: Observed, told: str) -> None
 
 
 def ending_of(job: dict[str, Any], seen: Observed = ALL, budget: Budget | None = None, **fields_: Any) -> Ending:
-    ending, _ = decide_ending(a_job(**job), seen, weigh(seen), budget or Budget(), **fields_)
+    ending, _ = decide_ending(a_job(**job), seen, assess_workers(seen), budget or Budget(), **fields_)
     assert ending is not None
     return ending
 
@@ -263,7 +263,7 @@ def test_whole_status() -> None:
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
     recovery = Recovery(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3)
     budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
-    status = describe_job(a_job(), seen, weigh(seen), seen.round, Findings(budget, recovery))
+    status = describe_job(a_job(), seen, assess_workers(seen), seen.round, Findings(budget, recovery))
     job = view_job({**a_manifest(), "status": status})
     assert (job.state, job.ready, job.world, job.round, job.seen) == ("Resizing", 2, 2, 3, True)
     assert (job.failures, job.total_failures, job.recoveries) == (1, 2, 1)

@@ -7,8 +7,8 @@ from typing import Any
 
 from elastic_pytorch_operator.model.observed import AgentState, Failure, Progress
 
-MOST_TEXT = 4096
-MOST_NUMBER = 2**53
+MAX_TEXT = 4096
+MAX_NUMBER = 2**53
 MAX_REAL = sys.float_info.max
 
 
@@ -102,7 +102,7 @@ def _failure(body: object) -> tuple[Failure | None, float]:
         failed_at=0.0,
         pid=_number(body, "pid", 0),
     )
-    return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MOST_NUMBER)
+    return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MAX_NUMBER)
 
 
 def _text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
@@ -110,10 +110,10 @@ def _text(body: Mapping[str, Any], name: str, default: str | None = None) -> str
     if not isinstance(value, str):
         raise MalformedHeartbeat(f"{name}: must be a string")
     # Half a surrogate pair is no text: what is written with one is not what is read back, so it would be written again and again.
-    return value[:MOST_TEXT].encode(errors="replace").decode()
+    return value[:MAX_TEXT].encode(errors="replace").decode()
 
 
-def _number(body: Mapping[str, Any], name: str, default: int | None = None, *, least: int = 0, most: int = MOST_NUMBER) -> int:
+def _number(body: Mapping[str, Any], name: str, default: int | None = None, *, least: int = 0, most: int = MAX_NUMBER) -> int:
     value = body.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise MalformedHeartbeat(f"{name}: must be a whole number from {least} to {most}")

@@ -14,24 +14,24 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
-from elastic_pytorch_operator.agents.registry import JobRoster, Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 from elastic_pytorch_operator.http.server import authenticate, peer_of, serving
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import LEAVE_SECONDS, leave_seconds
 from elastic_pytorch_operator.spec.job import Job, JobKey
 
 logger = logging.getLogger(__name__)
 
-HOLD_SECONDS = 20.0
+MAX_POLL_SECONDS = 20.0
 PROGRESS_LATENCY_SECONDS = 1.0
 REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
 BURST_SECONDS = 3.0  # of such requests may come at once
-MOST_POLLS = 4  # of one pod at once; an agent has one, and perhaps one more that has not been found dead yet
+MAX_POLLS = 4  # of one pod at once; an agent has one, and perhaps one more that has not been found dead yet
 BODY_SECONDS = 10.0  # from a heartbeat's head to its end
 ADDRESSES_SECONDS = 1.0  # for which the addresses of all worker pods are remembered
 KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
@@ -43,8 +43,8 @@ class AgentApi:
     """Hears agents and answers them.
 
     Args:
-        store: knows which pods are workers of which job.
-        roster: where what is heard is kept, and what is to be answered.
+        cache: knows which pods are workers of which job.
+        registry: where what is heard is kept, and what is to be answered.
         reviewer: tells who speaks.
         request_work: called with a job and a delay in seconds when something has been heard that may matter.
         leading: whether this replica may answer; else agents are sent away, to find the one that leads.
@@ -54,16 +54,16 @@ class AgentApi:
 
     def __init__(
         self,
-        store: Store,
-        roster: Roster,
+        cache: Cache,
+        registry: AgentRegistry,
         reviewer: TokenReviewer,
         request_work: Callable[[JobKey, float], None],
         leading: Callable[[], bool] = lambda: True,
         metrics: Metrics | None = None,
         requests_per_second: float = REQUESTS_PER_SECOND,
     ) -> None:
-        self._store = store
-        self._roster = roster
+        self._cache = cache
+        self._registry = registry
         self._reviewer = reviewer
         self._request_work = request_work
         self._leading = leading
@@ -75,7 +75,7 @@ class AgentApi:
         """Whether there is a worker pod of this address."""
         now = time.monotonic()
         if now >= self._addresses[0] + ADDRESSES_SECONDS:
-            self._addresses = now, self._store.worker_addresses
+            self._addresses = now, self._cache.worker_addresses
         return address in self._addresses[1]
 
     def routes(self) -> list[web.RouteDef]:
@@ -109,19 +109,19 @@ class AgentApi:
             beat = parse_heartbeat(json.loads(body))
         except (MalformedHeartbeat, ValueError, RecursionError) as error:
             return _refuse(400, str(error))
-        matters = self._roster.hear(job_uid, worker, beat, time.monotonic())
-        if matters:
+        changed = self._registry.hear(job_uid, worker, beat, time.monotonic())
+        if changed:
             self._request_work(key, 0.0)
         elif beat.progress.step is not None:
             self._request_work(key, PROGRESS_LATENCY_SECONDS)
-        job, spec = self._roster.job(job_uid), self._store.job(key)
+        job, spec = self._registry.job(job_uid), self._cache.job(key)
         return web.json_response(
             {
-                "heartbeatSeconds": self._roster.heartbeat_seconds(time.monotonic()),
+                "heartbeatSeconds": self._registry.heartbeat_seconds(time.monotonic()),
                 "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
                 "round": job.round.number if job.round else 0,
                 "nudge": job.nudge,
-                "peerStopped": self._roster.peer_stopped(job_uid, beat.round),
+                "peerStopped": self._registry.peer_stopped(job_uid, beat.round),
             }
         )
 
@@ -131,13 +131,13 @@ class AgentApi:
             after, nudge, hold = (int(request.query.get(name, "0")) for name in ("after", "nudge", "hold"))
         except ValueError:
             return _refuse(400, "after, nudge and hold must be whole numbers")
-        job = self._roster.job(job_uid)
+        job = self._registry.job(job_uid)
         if hold <= 0:
             return web.json_response(_describe_round(job, worker))
-        if job.polls.get(worker, 0) >= MOST_POLLS:
-            raise _failure(web.HTTPTooManyRequests, f"{MOST_POLLS} polls of pod {worker} are open", 1.0)
-        self._roster.open_poll(job_uid, worker)
-        until = time.monotonic() + min(hold, HOLD_SECONDS)
+        if job.polls.get(worker, 0) >= MAX_POLLS:
+            raise _failure(web.HTTPTooManyRequests, f"{MAX_POLLS} polls of pod {worker} are open", 1.0)
+        self._registry.open_poll(job_uid, worker)
+        until = time.monotonic() + min(hold, MAX_POLL_SECONDS)
         dropped = True
         try:
             while not _has_news(job, after, nudge) and (left := until - time.monotonic()) > 0:
@@ -149,7 +149,7 @@ class AgentApi:
             dropped = False
             return web.json_response(_describe_round(job, worker))
         finally:
-            self._roster.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
+            self._registry.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
             if dropped:
                 self._request_work(key, 0.0)
 
@@ -162,7 +162,7 @@ class AgentApi:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or not token or not token.isascii():
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
-        if not self._store.primed or not self._leading():
+        if not self._cache.primed or not self._leading():
             refusal = _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
             refusal.force_close()  # the next connection may find the one that leads
             raise refusal
@@ -175,7 +175,7 @@ class AgentApi:
             raise _failure(web.HTTPTooManyRequests, str(error), error.retry_seconds) from error
         if identity is None:
             raise _failure(web.HTTPUnauthorized, "the token is not valid")
-        worker = self._store.worker(identity.namespace, identity.name, identity.uid)
+        worker = self._cache.worker(identity.namespace, identity.name, identity.uid)
         if worker is None:
             raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
         authenticate(request, identity.uid)
@@ -200,11 +200,11 @@ def listening(
     )
 
 
-def _has_news(job: JobRoster, after: int, nudge: int) -> bool:
+def _has_news(job: JobAgents, after: int, nudge: int) -> bool:
     return (job.round is not None and job.round.number > after) or job.nudge != nudge or job.verdict is not None
 
 
-def _describe_round(job: JobRoster, worker: str) -> dict[str, Any]:
+def _describe_round(job: JobAgents, worker: str) -> dict[str, Any]:
     """The body of an answer to a long poll. Without a round declared, number 0, which is newer than nothing."""
     answer: dict[str, Any] = {
         "round": 0,

@@ -14,7 +14,7 @@ LEFT_ROUNDS = 16  # agents stop the workers of the last few rounds
 
 
 @dataclass(slots=True)
-class JobRoster:
+class JobAgents:
     """The agents of one job.
 
     Attributes:
@@ -49,7 +49,7 @@ COUNT_SECONDS = 1.0
 SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured before
 
 
-class Roster:
+class AgentRegistry:
     """The agents of all jobs, by the job's UID.
 
     Attributes:
@@ -60,13 +60,13 @@ class Roster:
     def __init__(self) -> None:
         self.last_heard_at = 0.0
         self.arrived_at = 0.0
-        self._jobs: dict[str, JobRoster] = {}
+        self._jobs: dict[str, JobAgents] = {}
         self._heartbeat_seconds = 1.0
         self._counted_at = -math.inf
 
-    def job(self, job_uid: str) -> JobRoster:
+    def job(self, job_uid: str) -> JobAgents:
         """A job's entry, made if there is none."""
-        return self._jobs.setdefault(job_uid, JobRoster())
+        return self._jobs.setdefault(job_uid, JobAgents())
 
     def forget_others(self, job_uids: set[str]) -> None:
         """Drops all jobs but these."""
@@ -158,7 +158,7 @@ class Roster:
         return round_number in self.job(job_uid).left_rounds
 
     @staticmethod
-    def _leave(job: JobRoster, round_number: int) -> None:
+    def _leave(job: JobAgents, round_number: int) -> None:
         if round_number not in job.left_rounds:
             job.left_rounds.append(round_number)
 

@@ -22,7 +22,7 @@ from elastic_pytorch_operator.http.rate_limit import RateLimit
 REVIEW_SECONDS = 300.0  # at most, from one review of a token to the next; at least half of it
 RETRY_SECONDS = 60.0  # the same after an error
 INVALID_SECONDS = 5.0
-MOST_REMEMBERED = 20_000
+MAX_REMEMBERED = 20_000
 REVIEWS_PER_SECOND = 5.0  # for an address
 REVIEWS_AT_ONCE = 120.0  # all pods of a node, where they share its address, after a restart of the operator
 MAX_FIRST_REVIEWS = 64  # in flight
@@ -63,7 +63,7 @@ class TokenReviewer:
     Args:
         cluster: whose API server is asked.
         observer: counts each review.
-        most_remembered: how many right tokens, and how many wrong ones.
+        max_remembered: how many right tokens, and how many wrong ones.
         clock: monotonic seconds.
     """
 
@@ -72,7 +72,7 @@ class TokenReviewer:
         cluster: Cluster,
         observer: ReviewObserver | None = None,
         *,
-        most_remembered: int = MOST_REMEMBERED,
+        max_remembered: int = MAX_REMEMBERED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
@@ -82,7 +82,7 @@ class TokenReviewer:
         self._invalid: OrderedDict[bytes, float] = OrderedDict()  # until when
         self._reviews: dict[bytes, asyncio.Task[PodIdentity | None]] = {}
         self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
-        self._most_remembered = most_remembered
+        self._max_remembered = max_remembered
         self._first, self._later = asyncio.Semaphore(MAX_FIRST_REVIEWS), asyncio.Semaphore(MAX_LATER_REVIEWS)
 
     async def identify(self, token: str, address: str = "") -> PodIdentity | None:
@@ -147,7 +147,7 @@ class TokenReviewer:
     def _remember(self, known: OrderedDict[bytes, Value], digest: bytes, value: Value) -> None:
         known[digest] = value
         known.move_to_end(digest)
-        if len(known) > self._most_remembered:
+        if len(known) > self._max_remembered:
             known.popitem(last=False)
 
 

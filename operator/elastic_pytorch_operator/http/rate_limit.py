@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-MOST_KEYS = 20_000
+MAX_KEYS = 20_000
 
 
 class RateLimit(Generic[Key]):
@@ -15,13 +15,13 @@ class RateLimit(Generic[Key]):
     Args:
         per_second: how many requests of a key are admitted each second.
         burst: how many at once, after a pause.
-        most_keys: how many keys are remembered; the one that has been quiet for longest is forgotten first.
+        max_keys: how many keys are remembered; the one that has been quiet for longest is forgotten first.
     """
 
-    def __init__(self, per_second: float, burst: float, most_keys: int = MOST_KEYS) -> None:
+    def __init__(self, per_second: float, burst: float, max_keys: int = MAX_KEYS) -> None:
         self._per_second = per_second
         self._burst = burst
-        self._most_keys = most_keys
+        self._max_keys = max_keys
         self._buckets: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # what is left, and when that was so
 
     def admit(self, key: Key, now: float) -> float:
@@ -42,5 +42,5 @@ class RateLimit(Generic[Key]):
     def _keep(self, key: Key, left: float, now: float) -> None:
         self._buckets[key] = (left, now)
         self._buckets.move_to_end(key)
-        if len(self._buckets) > self._most_keys:
+        if len(self._buckets) > self._max_keys:
             self._buckets.popitem(last=False)

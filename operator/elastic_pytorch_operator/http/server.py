@@ -23,7 +23,7 @@ from elastic_pytorch_operator.http.connections import Connections, Peer
 
 logger = logging.getLogger(__name__)
 
-MOST_BODY_BYTES = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 SHUTDOWN_SECONDS = 0.5
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 64  # then others have their turn
@@ -60,7 +60,7 @@ async def serving(
         The port.
     """
     gate = _Gate(connections or Connections(), on_refusal)
-    app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[gate.dismiss, *middlewares])
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[gate.dismiss, *middlewares])
     app[GATE] = gate
     app.add_routes(routes)
     # Cancelling a handler whose client has gone is how a closed long poll is noticed at once.

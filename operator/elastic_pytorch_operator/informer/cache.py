@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
-from elastic_pytorch_operator.informer.watch_lag import Hearing, version_of
+from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
 from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
@@ -47,7 +47,7 @@ class _NodeEntry:
 
 
 @dataclass(slots=True)
-class Store:
+class Cache:
     """Everything last reported about jobs, their pods, and nodes.
 
     Each method that takes an object in returns the jobs that it may matter to. What is older than what is known is ignored, so that a
@@ -58,7 +58,7 @@ class Store:
 
     nodes: dict[str, NodeView] = field(default_factory=dict)
     primed: bool = False
-    _hearing: Hearing = field(default_factory=Hearing)
+    _watch_lag: WatchLag = field(default_factory=WatchLag)
     _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _pods: dict[tuple[str, str], _PodEntry] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Store:
     @property
     def silent_since(self) -> Mapping[str, float]:
         """By watch: since when it should have reported a change that is known."""
-        return self._hearing.silent_since()
+        return self._watch_lag.silent_since()
 
     def observe_change(self, kind: str, change: str | None, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of what a watch has reported.
@@ -126,7 +126,7 @@ class Store:
         if kind not in WATCHES:
             return set()
         deleted = change == "DELETED"
-        self._hearing.hear(WATCHES[kind], manifest, gone=deleted)
+        self._watch_lag.observe(WATCHES[kind], manifest, gone=deleted)
         match kind:
             case "Pod":
                 return self.remove_pod(manifest, now) if deleted else self.apply_pod(manifest, now)
@@ -138,12 +138,12 @@ class Store:
     def note_written_pod(self, manifest: Manifest, now: float) -> None:
         """Takes note of a pod that this operator has just created; the watch has yet to report it."""
         self.apply_pod(manifest, now)
-        self._hearing.expect("pods", manifest, now)
+        self._watch_lag.expect("pods", manifest, now)
 
     def note_written_job(self, manifest: Manifest, now: float) -> None:
         """Takes note of a job that this operator has just changed; the watch has yet to report that."""
         self.apply_job(manifest, now)
-        self._hearing.expect("jobs", manifest, now)
+        self._watch_lag.expect("jobs", manifest, now)
 
     def apply_job(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
         """Takes note of a job.
@@ -192,7 +192,7 @@ class Store:
         if same and known is not None:
             view = replace(
                 view,
-                seen_dead_at_start=known.view.seen_dead_at_start,
+                ended_before_takeover=known.view.ended_before_takeover,
                 ended_before_deletion=known.view.ended_before_deletion or (known.view.ended and not known.view.deleting),
                 stuck_since=known.view.stuck_since if known.view.stuck and view.stuck else now,
                 ended_at=known.view.ended_at if known.view.ended else now,
@@ -238,11 +238,11 @@ class Store:
         self.nodes[name] = NodeView(name, ready=False, removed=True)
         return self._jobs_on(name)
 
-    def bury_the_dead(self) -> None:
+    def mark_ended_before_takeover(self) -> None:
         """Takes note that pods which have ended by now did so before this operator began to decide anything."""
         for entry in self._pods.values():
             if entry.view.ended:
-                entry.view = replace(entry.view, seen_dead_at_start=True)
+                entry.view = replace(entry.view, ended_before_takeover=True)
 
     def replace_all(
         self, jobs: Iterable[Manifest], pods: Iterable[Manifest], nodes: Iterable[Manifest], now: float
@@ -261,7 +261,7 @@ class Store:
             node_names.add(node["metadata"]["name"])
             node_uids.add(node["metadata"].get("uid", ""))
             if self.nodes.get(node["metadata"]["name"]) != view_node(node):
-                self._hearing.expect("nodes", node, now)
+                self._watch_lag.expect("nodes", node, now)
             touched |= self.apply_node(node, now)
         for name, known in list(self._node_entries.items()):
             if name not in node_names and known.seen_at < now:
@@ -269,7 +269,7 @@ class Store:
         for pod in pods:
             pod_uids.add(pod["metadata"]["uid"])
             if news := self.apply_pod(pod, now, listed=True):
-                self._hearing.expect("pods", pod, now)
+                self._watch_lag.expect("pods", pod, now)
                 touched |= news
         for place, entry in list(self._pods.items()):
             if entry.view.uid not in pod_uids and entry.view.created_at < now:
@@ -279,14 +279,14 @@ class Store:
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
             if news := self.apply_job(job, now, listed=True):
-                self._hearing.expect("jobs", job, now)
+                self._watch_lag.expect("jobs", job, now)
                 touched |= news
         for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
             self._bury(self._jobs.pop(key).uid, now)
             touched.add(key)
         self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
         for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
-            self._hearing.forget_others(kind, uids)
+            self._watch_lag.forget_others(kind, uids)
         self._forget_removed_nodes()
         self.primed = True
         return touched
@@ -311,7 +311,7 @@ class Store:
             return True
         if listed and known.seen_at < now:
             if known.version > version:
-                self._hearing.restart(uid)
+                self._watch_lag.restart(uid)
             return (known.uid, known.version) != (uid, version)
         return known.version < version or (known.uid != uid and known.version == version)
 

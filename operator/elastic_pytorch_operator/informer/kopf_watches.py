@@ -1,4 +1,4 @@
-"""The kopf shell: watches jobs, pods and nodes, and hands what they tell to the store. The only module that knows kopf.
+"""The kopf shell: watches jobs, pods and nodes, and hands what they tell to the cache. The only module that knows kopf.
 
 Only event handlers: they write nothing to the objects, neither finalizers nor annotations, so that `kubectl delete` works with the
 operator gone.
@@ -13,7 +13,7 @@ from typing import Any
 import kopf
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
 # A watch that is quiet for longer is opened anew: no stall goes unnoticed for ever.
@@ -24,11 +24,11 @@ REQUEST_TIMEOUT_SECONDS = 30
 PAGE_SIZE = 500
 
 
-async def watch_cluster(store: Store, request_work: Callable[[JobKey, float], None], namespaces: Sequence[str] = ()) -> None:
-    """Keeps the store up to date until it is cancelled.
+async def watch_cluster(cache: Cache, request_work: Callable[[JobKey, float], None], namespaces: Sequence[str] = ()) -> None:
+    """Keeps the cache up to date until it is cancelled.
 
     Args:
-        store: takes what is told.
+        cache: takes what is told.
         request_work: called for each job that a change may matter to.
         namespaces: whose jobs and pods are watched; none: those of all. Nodes belong to no namespace.
 
@@ -36,7 +36,7 @@ async def watch_cluster(store: Store, request_work: Callable[[JobKey, float], No
         Exception: kopf has given up, for instance because the resource is not there; the process should end and be restarted.
     """
     registry = kopf.OperatorRegistry()
-    _register(registry, store, request_work)
+    _register(registry, cache, request_work)
     for name in ("kopf", "aiohttp"):
         logging.getLogger(name).setLevel(logging.WARNING)
     await kopf.operator(
@@ -65,9 +65,9 @@ def _settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _register(registry: kopf.OperatorRegistry, store: Store, request_work: Callable[[JobKey, float], None]) -> None:
+def _register(registry: kopf.OperatorRegistry, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
     def take(kind: str, event: kopf.RawEvent) -> None:
-        for key in store.observe_change(kind, event["type"], event["object"], time.monotonic()):
+        for key in cache.observe_change(kind, event["type"], event["object"], time.monotonic()):
             request_work(key, 0.0)
 
     @kopf.on.login(registry=registry)

@@ -76,7 +76,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         grace_seconds=spec.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_SECONDS,
     )
     if at_start and view.ended:
-        return replace(view, seen_dead_at_start=True)
+        return replace(view, ended_before_takeover=True)
     return view
 
 

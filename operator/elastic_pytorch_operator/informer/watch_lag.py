@@ -13,12 +13,12 @@ GONE = 2**63  # newer than any version
 
 @dataclass(slots=True)
 class _Kind:
-    heard: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has told of
+    reported: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has told of
     awaited: dict[str, tuple[int, float]] = field(default_factory=dict)  # a version that it has yet to tell of, and since when
 
 
 @dataclass(slots=True)
-class Hearing:
+class WatchLag:
     """What the watches have told, and what they have yet to tell."""
 
     _kinds: dict[str, _Kind] = field(default_factory=dict)
@@ -26,27 +26,27 @@ class Hearing:
     def expect(self, kind: str, manifest: Manifest, now: float) -> None:
         """An object is known to be there in this version: its watch has said so, or should soon."""
         known, uid, version = self._kinds.setdefault(kind, _Kind()), _uid(manifest), version_of(manifest["metadata"])
-        if known.heard.get(uid, -1) < version:
+        if known.reported.get(uid, -1) < version:
             known.awaited.setdefault(uid, (version, now))
 
-    def hear(self, kind: str, manifest: Manifest, *, gone: bool) -> None:
+    def observe(self, kind: str, manifest: Manifest, *, gone: bool) -> None:
         """A watch has reported an object, or that it is gone."""
         known, uid = self._kinds.setdefault(kind, _Kind()), _uid(manifest)
         version = GONE if gone else version_of(manifest["metadata"])
-        known.heard[uid] = max(version, known.heard.get(uid, -1))
+        known.reported[uid] = max(version, known.reported.get(uid, -1))
         if uid in known.awaited and version >= known.awaited[uid][0]:
             del known.awaited[uid]
 
     def restart(self, uid: str) -> None:
         """An object's versions begin again, lower than before: what was heard of it does not count."""
         for known in self._kinds.values():
-            known.heard.pop(uid, None)
+            known.reported.pop(uid, None)
             known.awaited.pop(uid, None)
 
     def forget_others(self, kind: str, uids: set[str]) -> None:
         """Drops all objects of a kind but these, which are all there are."""
         known = self._kinds.setdefault(kind, _Kind())
-        known.heard = {uid: version for uid, version in known.heard.items() if uid in uids}
+        known.reported = {uid: version for uid, version in known.reported.items() if uid in uids}
         known.awaited = {uid: found for uid, found in known.awaited.items() if uid in uids}
 
     def silent_since(self) -> Mapping[str, float]:

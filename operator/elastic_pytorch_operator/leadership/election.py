@@ -15,12 +15,12 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.leadership.lease import (
     Candidacy,
     LeaseTiming,
-    claim,
-    claimable_at,
-    claimed,
+    acquirable_at,
+    acquire,
+    acquired,
     leads,
     leads_until,
-    may_claim,
+    may_acquire,
     read_lease,
     release,
     see,
@@ -86,10 +86,10 @@ class Elector:
             if self.holder != holder:
                 logger.info("on standby", extra={"leader": self.holder or "none"})
             look = self._clock() + self._timing.look_seconds * random.uniform(1 - JITTER, 1 + JITTER)
-            expiry = claimable_at(self._candidacy)
+            expiry = acquirable_at(self._candidacy)
             await self._sleep_until(expiry if self._clock() < expiry < look else look)
 
-    async def hold(self) -> None:
+    async def renew(self) -> None:
         """Renews the lease for as long as that is possible; returns when this replica leads no more."""
         while self.leading:
             began = self._clock()
@@ -123,8 +123,8 @@ class Elector:
                     found = await self._cluster.get_lease(self._namespace, self._name)
                     self._candidacy = see(self._candidacy, read_lease(found) if found else None, self._clock())
                 self._wrote_last = False
-                if may_claim(self._candidacy, self._clock()):
-                    await self._claim()
+                if may_acquire(self._candidacy, self._clock()):
+                    await self._write()
         except ClusterError as error:
             if error.code != 409:  # somebody was quicker
                 self._unanswered_at = self._clock()
@@ -133,11 +133,11 @@ class Elector:
             self._unanswered_at = self._clock()
             logger.warning("cannot claim the lease: no answer from the API server")
 
-    async def _claim(self) -> None:
+    async def _write(self) -> None:
         before, sent_at = self._candidacy, self._clock()
         version = before.seen.version if before.seen else ""
-        written = await self._cluster.put_lease(self._manifest(claim(before, _time()), version))
-        self._candidacy = claimed(before, read_lease(written), sent_at, self._clock())
+        written = await self._cluster.put_lease(self._manifest(acquire(before, _time()), version))
+        self._candidacy = acquired(before, read_lease(written), sent_at, self._clock())
         self._wrote_last = True
         if before.seen and before.seen.holder not in ("", before.identity) and before.changed_at > self._unanswered_at:
             self.lost_leader = before.seen.holder

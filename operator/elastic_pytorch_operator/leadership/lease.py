@@ -130,12 +130,12 @@ def leads_until(candidacy: Candidacy) -> float:
     return -math.inf if candidacy.renewed_at is None else candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
 
 
-def may_claim(candidacy: Candidacy, now: float) -> bool:
+def may_acquire(candidacy: Candidacy, now: float) -> bool:
     """Whether a replica may write its name into the lease, to take it or to renew it."""
-    return now >= claimable_at(candidacy)
+    return now >= acquirable_at(candidacy)
 
 
-def claimable_at(candidacy: Candidacy) -> float:
+def acquirable_at(candidacy: Candidacy) -> float:
     """From when on a replica may claim the lease if it does not change."""
     lease = candidacy.seen
     if lease is None or not lease.holder or lease.holder == candidacy.identity:
@@ -143,7 +143,7 @@ def claimable_at(candidacy: Candidacy) -> float:
     return candidacy.changed_at + lease.seconds
 
 
-def claim(candidacy: Candidacy, time: str) -> dict[str, Any]:
+def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
     """The spec to write into the lease.
 
     Args:
@@ -161,7 +161,7 @@ def claim(candidacy: Candidacy, time: str) -> dict[str, Any]:
     }
 
 
-def claimed(candidacy: Candidacy, lease: Lease, sent_at: float, now: float) -> Candidacy:
+def acquired(candidacy: Candidacy, lease: Lease, sent_at: float, now: float) -> Candidacy:
     """What a replica knows once the API server has taken its claim.
 
     Args:

@@ -16,12 +16,12 @@ from typing import Any
 import yaml
 
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.local.kubelet import LocalKubelet
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
@@ -41,8 +41,8 @@ class LocalOperator:
 
     cluster: FakeCluster
     kubelet: LocalKubelet
-    store: Store
-    roster: Roster
+    cache: Cache
+    registry: AgentRegistry
     controller: Controller
 
 
@@ -58,17 +58,17 @@ async def local_operator(
         pythonpath: where the agent's package is, if it is not installed.
         kubelet: further arguments of LocalKubelet.
     """
-    cluster, store, roster = FakeCluster(), Store(), Roster()
+    cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
     queue: WorkQueue[JobKey] = WorkQueue()
-    api = AgentApi(store, roster, TokenReviewer(cluster), queue.add)
+    api = AgentApi(cache, registry, TokenReviewer(cluster), queue.add)
     async with listening(api, "127.0.0.1", 0) as port:
-        controller = Controller(cluster, store, roster, queue, AgentSettings(f"http://127.0.0.1:{port}"))
+        controller = Controller(cluster, cache, registry, queue, AgentSettings(f"http://127.0.0.1:{port}"))
         runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
-        cluster.watch(lambda kind, change, found: queue.add_all(store.observe_change(kind, change, found, time.monotonic())))
+        cluster.watch(lambda kind, change, found: queue.add_all(cache.observe_change(kind, change, found, time.monotonic())))
         await controller.prime()
         working = asyncio.create_task(controller.run())
         try:
-            yield LocalOperator(cluster, runner, store, roster, controller)
+            yield LocalOperator(cluster, runner, cache, registry, controller)
         finally:
             working.cancel()
             await runner.close()

@@ -47,7 +47,7 @@ class PodView:
     conditions: frozenset[tuple[str, str]] = frozenset()  # type and status of each
     group_restarts: int = 0  # how often the job's pods had been replaced as a group when it was made
     failed_starts: tuple[str, ...] = ()  # the nodes on which the pods before it of its index have failed to start, in a row
-    seen_dead_at_start: bool = False  # was dead already when this operator began to decide
+    ended_before_takeover: bool = False  # was dead already when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL

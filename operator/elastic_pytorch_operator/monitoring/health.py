@@ -1,17 +1,17 @@
-"""What is wrong with the operator: is it to be restarted? Pure: what was measured in, complaints out.
+"""The checks behind the liveness probe: is the operator to be restarted? Pure: what was measured in, complaints out.
 
-An API server that is away is not the operator's illness: only while it answers does a silent watch mean anything.
+An API server that does not answer is no fault of the operator: a silent watch counts only while the API server answers.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-DEAF_SECONDS = 90.0  # kopf opens a watch anew after 70 s without even a bookmark
+WATCH_STALE_SECONDS = 90.0  # kopf opens a watch again after 70 s without even a bookmark
 STUCK_SECONDS = 300.0  # a reconcile whose every request fails by time-out is shorter
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
+class HealthSample:
     """What was measured.
 
     Attributes:
@@ -27,14 +27,14 @@ class Vitals:
     longest_reconcile_seconds: float = 0.0
 
 
-def find_ailments(vitals: Vitals) -> tuple[str, ...]:
+def failed_checks(sample: HealthSample) -> tuple[str, ...]:
     """What is wrong, for people; nothing: the operator is well."""
     found = []
-    if vitals.answering_since is not None:
-        for kind, since in sorted(vitals.silent_since.items()):
-            seconds = vitals.now - max(since, vitals.answering_since)
-            if seconds > DEAF_SECONDS:
+    if sample.answering_since is not None:
+        for kind, since in sorted(sample.silent_since.items()):
+            seconds = sample.now - max(since, sample.answering_since)
+            if seconds > WATCH_STALE_SECONDS:
                 found.append(f"the watch of {kind} has been silent about a change for {seconds:.0f} s")
-    if vitals.longest_reconcile_seconds > STUCK_SECONDS:
-        found.append(f"a reconcile has been going on for {vitals.longest_reconcile_seconds:.0f} s")
+    if sample.longest_reconcile_seconds > STUCK_SECONDS:
+        found.append(f"a reconcile has been going on for {sample.longest_reconcile_seconds:.0f} s")
     return tuple(found)

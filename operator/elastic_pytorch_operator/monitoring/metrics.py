@@ -89,7 +89,7 @@ class JobFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class GaugeValues:
     """What is counted for each scrape.
 
     Attributes:
@@ -252,26 +252,26 @@ class Metrics:
         for refusal in REFUSAL_REASONS:
             self._refused_connections.labels(refusal)
 
-    def render(self, census: Census) -> bytes:
+    def render(self, gauges: GaugeValues) -> bytes:
         """The text that Prometheus reads."""
-        self._leader.labels(names.OPERATOR).set(census.leading)
-        self._queue_depth.labels(CONTROLLER).set(census.queued)
-        self._queue_longest.labels(CONTROLLER).set(census.longest_reconcile_seconds)
-        self._agents.set(census.agents)
-        self._polls.set(census.polls)
-        self._render_namespaces(census)
-        self._render_jobs(census)
+        self._leader.labels(names.OPERATOR).set(gauges.leading)
+        self._queue_depth.labels(CONTROLLER).set(gauges.queued)
+        self._queue_longest.labels(CONTROLLER).set(gauges.longest_reconcile_seconds)
+        self._agents.set(gauges.agents)
+        self._polls.set(gauges.polls)
+        self._render_namespaces(gauges)
+        self._render_jobs(gauges)
         return generate_latest(self._registry)
 
-    def _render_namespaces(self, census: Census) -> None:
+    def _render_namespaces(self, gauges: GaugeValues) -> None:
         for gauge in (self._jobs, self._workers, self._longest_pending):
             gauge.clear()
         now = self._clock()
-        for namespace, jobs in census.jobs.items() if census.leading else ():
+        for namespace, jobs in gauges.jobs.items() if gauges.leading else ():
             self._begin_namespace(namespace)
             self._namespaces[namespace] = now
-            self._longest_pending.labels(namespace).set(census.pending_seconds.get(namespace, 0.0))
-            workers = census.workers.get(namespace, {})
+            self._longest_pending.labels(namespace).set(gauges.pending_seconds.get(namespace, 0.0))
+            workers = gauges.workers.get(namespace, {})
             for state in JOB_STATES:
                 self._jobs.labels(namespace, state).set(jobs.get(state, 0))
             for state in WORKER_STATES:
@@ -281,10 +281,10 @@ class Metrics:
             for counter, labels in self._counts_of(namespace):
                 counter.remove(*labels)
 
-    def _render_jobs(self, census: Census) -> None:
+    def _render_jobs(self, gauges: GaugeValues) -> None:
         for gauge in (self._job_wanted, self._job_ready, self._job_size, self._job_step):
             gauge.clear()
-        for job in census.figures if census.leading and self._per_job else ():
+        for job in gauges.figures if gauges.leading and self._per_job else ():
             self._job_wanted.labels(job.namespace, job.name).set(job.wanted)
             self._job_ready.labels(job.namespace, job.name).set(job.ready)
             self._job_size.labels(job.namespace, job.name).set(job.world_size)

@@ -15,13 +15,15 @@ class Probes:
     """Answers probes and scrapes.
 
     Args:
-        ailments: what is wrong, so that the operator should be restarted; nothing: it is well.
+        failed_checks: what is wrong, so that the operator should be restarted; nothing: it is well.
         ready: whether it knows the cluster; a replica on standby is as ready as the one that leads.
         render: the metrics' text.
     """
 
-    def __init__(self, ailments: Callable[[], Sequence[str]], ready: Callable[[], bool], render: Callable[[], bytes]) -> None:
-        self._ailments = ailments
+    def __init__(
+        self, failed_checks: Callable[[], Sequence[str]], ready: Callable[[], bool], render: Callable[[], bytes]
+    ) -> None:
+        self._failed_checks = failed_checks
         self._is_ready = ready
         self._render = render
 
@@ -34,7 +36,7 @@ class Probes:
         ]
 
     async def _healthy(self, _: web.Request) -> web.Response:
-        if found := self._ailments():
+        if found := self._failed_checks():
             return web.Response(status=503, text="\n".join(found))
         return web.Response(text="ok")
 

@@ -10,7 +10,7 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts, why_given_up
 from elastic_pytorch_operator.planning.failures.unstartable import why_it_cannot_start
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 
@@ -113,7 +113,7 @@ def _failures(count: int) -> str:
 def _never_joined(observed: Observed) -> str:
     """What is wrong with a worker that has ended well without having been part of the job; empty if none has."""
     for pod in observed.pods:
-        if pod.exit_code == 0 and not (pod.deleting or pod.seen_dead_at_start or has_spoken(pod, observed)):
+        if pod.exit_code == 0 and not (pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)):
             return (
                 f"{pod.name} has ended with exit code 0 and never joined the job: its `command` starts neither the agent nor "
                 'torchrun. Remove `command` and name the script in `args` (args: ["train.py"]), or start it by torchrun '
@@ -136,13 +136,13 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
         for candidate in candidates
         if (candidate.worker in members or (waits and candidate.worker in departures.leaving))
         and candidate.worker not in excepted
-        and (candidate.standing is Standing.GONE or (candidate.standing is Standing.LEAVING and candidate.worker in known))
+        and (candidate.liveness is Liveness.GONE or (candidate.liveness is Liveness.LEAVING and candidate.worker in known))
         and not has_succeeded(candidate.worker, observed)
     ]
     # After a change of leader a round has the members that have been heard since; the status still names the others.
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
     if len(members) < size:
-        alive = (c.worker for c in candidates if c.standing in (Standing.READY, Standing.STARTING))
+        alive = (c.worker for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING))
         accounted_for = members.union(alive, excepted)
         told = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
         unheard = (name for name in told if name not in accounted_for)

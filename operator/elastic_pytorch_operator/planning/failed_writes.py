@@ -8,8 +8,8 @@ from elastic_pytorch_operator.api.write_errors import Judgement
 REFUSED_SECONDS = 10.0  # between two tries of what a policy or a quota refuses
 FIRST_BACKOFF_SECONDS = 0.2  # after trouble; twice as long after each further failure
 MAX_BACKOFF_SECONDS = 30.0
-TOLD_AFTER_FAILURES = 3  # in a row: most trouble has passed before
-MAX_TOLD = 3  # at once: the deletions of a thousand pods may be refused
+REPORTED_AFTER_FAILURES = 3  # in a row: most trouble has passed before
+MAX_REPORTED = 3  # at once: the deletions of a thousand pods may be refused
 
 # What is written for a job, besides the deletions of its pods.
 SERVICE, CLAIMS, DRY_RUN, PODS, STATUS, JOB = "service", "claims", "dry-run", "pods", "status", "job"
@@ -24,14 +24,14 @@ class FailedWrite:
         retry_at: when it may be tried again, monotonic seconds.
         times: how often it has failed.
         lasting: whether its user is to know: it is refused, or its trouble does not pass.
-        told: whether an event has reported it.
+        reported: whether an event has reported it.
     """
 
     words: str
     retry_at: float
     times: int = 1
     lasting: bool = False
-    told: bool = False
+    reported: bool = False
 
 
 FailedWrites = Mapping[str, FailedWrite]  # by what was to be written
@@ -63,8 +63,8 @@ def note_failure(
         words,
         now + max(backoff, retry_after_seconds),
         times,
-        lasting=not trouble or times >= TOLD_AFTER_FAILURES,
-        told=before is not None and before.told,
+        lasting=not trouble or times >= REPORTED_AFTER_FAILURES,
+        reported=before is not None and before.reported,
     )
 
 
@@ -76,15 +76,15 @@ def forget_refused_pods(failed: FailedWrites) -> dict[str, FailedWrite]:
 def describe(failed: FailedWrites) -> str:
     """What a job's conditions say of its failed writes; empty: nothing."""
     words = list(dict.fromkeys(write.words for write in failed.values() if write.lasting))
-    more = len(words) - MAX_TOLD
-    return "; ".join([*words[:MAX_TOLD], *([f"and {more} more"] if more > 0 else [])])
+    more = len(words) - MAX_REPORTED
+    return "; ".join([*words[:MAX_REPORTED], *([f"and {more} more"] if more > 0 else [])])
 
 
-def untold(failed: FailedWrites) -> tuple[str, ...]:
+def unreported(failed: FailedWrites) -> tuple[str, ...]:
     """What events are yet to tell."""
-    return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting and not write.told))[:MAX_TOLD]
+    return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting and not write.reported))[:MAX_REPORTED]
 
 
-def mark_told(failed: FailedWrites) -> dict[str, FailedWrite]:
+def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
     """The same writes after events have reported them."""
-    return {key: replace(write, told=write.told or write.lasting) for key, write in failed.items()}
+    return {key: replace(write, reported=write.reported or write.lasting) for key, write in failed.items()}

@@ -10,7 +10,7 @@ from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Departures, decide_ending
 from elastic_pytorch_operator.planning.dry_run import wants_dry_run
-from elastic_pytorch_operator.planning.failed_writes import describe, mark_told, untold
+from elastic_pytorch_operator.planning.failed_writes import describe, mark_reported, unreported
 from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.planning.failures.group_restart import (
@@ -30,30 +30,30 @@ from elastic_pytorch_operator.planning.failures.rulings import (
 )
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
-from elastic_pytorch_operator.planning.reporting.events import tell_story
+from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import hold_for_checkpoint
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, weigh
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
 from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room, suspect_nodes
-from elastic_pytorch_operator.planning.workers.takeover_grace import listens_until
+from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_grace_until
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 
 def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     """Decides what to do now for a job that trains, or is to train."""
-    if (until := listens_until(observed)) is not None:
+    if (until := takeover_grace_until(observed)) is not None:
         return Plan(memory, actions=_missing_pods(job, observed, memory), recheck_at=until)
-    candidates = weigh(observed, suspects=memory.suspects)
+    candidates = assess_workers(observed, suspects=memory.suspects)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
     avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
     replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated)
     if replicas.victims:
-        candidates = weigh(observed, replicas.victims, suspects)
+        candidates = assess_workers(observed, replicas.victims, suspects)
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
@@ -82,24 +82,26 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         deadline_at=deadline_at(job, memory.active_since),
         starts=starts,
     )
-    held = ending is not None or group_restart.asked
-    decision = Decision() if held else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
-    hold = hold_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
-    if hold.until is not None:
-        decision = Decision(recheck_at=earliest(hold.until, *(candidate.recheck_at for candidate in candidates)))
+    frozen = ending is not None or group_restart.asked
+    decision = Decision() if frozen else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
+    deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
+    if deferral.until is not None:
+        decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
     if decision.round is not None:
         recovery = begin_recovery(observed.round, decision.round, observed, recovery)
     recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
     grown = grows(observed.round, decision.round)
-    memory = replace(memory, recovery=recovery, checkpoint_wait=hold.wait, grown_at=observed.now if grown else memory.grown_at)
+    memory = replace(
+        memory, recovery=recovery, checkpoint_wait=deferral.wait, grown_at=observed.now if grown else memory.grown_at
+    )
     round_ = decision.round or observed.round
     findings = Findings(
         budget=memory.budget,
         recovery=recovery,
         ending=ending,
         refusal=describe(memory.failed),
-        waiting=hold.text,
+        waiting=deferral.text,
         cooling=describe_wait(job, decision.cooling) if decision.cooling else "",
         restarting=group_restart,
         grown=grown,
@@ -110,12 +112,12 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck)
     if ending is None:
         actions += _pod_actions(job, observed, replicas, round_, memory, starts, group_restart)
-        pauses = [max(starts.hold_until.get(index, 0.0), memory.budget.hold_until) for index in replicas.create]
+        pauses = [max(starts.backoff_until.get(index, 0.0), memory.budget.backoff_until) for index in replicas.create]
         recheck = earliest(recheck, *(until for until in pauses if until > observed.now))
-    news = untold(memory.failed)
+    news = unreported(memory.failed)
     ruled = memory.budget.last if memory.budget.last is not last_before else None
-    actions += tell_story(job, observed, decision.round, recovery if recovered else None, ending, news, hold.over, ruled)
-    memory = replace(memory, failed=mark_told(memory.failed))
+    actions += record_events(job, observed, decision.round, recovery if recovered else None, ending, news, deferral.over, ruled)
+    memory = replace(memory, failed=mark_reported(memory.failed))
     due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
     if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
@@ -141,10 +143,10 @@ def _count_failures(
         budget = budget.after_steady_round(lasted)
     crashed = lasted < CRASH_LOOP_SECONDS
     there = [pod.uid for pod in observed.pods]
-    budget = budget.after_pods(pods, there, observed.now, hold=crashed)
+    budget = budget.after_pods(pods, there, observed.now, back_off=crashed)
     if observed.round is not None and cause is not None:
         cause = rule_on_worker(dated(cause, observed), observed, job.rules)
-        budget = budget.after_round(observed.round.number, cause, observed.now, hold=crashed or failure.echoes_only)
+        budget = budget.after_round(observed.round.number, cause, observed.now, back_off=crashed or failure.echoes_only)
     return budget
 
 
@@ -161,7 +163,7 @@ def _decide_round(
     finishing = current is not None and any(has_succeeded(name, observed) for name in current.workers)
     state = GroupState(
         last_number=max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0),
-        hold_until=memory.budget.hold_until,
+        backoff_until=memory.budget.backoff_until,
         failure_open=failure.open,
         finishing=finishing,
         stalled=restart.cause.message if restart else "",
@@ -181,7 +183,7 @@ def _missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action,
         agent.state is AgentState.SUCCEEDED for agent in observed.agents.values()
     )
     taken = {pod.index for pod in observed.pods if not pod.deleting}
-    if ending or job.on_pod_loss == FAIL_JOB or observed.now < memory.budget.hold_until:
+    if ending or job.on_pod_loss == FAIL_JOB or observed.now < memory.budget.backoff_until:
         return ()
     missing = [index for index in range(job.wanted) if index not in taken][: max(0, job.wanted - len(taken))]
     return tuple(CreatePod(index, group_restarts=group_restarts(job)) for index in missing)
@@ -197,8 +199,8 @@ def _pod_actions(
     restarting: GroupRestart,
 ) -> list[Action]:
     actions: list[Action] = [] if observed.service_exists else [CreateService()]
-    held = {index for index, until in starts.hold_until.items() if observed.now < until}
-    if replicas.create and observed.now >= memory.budget.hold_until and not restarting.asked:
+    backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
+    if replicas.create and observed.now >= memory.budget.backoff_until and not restarting.asked:
         avoid = tuple(sorted({*memory.suspects, *starts.avoid}))
         strictly = not avoid or others_have_room(avoid, observed.nodes, observed.pods, job.template)
         actions += [
@@ -210,7 +212,7 @@ def _pod_actions(
                 group_restarts=group_restarts(job),
             )
             for index in replicas.create
-            if index not in held
+            if index not in backing_off
         ]
     if not replicas.create and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
         actions.append(TryPod())
@@ -219,7 +221,8 @@ def _pod_actions(
     for name in sorted(replicas.victims):
         if name not in members:
             actions.append(DeletePod(name, pods[name].uid, "is no longer wanted"))
-    remembers = {pod.name for index, pod in starts.newest.items() if index in held}  # its replacement takes its count over
+    # Kept until their replacements, which take over their counts, are made.
+    remembers = {pod.name for index, pod in starts.newest.items() if index in backing_off}
     for pod in replicas.discard:
         if pod.name not in members and pod.name not in remembers:
             actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))

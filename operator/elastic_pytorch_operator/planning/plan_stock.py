@@ -23,26 +23,27 @@ from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.completion import Departures, Ending, decide_ending
 from elastic_pytorch_operator.planning.dry_run import wants_dry_run
-from elastic_pytorch_operator.planning.failed_writes import describe, mark_told, untold
+from elastic_pytorch_operator.planning.failed_writes import describe, mark_reported, unreported
 from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
 from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
-from elastic_pytorch_operator.planning.reporting.events import tell_story
+from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
 from elastic_pytorch_operator.planning.stock.group import adopt_group, next_group
 from elastic_pytorch_operator.planning.stock.memory import StockMemory
 from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, Manner, read_end
 from elastic_pytorch_operator.planning.stock.rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
 from elastic_pytorch_operator.planning.stock.stores import delete_stores
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing, weigh
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers
 from elastic_pytorch_operator.planning.workers.node_outage import is_outage
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 
-WORDS_SECONDS = 5.0  # once one worker has ended: the others come down in that time, and each may be the one that knows why
+# Once one worker has ended: the others end in that time, and each may be the one that knows why.
+EXIT_REPORT_SECONDS = 5.0
 STEADY_SECONDS = 60.0  # a rendezvous that has lasted so long may be followed by another one at once
 
 
@@ -98,13 +99,13 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
     rechecks = [settled_at, ending_recheck]
     if ending is None:
         actions += [*_pod_actions(view, replicas, stock, memory), *events]
-        held = [view.starts.hold_until.get(index, 0.0) for index in replicas.create]
-        over_at = stock.over_since + WORDS_SECONDS if stock.over_since is not None else 0.0
-        rechecks += [t for t in (over_at, stock.hold_until, budget.hold_until, *held) if t > observed.now]
-    news = untold(memory.failed)
+        pauses = [view.starts.backoff_until.get(index, 0.0) for index in replicas.create]
+        over_at = stock.over_since + EXIT_REPORT_SECONDS if stock.over_since is not None else 0.0
+        rechecks += [t for t in (over_at, stock.backoff_until, budget.backoff_until, *pauses) if t > observed.now]
+    news = unreported(memory.failed)
     ruled = budget.last if budget.last is not last_before else None
-    actions += tell_story(job, view.observed, told if told and told.reason else None, None, ending, news, failed=ruled)
-    memory = replace(memory, failed=mark_told(memory.failed))
+    actions += record_events(job, view.observed, told if told and told.reason else None, None, ending, news, failed=ruled)
+    memory = replace(memory, failed=mark_reported(memory.failed))
     due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
     if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
@@ -130,7 +131,7 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
     else:
         there = {pod.name for pod in observed.pods if pod.ended or pod in running}
         stock = replace(known, disturbed=known.disturbed or not known.group.running <= there)
-    candidates = tuple(_ready_if_running(candidate) for candidate in weigh(observed, stock=True))
+    candidates = tuple(_ready_if_running(candidate) for candidate in assess_workers(observed, stock=True))
     rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
     if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
         running += [pod for pod in observed.pods if pod.rendezvous == number and pod.succeeded]
@@ -149,18 +150,18 @@ def _understand(
         budget = budget.after_steady_round(now - stock.since)
     there = [pod.uid for pod in view.observed.pods]
     failed = [dated(record, view.observed) for record in pods]
-    budget = budget.after_pods(failed, there, now, hold=now - stock.since < CRASH_LOOP_SECONDS)
+    budget = budget.after_pods(failed, there, now, back_off=now - stock.since < CRASH_LOOP_SECONDS)
     if rendezvous.phase is not Phase.OVER:
         return budget, stock, []
     if stock.over_since is None:
-        hold = backoff_seconds(stock.in_a_row + 1) if now - stock.since < STEADY_SECONDS else 0.0
-        stock = replace(stock, over_since=now, hold_until=now + hold)
-    if stock.understood or not _words_are_in(view, stock):
+        backoff = backoff_seconds(stock.in_a_row + 1) if now - stock.since < STEADY_SECONDS else 0.0
+        stock = replace(stock, over_since=now, backoff_until=now + backoff)
+    if stock.understood or not _exits_collected(view, stock):
         return budget, stock, []
     cause = rendezvous.cause
-    if cause is not None and rendezvous.counts and not cause.pod.seen_dead_at_start:
+    if cause is not None and rendezvous.counts and not cause.pod.ended_before_takeover:
         record = rule_on_worker(dated(cause.record, view.observed), view.observed, view.job.rules)
-        budget = budget.after_round(rendezvous.number, record, now, hold=True)
+        budget = budget.after_round(rendezvous.number, record, now, back_off=True)
         # Torchrun itself has started the script again as often as the job allows.
         if cause.gave_up and action_on(record) is FailureAction.COUNT:
             budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
@@ -168,10 +169,10 @@ def _understand(
     return budget, replace(stock, understood=True), [RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)]
 
 
-def _words_are_in(view: _View, stock: StockMemory) -> bool:
+def _exits_collected(view: _View, stock: StockMemory) -> bool:
     """Whether every worker that may say why the rendezvous is over has said it, or has had the time to."""
     assert stock.over_since is not None
-    if view.observed.now >= stock.over_since + WORDS_SECONDS:
+    if view.observed.now >= stock.over_since + EXIT_REPORT_SECONDS:
         return True
     return not any(pod.started for pod in view.alive(view.observed.pods) if pod.rendezvous == view.rendezvous.number)
 
@@ -203,7 +204,7 @@ def _ended_pods(observed: Observed) -> list[FailureRecord]:
 
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
     job, observed, number = view.job, view.observed, view.rendezvous.number
-    may_create = job.wanted > 0 and observed.now >= max(memory.budget.hold_until, stock.hold_until)
+    may_create = job.wanted > 0 and observed.now >= max(memory.budget.backoff_until, stock.backoff_until)
     actions: list[Action] = [] if observed.service_exists else [CreateService()]
     keep = number if job.wanted or view.alive(observed.pods) else 0
     doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
@@ -239,7 +240,7 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
 
 def _creates(view: _View, indices: Iterable[int]) -> list[Action]:
     starts, number = view.starts, view.rendezvous.number
-    due = [index for index in indices if view.observed.now >= starts.hold_until.get(index, 0.0)]
+    due = [index for index in indices if view.observed.now >= starts.backoff_until.get(index, 0.0)]
     return [CreatePod(index, rendezvous=number, failed_starts=starts.nodes.get(index, ())) for index in due]
 
 
@@ -257,8 +258,8 @@ def _serving(view: _View) -> list[PodView]:
 
 def _ready_if_running(candidate: Candidate) -> Candidate:
     """No agent says that it is ready: a container that runs has to do."""
-    if candidate.standing is Standing.STARTING and candidate.container_runs:
-        return replace(candidate, standing=Standing.READY)
+    if candidate.liveness is Liveness.STARTING and candidate.container_runs:
+        return replace(candidate, liveness=Liveness.READY)
     return candidate
 
 

@@ -25,7 +25,7 @@ def recall(job: Job, now: float) -> Memory:
             counted_round=int(job.status.get("round", 0)) if backing_off and not job.stock else 0,
             step=int(progress.get("step", 0)),
             checkpoint_step=int(progress.get("checkpointStep", 0)),
-            hold_until=now + backoff_seconds(in_a_row) if backing_off else 0.0,
+            backoff_until=now + backoff_seconds(in_a_row) if backing_off else 0.0,
             last=recorded_cause(job.status) if backing_off else None,
             group_restarts=group_restarts(job),
         )

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api.conditions import has_ended
 from elastic_pytorch_operator.api.timestamps import write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.actions import TryPod
 from elastic_pytorch_operator.model.moments import earliest
@@ -38,8 +38,8 @@ class Controller:
 
     Args:
         cluster: to write to, and to list from.
-        store: what is known of the cluster.
-        roster: what agents say.
+        cache: what is known of the cluster.
+        registry: what agents say.
         queue: the jobs that are to be looked at.
         agent: what the agents in new pods are given.
         clock: monotonic seconds.
@@ -53,8 +53,8 @@ class Controller:
     def __init__(
         self,
         cluster: Cluster,
-        store: Store,
-        roster: Roster,
+        cache: Cache,
+        registry: AgentRegistry,
         queue: WorkQueue[JobKey],
         agent: AgentSettings,
         clock: Callable[[], float] = time.monotonic,
@@ -62,9 +62,9 @@ class Controller:
         leading: Callable[[], bool] = lambda: True,
     ) -> None:
         self._cluster = cluster
-        self._store = store
-        self._roster = roster
-        self._executor = Executor(cluster, store, agent, clock)
+        self._cache = cache
+        self._registry = registry
+        self._executor = Executor(cluster, cache, agent, clock)
         self._clock = clock
         self._queue = queue
         self._metrics = metrics or Metrics()
@@ -78,7 +78,7 @@ class Controller:
         self._executor.agent = replace(self._executor.agent, authorities=authorities)
 
     async def prime(self) -> None:
-        """Fills the store before the first plan.
+        """Fills the cache before the first plan.
 
         Raises:
             ClusterError: the cluster could not be listed.
@@ -107,7 +107,7 @@ class Controller:
         jobs = await self._cluster.list_jobs()
         pods = await self._cluster.list_pods()
         nodes = await self._cluster.list_nodes()
-        for key in self._store.replace_all(jobs, pods, nodes, began) | set(self._store.keys):
+        for key in self._cache.replace_all(jobs, pods, nodes, began) | set(self._cache.keys):
             self._queue.add(key)
 
     async def resync(self) -> None:
@@ -127,7 +127,7 @@ class Controller:
             result = "error"
             try:
                 result = await self.reconcile(key)
-                self._queue.forgive(key)
+                self._queue.forget(key)
             except ClusterError as error:
                 delay = self._queue.add_after_failure(key)
                 if self._leading():  # else it is no matter of this replica's any more
@@ -147,22 +147,22 @@ class Controller:
         """
         if not self._leading():
             return "success"  # also if this process was held up for longer than its lease, and nothing has told it yet
-        job = self._store.job(key)
+        job = self._cache.job(key)
         if job is None:
-            known = self._store.job_uids
-            self._roster.forget_others(known)
+            known = self._cache.job_uids
+            self._registry.forget_others(known)
             self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
             return "success"
         if isinstance(job, InvalidJob):
-            manifest = self._store.job_manifest(key)
+            manifest = self._cache.job_manifest(key)
             if not has_ended(manifest.get("status") or {}):
                 await self._executor.report_invalid(manifest, job)
                 return "success"
             job = parse_ended(manifest)
         observed = observe(
             job,
-            self._store,
-            self._roster,
+            self._cache,
+            self._registry,
             now=self._clock(),
             time=write_time(datetime.now(UTC)),
             listening_since=self._listening_since,
@@ -183,7 +183,7 @@ class Controller:
         """
         self._memories[job.uid] = todo.memory
         if todo.round is not None:
-            self._roster.declare(job.uid, todo.round)
+            self._registry.declare(job.uid, todo.round)
             logger.info(
                 "declared a round",
                 extra={
@@ -195,10 +195,10 @@ class Controller:
                 },
             )
         if todo.nudge:
-            declared = self._roster.job(job.uid).round
-            self._roster.nudge(job.uid, declared.number if declared else 0)
+            declared = self._registry.job(job.uid).round
+            self._registry.nudge(job.uid, declared.number if declared else 0)
         if todo.dump_stacks and todo.memory.stall is not None:
-            self._roster.ask_for_stacks(job.uid, todo.memory.stall.round)
+            self._registry.ask_for_stacks(job.uid, todo.memory.stall.round)
             logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})
         outcome = await self._executor.execute(job, todo.actions, todo.memory.failed)
         failed = STATUS in outcome.failed or any(error.judgement is Judgement.TROUBLE for error in outcome.errors)
@@ -207,12 +207,12 @@ class Controller:
             # What is refused is refused again every few seconds: it is logged once. What a replica is refused that leads no more is not.
             if self._leading() and (error.judgement is Judgement.TROUBLE or error.words not in known):
                 logger.warning("the API server: %s", error, extra={"job": str(job.key), "code": error.code})
-        if not self._store.has_job(job.key, job.uid):  # deleted meanwhile, and perhaps forgotten already
+        if not self._cache.has_job(job.key, job.uid):  # deleted meanwhile, and perhaps forgotten already
             self._queue.add(job.key)
             return not failed
         now = self._clock()
         memory = replace(todo.memory, failed=outcome.failed)
-        if outcome.malformed and self._roster.job(job.uid).round is None and not job.status.get("round"):
+        if outcome.malformed and self._registry.job(job.uid).round is None and not job.status.get("round"):
             memory = replace(memory, invalid=outcome.malformed)
         if any(isinstance(action, TryPod) for action in todo.actions) and DRY_RUN not in outcome.failed:
             memory = replace(memory, tried_generation=job.generation)
@@ -220,7 +220,7 @@ class Controller:
             memory = replace(memory, written=outcome.written, written_at=now)
         self._memories[job.uid] = memory
         if todo.verdict is not None and STATUS not in outcome.failed:
-            self._roster.conclude(job.uid, todo.verdict)
+            self._registry.conclude(job.uid, todo.verdict)
         news = describe(memory.failed) != describe(todo.memory.failed) or memory.invalid != todo.memory.invalid
         if outcome.wrote or todo.round or news:
             self._queue.add(job.key)

@@ -1,4 +1,4 @@
-"""Carries out what a plan asks for. The only writer to the cluster; what it writes, the store knows at once."""
+"""Carries out what a plan asks for. The only writer to the cluster; what it writes, the cache knows at once."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.timestamps import write_micro_time, write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, headless_service, worker_pod
 from elastic_pytorch_operator.model.actions import (
@@ -92,12 +92,12 @@ class Executor:
     def __init__(
         self,
         cluster: Cluster,
-        store: Store,
+        cache: Cache,
         agent: AgentSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._store = store
+        self._cache = cache
         self.agent = agent
         self._clock = clock
         self._services: set[str] = set()
@@ -197,7 +197,7 @@ class Executor:
         # A job that has begun goes on with the template it has, even if that holds fields which were dropped when it began.
         strict = not job.status.get("round")
         pod = await self._send_pod(job, action, strict=strict)
-        self._store.note_written_pod(pod, self._clock())
+        self._cache.note_written_pod(pod, self._clock())
         logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
 
     async def _send_pod(self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False) -> Manifest:
@@ -220,9 +220,9 @@ class Executor:
         pod = await self._cluster.delete_pod(job.key.namespace, action.name, action.uid, grace_seconds=grace)
         if pod is None:
             gone = {"metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}}
-            self._store.remove_pod(gone, self._clock())
+            self._cache.remove_pod(gone, self._clock())
         elif pod.get("kind") == "Pod":
-            self._store.apply_pod(pod, self._clock())
+            self._cache.apply_pod(pod, self._clock())
         logger.info("deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why})
 
     async def _delete_job(self, job: Job) -> None:
@@ -241,10 +241,10 @@ class Executor:
                 raise
             self._forget_job(key, uid)
             return
-        self._store.note_written_job(manifest, self._clock())
+        self._cache.note_written_job(manifest, self._clock())
 
     def _forget_job(self, key: JobKey, uid: str) -> None:
-        self._store.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
+        self._cache.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
 
     def _record(self, job: Job, action: RecordEvent) -> None:
         """Sends an event beside the work: an event must not hold up what it reports."""

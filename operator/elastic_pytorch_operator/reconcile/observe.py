@@ -1,9 +1,9 @@
-"""Puts together what is known about one job: the store's objects and the roster's agents."""
+"""Puts together what is known about one job: the cache's objects and the registry's agents."""
 
 from collections.abc import Mapping, Sequence
 
-from elastic_pytorch_operator.agents.registry import Roster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.agents.registry import AgentRegistry
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.spec.job import Job
@@ -11,8 +11,8 @@ from elastic_pytorch_operator.spec.job import Job
 
 def observe(
     job: Job,
-    store: Store,
-    roster: Roster,
+    cache: Cache,
+    registry: AgentRegistry,
     *,
     now: float,
     time: str,
@@ -21,21 +21,21 @@ def observe(
     lost_leader_node: str = "",
 ) -> Observed:
     """A job at this moment."""
-    pods = store.pods_of(job.uid)
-    agents = roster.agents(job.uid, {pod.name for pod in pods})
-    declared = roster.job(job.uid).round
+    pods = cache.pods_of(job.uid)
+    agents = registry.agents(job.uid, {pod.name for pod in pods})
+    declared = registry.job(job.uid).round
     return Observed(
         now=now,
         time=time,
         pods=pods,
-        stores=store.stores_of(job.uid),
-        nodes=dict(store.nodes),
+        stores=cache.stores_of(job.uid),
+        nodes=dict(cache.nodes),
         agents=agents,
         round=declared or recover_round(pods, agents, listening_since),
         listening_since=listening_since,
-        last_heard_at=roster.last_heard_at,
-        arrived_at=roster.arrived_at,
-        heartbeat_seconds=roster.heartbeat_seconds(now),
+        last_heard_at=registry.last_heard_at,
+        arrived_at=registry.arrived_at,
+        heartbeat_seconds=registry.heartbeat_seconds(now),
         heard_before=frozenset() if job.stock else heard_before(job),
         lost_leader_node=lost_leader_node,
         service_exists=service_exists,

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 FIRST_BACKOFF_SECONDS = 0.2
-MOST_BACKOFF_SECONDS = 30.0
+MAX_BACKOFF_SECONDS = 30.0
 
 
 class QueueObserver(Protocol):
@@ -88,11 +88,11 @@ class WorkQueue(Generic[Key]):
         self._failures[key] = failures + 1
         if self._observer:
             self._observer.retried()
-        delay = float(min(FIRST_BACKOFF_SECONDS * 2**failures, MOST_BACKOFF_SECONDS))
+        delay = float(min(FIRST_BACKOFF_SECONDS * 2**failures, MAX_BACKOFF_SECONDS))
         self.add(key, delay)
         return delay
 
-    def forgive(self, key: Key) -> None:
+    def forget(self, key: Key) -> None:
         """Forgets a key's failures."""
         self._failures.pop(key, None)
 

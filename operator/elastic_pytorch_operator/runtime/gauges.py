@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended
 from elastic_pytorch_operator.api.timestamps import seconds_between
-from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.monitoring.metrics import Census, JobFigures
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.monitoring.metrics import GaugeValues, JobFigures
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -17,12 +17,14 @@ CONNECTED_SECONDS = 10.0  # agents speak every second, or every few of them wher
 PENDING = "Pending"
 
 
-def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leading: bool, now: float, time: str) -> Census:
+def read_gauges(
+    cache: Cache, registry: AgentRegistry, queue: WorkQueue[JobKey], *, leading: bool, now: float, time: str
+) -> GaugeValues:
     """What is known at this moment.
 
     Args:
-        store: the jobs.
-        roster: the agents.
+        cache: the jobs.
+        registry: the agents.
         queue: the jobs that await a reconcile.
         leading: whether this replica leads.
         now: monotonic seconds.
@@ -31,8 +33,8 @@ def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leadi
     jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     pending: defaultdict[str, float] = defaultdict(float)
-    for key in store.keys:
-        manifest = store.job_manifest(key)
+    for key in cache.keys:
+        manifest = cache.job_manifest(key)
         status = manifest.get("status") or {}
         state = status.get("state") or PENDING
         jobs[key.namespace][state] += 1
@@ -40,14 +42,14 @@ def take_census(store: Store, roster: Roster, queue: WorkQueue[JobKey], *, leadi
             pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
         if not has_ended(status):
             workers[key.namespace].update(worker.get("state", "Starting") for worker in status.get("workers") or ())
-    return Census(
+    return GaugeValues(
         leading=leading,
         jobs=jobs,
         workers=workers,
         pending_seconds=pending,
-        figures=(_figures(key, store.job_manifest(key)) for key in store.keys),
-        agents=roster.heard_since(now - CONNECTED_SECONDS),
-        polls=roster.open_polls,
+        figures=(_figures(key, cache.job_manifest(key)) for key in cache.keys),
+        agents=registry.heard_since(now - CONNECTED_SECONDS),
+        polls=registry.open_polls,
         queued=len(queue),
         longest_reconcile_seconds=queue.longest_work_seconds,
     )

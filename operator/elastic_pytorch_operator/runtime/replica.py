@@ -10,33 +10,33 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.http.connections import Connections
 from elastic_pytorch_operator.http.server import serving
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.fence import FencedCluster
 from elastic_pytorch_operator.leadership.leader_label import keep_endpoint, take_endpoint
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.monitoring.health import Vitals, find_ailments
+from elastic_pytorch_operator.monitoring.health import HealthSample, failed_checks
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
-from elastic_pytorch_operator.runtime.gauges import take_census
+from elastic_pytorch_operator.runtime.gauges import read_gauges
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 from elastic_pytorch_operator.tls.rotation import Trust
-from elastic_pytorch_operator.tls.secret import keep_trust, server_context, show
+from elastic_pytorch_operator.tls.secret import keep_trust, load_certificate, server_context
 
 logger = logging.getLogger(__name__)
 
@@ -45,34 +45,11 @@ TRUST_SECONDS = 3600.0  # between two looks at whether a certificate is to be re
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 END_SECONDS = 2.0  # for a part that has been told to end
 
-Watch = Callable[[Store, Callable[[JobKey, float], None]], Awaitable[None]]
+Watch = Callable[[Cache, Callable[[JobKey, float], None]], Awaitable[None]]
 
 
 class LeadershipLostError(Exception):
     """Another replica leads, or the API server could not be asked for too long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a replica runs.
-
-    Attributes:
-        operator_url: where agents find the one that leads.
-        host: the address that it listens at; `::` is every one, of IPv6 and IPv4.
-        port: for agents.
-        probe_port: for kubelets and Prometheus.
-        namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
-        pod: its name, which is its identity: a restarted container goes on where the one before it was.
-        watched: the namespaces whose jobs it reconciles; none: all.
-    """
-
-    operator_url: str
-    host: str
-    port: int
-    probe_port: int
-    namespace: str = ""
-    pod: str = ""
-    watched: tuple[str, ...] = ()
 
 
 class Replica:
@@ -80,8 +57,8 @@ class Replica:
 
     Args:
         cluster: where it runs.
-        place: where it is.
-        watch: keeps the store up to date until it is cancelled.
+        settings: where it is.
+        watch: keeps the cache up to date until it is cancelled.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
         metrics: what it tells Prometheus.
         answering_since: since when the API server has answered every request; None: it does not.
@@ -92,7 +69,7 @@ class Replica:
     def __init__(
         self,
         cluster: Cluster,
-        place: Place,
+        settings: ReplicaSettings,
         watch: Watch,
         *,
         agent_image: AgentImage | None = None,
@@ -101,32 +78,34 @@ class Replica:
         clock: Callable[[], float] = time.monotonic,
         timing: LeaseTiming | None = None,
     ) -> None:
-        self._place = place
+        self._settings = settings
         self._watch = watch
         self._answering_since = answering_since
         self._metrics = metrics or Metrics()
-        self._elector = Elector(cluster, place.namespace, OPERATOR, place.pod, clock, timing) if place.namespace else None
+        self._elector = (
+            Elector(cluster, settings.namespace, OPERATOR, settings.pod, clock, timing) if settings.namespace else None
+        )
         self._cluster = FencedCluster(cluster, self._may_act)
         self._stopped = False
         self._listening = False
         self._trust: Trust | None = None
         self._primed = asyncio.Event()
-        self._store, self._roster = Store(), Roster()
+        self._cache, self._registry = Cache(), AgentRegistry()
         self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
         self._controller = Controller(
             self._cluster,
-            self._store,
-            self._roster,
+            self._cache,
+            self._registry,
             self._queue,
-            AgentSettings(place.operator_url, agent_image),
+            AgentSettings(settings.operator_url, agent_image),
             metrics=self._metrics,
             leading=self._may_act,
         )
         reviewer = TokenReviewer(self._cluster, self._metrics)
         self._api = AgentApi(
-            self._store, self._roster, reviewer, self._queue.add, lambda: self._listening and self._may_act(), self._metrics
+            self._cache, self._registry, reviewer, self._queue.add, lambda: self._listening and self._may_act(), self._metrics
         )
-        self._probes = Probes(self._find_ailments, lambda: self._store.primed, self._render)
+        self._probes = Probes(self._failed_checks, lambda: self._cache.primed, self._render)
 
     @property
     def leading(self) -> bool:
@@ -141,7 +120,7 @@ class Replica:
             Exception: a part has failed; everything is to be started again.
         """
         limited = Connections(PROBE_LIMITS)
-        async with serving(self._probes.routes(), self._place.host, self._place.probe_port, connections=limited):
+        async with serving(self._probes.routes(), self._settings.host, self._settings.probe_port, connections=limited):
             await self._work(stop)
 
     async def _work(self, stop: asyncio.Event) -> None:
@@ -170,10 +149,10 @@ class Replica:
     async def _watch_primed(self) -> None:
         await self._prime()
         self._primed.set()
-        logger.info("ready", extra={"jobs": len(self._store.keys), "nodes": len(self._store.nodes)})
+        logger.info("ready", extra={"jobs": len(self._cache.keys), "nodes": len(self._cache.nodes)})
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._controller.resync())
-            await self._watch(self._store, self._queue.add)
+            await self._watch(self._cache, self._queue.add)
             raise RuntimeError("the watches ended by themselves")
 
     async def _campaign(self) -> None:
@@ -183,16 +162,16 @@ class Replica:
             return
         await self._elector.acquire()
         acting = asyncio.create_task(self._act())
-        holding = asyncio.create_task(self._elector.hold())
+        renewing = asyncio.create_task(self._elector.renew())
         try:
-            done, _ = await asyncio.wait({acting, holding}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({acting, renewing}, return_when=asyncio.FIRST_COMPLETED)
             if acting in done:
                 acting.result()
             raise LeadershipLostError(f"the lease is {self._elector.holder or 'nobody'}'s, or could not be renewed")
         finally:
-            for task in (acting, holding):
+            for task in (acting, renewing):
                 task.cancel()
-            await asyncio.wait({acting, holding}, timeout=END_SECONDS)
+            await asyncio.wait({acting, renewing}, timeout=END_SECONDS)
 
     async def _act(self) -> None:
         """Does the leader's work. What the leader before has written last is listed first.
@@ -200,8 +179,8 @@ class Replica:
         The agents' connections are closed at the end, before another replica can lead: none goes on listening to this one.
         """
         self._queue.begin()  # before the listing, which adds every job
-        place = self._place
-        tls = server_context() if urlsplit(place.operator_url).scheme == "https" else None
+        settings = self._settings
+        tls = server_context() if urlsplit(settings.operator_url).scheme == "https" else None
         # An agent that comes before all is known is refused by the kernel, and tries again sooner than one that is sent away.
         async with asyncio.TaskGroup() as preparations:
             if tls is not None:
@@ -209,35 +188,35 @@ class Replica:
             if self._elector is not None:
                 preparations.create_task(self._succeed(self._elector))
             preparations.create_task(self._prime())
-        async with listening(self._api, place.host, place.port, tls), asyncio.TaskGroup() as tasks:
-            self._store.bury_the_dead()
+        async with listening(self._api, settings.host, settings.port, tls), asyncio.TaskGroup() as tasks:
+            self._cache.mark_ended_before_takeover()
             self._controller.listen()
             self._listening = True
-            logger.info("listening to agents", extra={"jobs": len(self._store.keys)})
+            logger.info("listening to agents", extra={"jobs": len(self._cache.keys)})
             tasks.create_task(self._controller.work())
             if self._elector is not None:
-                tasks.create_task(keep_endpoint(self._cluster, place.namespace, place.pod))
+                tasks.create_task(keep_endpoint(self._cluster, settings.namespace, settings.pod))
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)
                 await self._keep_trust(tls)
 
     async def _succeed(self, elector: Elector) -> None:
         """Takes the agents' Service over, and notes the node that the leader before has probably died with."""
-        labelled = await take_endpoint(self._cluster, self._place.namespace, self._place.pod)
+        labelled = await take_endpoint(self._cluster, self._settings.namespace, self._settings.pod)
         lost = [pod for pod in labelled if pod["metadata"]["name"] == elector.lost_leader]
         self._controller.lost_leader_node = lost[0]["spec"].get("nodeName", "") if lost else ""
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
         """Has the server show a certificate that is good for a while, and new pods trust who has signed it."""
-        hosts = [urlsplit(self._place.operator_url).hostname or ""]
+        hosts = [urlsplit(self._settings.operator_url).hostname or ""]
         while True:
             try:
-                self._trust = await keep_trust(self._cluster, self._place.namespace, hosts, time.time(), self._trust)
+                self._trust = await keep_trust(self._cluster, self._settings.namespace, hosts, time.time(), self._trust)
                 break
             except ClusterError as error:
                 logger.warning("cannot keep the certificates: %s", error)
                 await asyncio.sleep(PRIME_RETRY_SECONDS)
-        show(self._trust, tls)
+        load_certificate(self._trust, tls)
         self._controller.set_authorities(self._trust.bundle)
 
     async def _prime(self) -> None:
@@ -252,19 +231,19 @@ class Replica:
     def _may_act(self) -> bool:
         return not self._stopped and (self._elector is None or self._elector.leading)
 
-    def _find_ailments(self) -> tuple[str, ...]:
-        vitals = Vitals(
+    def _failed_checks(self) -> tuple[str, ...]:
+        sample = HealthSample(
             now=time.monotonic(),
-            silent_since=self._store.silent_since,
+            silent_since=self._cache.silent_since,
             answering_since=self._answering_since(),
             longest_reconcile_seconds=self._queue.longest_work_seconds,
         )
-        return find_ailments(vitals)
+        return failed_checks(sample)
 
     def _render(self) -> bytes:
         moment = datetime.now(UTC).isoformat()
-        census = take_census(self._store, self._roster, self._queue, leading=self.leading, now=time.monotonic(), time=moment)
-        return self._metrics.render(census)
+        gauges = read_gauges(self._cache, self._registry, self._queue, leading=self.leading, now=time.monotonic(), time=moment)
+        return self._metrics.render(gauges)
 
 
 async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> None:

@@ -12,18 +12,19 @@ from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.runtime.replica import Place, Replica, run_replicas
+from elastic_pytorch_operator.runtime.replica import Replica, run_replicas
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 
 logger = logging.getLogger(__name__)
 
 
 async def run_operator(
-    place: Place, agent_image: AgentImage | None, timing: LeaseTiming, *, metrics_per_job: bool = False
+    settings: ReplicaSettings, agent_image: AgentImage | None, timing: LeaseTiming, *, metrics_per_job: bool = False
 ) -> None:
     """Runs until SIGTERM or SIGINT.
 
     Args:
-        place: where it runs.
+        settings: where it runs.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
         timing: how soon a leader is replaced.
         metrics_per_job: whether each job has series of its own.
@@ -33,15 +34,15 @@ async def run_operator(
     """
     _raise_open_files()
     metrics = Metrics(per_job=metrics_per_job)
-    cluster = await KubernetesCluster.connect(metrics, place.watched)
+    cluster = await KubernetesCluster.connect(metrics, settings.watched)
     stop = asyncio.Event()
     _stop_upon_signals(asyncio.get_running_loop(), stop)
 
     def begin() -> Replica:
         return Replica(
             cluster,
-            place,
-            partial(watch_cluster, namespaces=place.watched),
+            settings,
+            partial(watch_cluster, namespaces=settings.watched),
             agent_image=agent_image,
             metrics=metrics,
             answering_since=lambda: cluster.answering_since,

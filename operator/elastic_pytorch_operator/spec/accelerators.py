@@ -13,7 +13,7 @@ from elastic_pytorch_operator.api.quantities import parse_quantity
 DEVICES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"})
 # Parts of a device. CUDA shows one of them to a process, however many the container has: they do not add up to more processes.
 PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
-MOST_PROCESSES = 1024  # as the schema has it
+MAX_PROCESSES = 1024  # as the schema has it
 WORDS = ("auto", "cpu", "gpu", "xpu")  # torchrun's own words for what the node has
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
@@ -45,8 +45,8 @@ def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
     if value is None:
         return str(max(1, count_accelerators(container)))
     text = str(value)
-    if isinstance(value, bool) or not (text in WORDS or (_NUMBER.fullmatch(text) and int(text) <= MOST_PROCESSES)):
-        raise ValueError(f"must be a number from 1 to {MOST_PROCESSES}, or auto, cpu, gpu or xpu, not {value!r}")
+    if isinstance(value, bool) or not (text in WORDS or (_NUMBER.fullmatch(text) and int(text) <= MAX_PROCESSES)):
+        raise ValueError(f"must be a number from 1 to {MAX_PROCESSES}, or auto, cpu, gpu or xpu, not {value!r}")
     return text
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-MOST_RULES = 20
-MOST_CONDITIONS = 20  # in one rule
+MAX_RULES = 20
+MAX_CONDITIONS = 20  # in one rule
 HIGHEST_EXIT_CODE = 255
 SIGNAL_BASE = 128  # a process that signal N has ended: 128 + N, as a shell and the kubelet report it
 
@@ -97,8 +97,8 @@ def parse_rules(rules: object) -> tuple[FailureRule, ...]:
     """
     if rules is None:
         return ()
-    if not isinstance(rules, list) or len(rules) > MOST_RULES:
-        raise InvalidRule("", f"must be a list of at most {MOST_RULES} rules")
+    if not isinstance(rules, list) or len(rules) > MAX_RULES:
+        raise InvalidRule("", f"must be a list of at most {MAX_RULES} rules")
     return tuple(_parse_rule(index, rule) for index, rule in enumerate(rules))
 
 
@@ -134,7 +134,7 @@ def _is_exit_code(value: object) -> bool:
 
 
 def _parse_conditions(path: str, found: Any) -> frozenset[PodCondition]:
-    if not isinstance(found, list) or not 0 < len(found) <= MOST_CONDITIONS:
+    if not isinstance(found, list) or not 0 < len(found) <= MAX_CONDITIONS:
         raise InvalidRule(path, "must be a list of conditions")
     conditions = set()
     for index, condition in enumerate(found):

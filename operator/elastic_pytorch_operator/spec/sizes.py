@@ -6,7 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
 
-MOST_WORKERS = 4096  # as the schema has it
+MAX_WORKERS = 4096  # as the schema has it
 MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
 
 
@@ -73,7 +73,7 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
         raise InvalidJob("spec.replicas", problem)
     if minimum is None:
         return Sizes(requested, requested, requested)
-    bound = maximum if maximum is not None else MOST_WORKERS if stock else requested
+    bound = maximum if maximum is not None else MAX_WORKERS if stock else requested
     return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 
-MOST_CLAIMS = 8  # as the schema has it
+MAX_CLAIMS = 8  # as the schema has it
 RETAIN, DELETE = "Retain", "Delete"  # volumeClaimRetentionPolicy.whenDeleted
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # a DNS label, as the name of a pod's volume must be
 
@@ -45,8 +45,8 @@ def read_claim_templates(value: object) -> tuple[ClaimTemplate, ...]:
     """
     if value is None:
         return ()
-    if not isinstance(value, list) or len(value) > MOST_CLAIMS:
-        raise ValueError(f"must be a list of at most {MOST_CLAIMS} templates")
+    if not isinstance(value, list) or len(value) > MAX_CLAIMS:
+        raise ValueError(f"must be a list of at most {MAX_CLAIMS} templates")
     templates = tuple(_read(number, template) for number, template in enumerate(value))
     for number, template in enumerate(templates):
         if any(template.name == other.name for other in templates[:number]):

@@ -96,7 +96,7 @@ def write_trust(trust: Trust, namespace: str, version: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": encoded}
 
 
-def show(trust: Trust, context: ssl.SSLContext) -> None:
+def load_certificate(trust: Trust, context: ssl.SSLContext) -> None:
     """Has a server's context show what is to be shown, on all connections from now on."""
     assert trust.serving is not None  # `renew` has made one
     with tempfile.TemporaryDirectory() as folder:  # the library reads files only; nobody else may read this folder

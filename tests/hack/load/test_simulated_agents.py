@@ -12,8 +12,9 @@ import pytest
 import simulated_agents
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.runtime.replica import Place, Replica
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.runtime.replica import Replica
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 from simulated_agents import Agent, SimulatedKubelets
 from simulated_training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
@@ -53,7 +54,7 @@ async def load(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Load]:
         monkeypatch.setattr(simulated_agents, seconds, 0.05)
     cluster, port, stop = FakeCluster(), a_free_port(), asyncio.Event()
 
-    async def watch(store: Store, request_work: Callable[[JobKey, float], None]) -> None:
+    async def watch(store: Cache, request_work: Callable[[JobKey, float], None]) -> None:
         def watch(kind: str, change: str, manifest: dict[str, Any]) -> None:
             for key in store.observe_change(kind, change, manifest, time.monotonic()):
                 request_work(key)
@@ -61,7 +62,9 @@ async def load(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Load]:
         cluster.watch(watch)
         await asyncio.Event().wait()
 
-    replica = asyncio.create_task(Replica(cluster, Place("http://operator", "127.0.0.1", port, a_free_port()), watch).run(stop))
+    replica = asyncio.create_task(
+        Replica(cluster, ReplicaSettings("http://operator", "127.0.0.1", port, a_free_port()), watch).run(stop)
+    )
     async with aiohttp.ClientSession() as session:
         kubelets = SimulatedKubelets(cluster, session, lambda: f"http://127.0.0.1:{port}")
         yield Load(cluster, kubelets)

@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -30,8 +30,8 @@ class Served:
     url: str
     session: aiohttp.ClientSession
     cluster: FakeCluster
-    store: Store
-    roster: Roster
+    cache: Cache
+    registry: AgentRegistry
     token: str
     work: list[JobKey] = field(default_factory=list)
 
@@ -48,19 +48,19 @@ class Served:
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
-    cluster, store, roster, work = FakeCluster(), Store(), Roster(), []
+    cluster, cache, registry, work = FakeCluster(), Cache(), AgentRegistry(), []
     await cluster.create_pod(a_worker_pod(a_job(), 0))
-    store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
-    api = AgentApi(store, roster, TokenReviewer(cluster), lambda key, _: work.append(key))
+    cache.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    api = AgentApi(cache, registry, TokenReviewer(cluster), lambda key, _: work.append(key))
     async with listening(api, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
         token = cluster.issue_token("default", POD)
-        yield Served(f"http://127.0.0.1:{port}", session, cluster, store, roster, token, work)
+        yield Served(f"http://127.0.0.1:{port}", session, cluster, cache, registry, token, work)
 
 
 async def test_heartbeat_is_put_down_to_the_tokens_pod(served: Served) -> None:
     code, answer = await served.post(BEAT)
     assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "round": 0, "nudge": 0, "peerStopped": False})
-    assert served.roster.agents("uid-lm", {POD})[POD].state == "ready"
+    assert served.registry.agents("uid-lm", {POD})[POD].state == "ready"
     assert served.work == [KEY]
 
 
@@ -80,7 +80,7 @@ async def test_agents_are_told_how_long_they_may_take_to_leave(served: Served) -
     policy = {"checkpointWaitSeconds": 5, "checkpointPath": "/checkpoints"}
     changed = a_manifest(resizePolicy=policy)
     changed["metadata"]["resourceVersion"] = "2"
-    served.store.apply_job(changed, 1.0)
+    served.cache.apply_job(changed, 1.0)
     _, answer = await served.post(BEAT)
     assert answer["leaveSeconds"] == 7
 
@@ -103,7 +103,7 @@ async def test_pod_that_is_no_worker_is_refused(served: Served) -> None:
 async def test_token_of_an_earlier_pod_of_the_name_is_refused(served: Served) -> None:
     served.cluster.finish_deletion("default", POD)
     await served.cluster.create_pod(a_worker_pod(a_job(), 0))
-    served.store.replace_all([a_manifest()], await served.cluster.list_pods(), [], time.monotonic())
+    served.cache.replace_all([a_manifest()], await served.cluster.list_pods(), [], time.monotonic())
     code, _ = await served.post(BEAT)
     assert code == 403
 
@@ -129,7 +129,7 @@ async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) ->
     polling = asyncio.create_task(served.poll())
     await asyncio.sleep(0.1)
     assert not polling.done()
-    served.roster.declare("uid-lm", Round(3, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0))
+    served.registry.declare("uid-lm", Round(3, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0))
     answer = await asyncio.wait_for(polling, 5)
     assert (answer["round"], answer["worker"], answer["cause"]) == (3, POD, "FirstRound: why")
     assert answer["members"] == [{"worker": POD, "index": 0, "address": "10.0.0.1"}]
@@ -140,7 +140,7 @@ async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) ->
 async def test_answer_says_since_when_nobody_has_been_lost(served: Served) -> None:
     assert (await served.poll(nudge=1))["orderlySince"] == 0
     members = (Member(POD, 0, "10.0.0.1"),)
-    served.roster.declare("uid-lm", Round(9, members, 29501, "WorkerJoined", "why", 0.0, orderly_since=7))
+    served.registry.declare("uid-lm", Round(9, members, 29501, "WorkerJoined", "why", 0.0, orderly_since=7))
     assert (await served.poll())["orderlySince"] == 7
 
 
@@ -150,18 +150,18 @@ async def test_round_that_never_formed_is_lost_to_those_only_that_have_taken_it_
 ) -> None:
     await served.post({**BEAT, "round": own})
     members = (Member(POD, 0, "10.0.0.1"),)
-    served.roster.declare("uid-lm", Round(9, members, 29501, "WorkerFailed", "why", 0.0, orderly_since=7, unformed=(8,)))
+    served.registry.declare("uid-lm", Round(9, members, 29501, "WorkerFailed", "why", 0.0, orderly_since=7, unformed=(8,)))
     assert (await served.poll())["orderlySince"] == since
 
 
 async def test_long_poll_is_answered_by_a_nudge_and_by_a_verdict(served: Served) -> None:
     polling = asyncio.create_task(served.poll())
     await asyncio.sleep(0.05)
-    served.roster.nudge("uid-lm", 1)
+    served.registry.nudge("uid-lm", 1)
     assert (await asyncio.wait_for(polling, 5))["nudge"] == 1
     polling = asyncio.create_task(served.poll(nudge=1))
     await asyncio.sleep(0.05)
-    served.roster.conclude("uid-lm", "complete")
+    served.registry.conclude("uid-lm", "complete")
     assert (await asyncio.wait_for(polling, 5))["verdict"] == "complete"
 
 
@@ -169,11 +169,11 @@ async def test_closed_long_poll_is_noticed_at_once(served: Served) -> None:
     await served.post(BEAT)
     polling = asyncio.create_task(served.poll())
     await asyncio.sleep(0.1)
-    assert served.roster.agents("uid-lm", {POD})[POD].disconnected_since is None
+    assert served.registry.agents("uid-lm", {POD})[POD].disconnected_since is None
     served.work.clear()
     polling.cancel()
     await asyncio.sleep(0.2)
-    assert served.roster.agents("uid-lm", {POD})[POD].disconnected_since is not None
+    assert served.registry.agents("uid-lm", {POD})[POD].disconnected_since is not None
     assert served.work == [KEY]
 
 
@@ -192,28 +192,28 @@ MEMBERS_WORDS: dict[
 
 @pytest.mark.parametrize("case", MEMBERS_WORDS)
 def test_rounds_that_a_member_has_left(case: str) -> None:
-    roster = Roster()
+    registry = AgentRegistry()
     said, left = MEMBERS_WORDS[case]
     for state, number in said:
-        roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": number}), 0.0)
-    assert [number for number in range(10) if roster.peer_stopped("uid-lm", number)] == left
+        registry.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": number}), 0.0)
+    assert [number for number in range(10) if registry.peer_stopped("uid-lm", number)] == left
 
 
 @pytest.mark.parametrize(
     ("state", "dropped", "left"), [("leaving", True, True), ("leaving", False, False), ("running", True, False)]
 )
 def test_agent_that_leaves_has_left_its_round_once_its_poll_drops(state: str, dropped: bool, left: bool) -> None:
-    roster = Roster()
-    roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0)
-    roster.open_poll("uid-lm", OTHER)
-    roster.close_poll("uid-lm", OTHER, 1.0, dropped=dropped)
-    assert roster.peer_stopped("uid-lm", 7) == left
+    registry = AgentRegistry()
+    registry.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0)
+    registry.open_poll("uid-lm", OTHER)
+    registry.close_poll("uid-lm", OTHER, 1.0, dropped=dropped)
+    assert registry.peer_stopped("uid-lm", 7) == left
 
 
 async def test_agents_are_told_that_a_peer_has_stopped_its_workers(served: Served) -> None:
     _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
     assert not answer["peerStopped"]
-    served.roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0)
-    served.roster.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0)
+    served.registry.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0)
+    served.registry.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0)
     _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
     assert answer["peerStopped"]

@@ -9,10 +9,10 @@ from typing import Any
 import aiohttp
 import pytest
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.reconcile.observe import observe
@@ -60,7 +60,7 @@ class TwoJobs:
     """A served API, with a job whose pod sends garbage and one whose pod is quiet."""
 
     def __init__(self) -> None:
-        self.cluster, self.store, self.roster = FakeCluster(), Store(), Roster()
+        self.cluster, self.cache, self.registry = FakeCluster(), Cache(), AgentRegistry()
         self.asked: set[JobKey] = set()
         self.runner = asyncio.Runner()
         self.runner.run(self._start())
@@ -71,9 +71,9 @@ class TwoJobs:
         for manifest in manifests:
             await self.cluster.create_pod(a_worker_pod(parse_job(manifest), 0))
         pods, nodes = await self.cluster.list_pods(), await self.cluster.list_nodes()
-        self.store.replace_all(manifests, pods, nodes, 0.0)
+        self.cache.replace_all(manifests, pods, nodes, 0.0)
         api = AgentApi(
-            self.store, self.roster, TokenReviewer(self.cluster), lambda key, _: self.asked.add(key), requests_per_second=1e6
+            self.cache, self.registry, TokenReviewer(self.cluster), lambda key, _: self.asked.add(key), requests_per_second=1e6
         )
         self.serving = listening(api, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{await self.serving.__aenter__()}"
@@ -99,12 +99,12 @@ class TwoJobs:
     def check(self) -> None:
         """Nobody else is touched, and what was heard can be decided upon and written down."""
         assert self.asked <= {JobKey("default", "loud")}
-        assert not self.roster.job("uid-quiet").agents
-        for key in self.store.keys:
-            job = self.store.job(key)
+        assert not self.registry.job("uid-quiet").agents
+        for key in self.cache.keys:
+            job = self.cache.job(key)
             assert job is not None
             assert not isinstance(job, ValueError)
-            seen = observe(job, self.store, self.roster, now=1e6, time=TIME, listening_since=0.0, service_exists=True)
+            seen = observe(job, self.cache, self.registry, now=1e6, time=TIME, listening_since=0.0, service_exists=True)
             for action in plan(job, seen, Memory()).actions:
                 json.dumps(str(action)).encode()
                 if hasattr(action, "status"):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import aiohttp
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
@@ -39,11 +39,11 @@ class Served:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
-    cluster, store = FakeCluster(), Store()
+    cluster, cache = FakeCluster(), Cache()
     for index in range(3):
         await cluster.create_pod(a_worker_pod(a_job(), index))
-    store.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
-    api = AgentApi(store, Roster(), TokenReviewer(cluster), lambda *_: None)
+    cache.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     connector = aiohttp.TCPConnector(limit=MAX_PER_CLIENT)
     async with listening(api, "127.0.0.1", 0) as port, aiohttp.ClientSession(connector=connector) as session:
         yield Served(f"http://127.0.0.1:{port}", cluster, session)

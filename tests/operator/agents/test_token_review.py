@@ -147,7 +147,7 @@ async def test_answer_is_remembered_also_if_the_agent_has_given_up_waiting() -> 
 
 async def test_wrong_tokens_do_not_push_out_the_right_ones() -> None:
     cluster = Tokens()
-    reviewer = TokenReviewer(cluster, most_remembered=5)
+    reviewer = TokenReviewer(cluster, max_remembered=5)
     assert await reviewer.identify("mine") is not None
     cluster.known = False
     for n in range(20):

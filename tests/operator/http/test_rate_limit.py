@@ -41,7 +41,7 @@ def test_who_is_charged_owes_a_second_at_most() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    limit: RateLimit[int] = RateLimit(per_second=1, burst=1, most_keys=10)
+    limit: RateLimit[int] = RateLimit(per_second=1, burst=1, max_keys=10)
     for key in range(1000):
         limit.admit(key, 100.0)
     assert limit.admit(999, 100.0) > 0, "the newest are remembered"

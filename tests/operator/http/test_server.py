@@ -16,7 +16,7 @@ from elastic_pytorch_operator.agents.http_api import AgentApi
 from elastic_pytorch_operator.http import server as server_module
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT, ConnectionLimits
 from elastic_pytorch_operator.http.server import bound_address, peer_of, serving
-from elastic_pytorch_operator.monitoring.metrics import Census
+from elastic_pytorch_operator.monitoring.metrics import GaugeValues
 
 from tests.operator.agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
 
@@ -70,7 +70,7 @@ async def ask(stream: Stream, token: str) -> int:
 
 
 def refused(api: AgentApi) -> dict[str, float]:
-    lines = api.metrics.render(Census()).decode().splitlines()
+    lines = api.metrics.render(GaugeValues()).decode().splitlines()
     found = (line.split() for line in lines if line.startswith("elastic_pytorch_connections_refused_total{"))
     return {name.split('"')[1]: float(count) for name, count in found if float(count)}
 

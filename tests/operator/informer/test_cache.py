@@ -1,9 +1,9 @@
-"""What the store knows, and what it does not let itself be told."""
+"""What the cache knows, and what it does not let itself be told."""
 
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.informer.cache import TOMBSTONE_SECONDS, Store
+from elastic_pytorch_operator.informer.cache import TOMBSTONE_SECONDS, Cache
 from elastic_pytorch_operator.manifests.stock_pods import store_pod
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.fields import InvalidJob
@@ -24,93 +24,93 @@ def node(name: str, *, ready: str = "True", uid: str = "", version: int = 1) -> 
     return {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
 
 
-def primed(*pods: dict[str, Any]) -> Store:
-    store = Store()
-    store.replace_all([a_manifest()], pods, [node("node-0")], 1.0)
-    return store
+def primed(*pods: dict[str, Any]) -> Cache:
+    cache = Cache()
+    cache.replace_all([a_manifest()], pods, [node("node-0")], 1.0)
+    return cache
 
 
 def test_knows_jobs_and_their_pods() -> None:
-    store = primed(pod(1), pod(0))
-    assert isinstance(store.job(KEY), Job)
-    assert [view.index for view in store.pods_of("uid-lm")] == [0, 1]
-    assert store.worker("default", "lm-worker-0-x7k2p", "uid-0") == (KEY, "uid-lm")
-    assert store.worker("default", "lm-worker-0-x7k2p", "another") is None
+    cache = primed(pod(1), pod(0))
+    assert isinstance(cache.job(KEY), Job)
+    assert [view.index for view in cache.pods_of("uid-lm")] == [0, 1]
+    assert cache.worker("default", "lm-worker-0-x7k2p", "uid-0") == (KEY, "uid-lm")
+    assert cache.worker("default", "lm-worker-0-x7k2p", "another") is None
 
 
 def test_job_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:
-    store = Store()
-    assert store.apply_job(a_manifest(minimum=9), 1.0) == {KEY}
-    assert isinstance(store.job(KEY), InvalidJob)
+    cache = Cache()
+    assert cache.apply_job(a_manifest(minimum=9), 1.0) == {KEY}
+    assert isinstance(cache.job(KEY), InvalidJob)
 
 
 def test_news_that_is_old_is_ignored() -> None:
-    store = primed(pod(0, version=5))
-    assert store.apply_pod(pod(0, version=4, phase="Pending"), 2.0) == set()
-    assert store.apply_pod(pod(0, version=6, phase="Failed"), 2.0) == {KEY}
-    assert store.pods_of("uid-lm")[0].phase == "Failed"
+    cache = primed(pod(0, version=5))
+    assert cache.apply_pod(pod(0, version=4, phase="Pending"), 2.0) == set()
+    assert cache.apply_pod(pod(0, version=6, phase="Failed"), 2.0) == {KEY}
+    assert cache.pods_of("uid-lm")[0].phase == "Failed"
 
 
 def test_end_of_a_pod_whose_name_was_taken_is_ignored() -> None:
-    store = primed(pod(0, uid="new"))
-    assert store.remove_pod(pod(0, uid="old"), 2.0) == set()
-    assert store.remove_pod(pod(0, uid="new"), 2.0) == {KEY}
-    assert store.pods_of("uid-lm") == ()
+    cache = primed(pod(0, uid="new"))
+    assert cache.remove_pod(pod(0, uid="old"), 2.0) == set()
+    assert cache.remove_pod(pod(0, uid="new"), 2.0) == {KEY}
+    assert cache.pods_of("uid-lm") == ()
 
 
 def test_list_removes_ghosts_but_not_what_came_while_listing() -> None:
-    store = primed(pod(0))
-    store.apply_pod(pod(1), 7.0)
-    assert store.replace_all([a_manifest()], [], [node("node-0")], 5.0) == {KEY}
-    assert [view.index for view in store.pods_of("uid-lm")] == [1]
-    assert store.replace_all([], [], [], 8.0) == {KEY}
-    assert store.job(KEY) is None
+    cache = primed(pod(0))
+    cache.apply_pod(pod(1), 7.0)
+    assert cache.replace_all([a_manifest()], [], [node("node-0")], 5.0) == {KEY}
+    assert [view.index for view in cache.pods_of("uid-lm")] == [1]
+    assert cache.replace_all([], [], [], 8.0) == {KEY}
+    assert cache.job(KEY) is None
 
 
 def test_node_news_matters_to_the_jobs_with_pods_there_and_only_if_it_is_news() -> None:
-    store = primed(pod(0))
-    assert store.apply_node(node("node-0"), 2.0) == set()
-    assert store.apply_node(node("node-0", ready="Unknown"), 2.0) == {KEY}
-    assert store.apply_node(node("elsewhere"), 2.0) == set()
-    assert store.remove_node(node("node-0"), 2.0) == {KEY}
+    cache = primed(pod(0))
+    assert cache.apply_node(node("node-0"), 2.0) == set()
+    assert cache.apply_node(node("node-0", ready="Unknown"), 2.0) == {KEY}
+    assert cache.apply_node(node("elsewhere"), 2.0) == set()
+    assert cache.remove_node(node("node-0"), 2.0) == {KEY}
 
 
 def test_node_is_removed_once_its_deletion_is_told_and_until_another_takes_its_name() -> None:
-    store = primed(pod(0))
-    assert "elsewhere" not in store.nodes
-    assert store.remove_node(node("node-0", version=4), 2.0) == {KEY}
-    assert store.nodes["node-0"] == NodeView("node-0", ready=False, removed=True)
-    assert store.apply_node(node("node-0", version=3), 3.0) == set(), "an older list does not bring it back"
-    assert store.apply_node(node("node-0", uid="another", version=5), 4.0) == {KEY}
-    assert store.nodes["node-0"].ready
-    assert store.remove_node(node("node-0", version=4), 5.0) == set(), "that was the one before it"
-    assert store.nodes["node-0"].ready
+    cache = primed(pod(0))
+    assert "elsewhere" not in cache.nodes
+    assert cache.remove_node(node("node-0", version=4), 2.0) == {KEY}
+    assert cache.nodes["node-0"] == NodeView("node-0", ready=False, removed=True)
+    assert cache.apply_node(node("node-0", version=3), 3.0) == set(), "an older list does not bring it back"
+    assert cache.apply_node(node("node-0", uid="another", version=5), 4.0) == {KEY}
+    assert cache.nodes["node-0"].ready
+    assert cache.remove_node(node("node-0", version=4), 5.0) == set(), "that was the one before it"
+    assert cache.nodes["node-0"].ready
 
 
 def test_news_of_a_node_that_is_old_is_ignored() -> None:
-    store = primed(pod(0))
-    assert store.apply_node(node("node-0", ready="False", version=7), 2.0) == {KEY}
-    assert store.apply_node(node("node-0", version=6), 3.0) == set()
-    assert not store.nodes["node-0"].ready
+    cache = primed(pod(0))
+    assert cache.apply_node(node("node-0", ready="False", version=7), 2.0) == {KEY}
+    assert cache.apply_node(node("node-0", version=6), 3.0) == set()
+    assert not cache.nodes["node-0"].ready
 
 
 def test_list_removes_nodes_but_not_those_that_came_while_listing() -> None:
-    store = primed(pod(0), pod(1, node="node-1"))
-    store.apply_node(node("node-1"), 7.0)
-    assert store.replace_all([a_manifest()], [pod(0), pod(1, node="node-1")], [], 5.0) == {KEY}
-    assert (store.nodes["node-0"].removed, store.nodes["node-1"].removed) == (True, False)
-    store.apply_node(node("node-1", version=9), 9.0)
-    store.replace_all([a_manifest()], [pod(0), pod(1, node="node-1")], [], 8.0)
-    assert store.nodes["node-1"].removed, "it has been known for longer than the list took"
+    cache = primed(pod(0), pod(1, node="node-1"))
+    cache.apply_node(node("node-1"), 7.0)
+    assert cache.replace_all([a_manifest()], [pod(0), pod(1, node="node-1")], [], 5.0) == {KEY}
+    assert (cache.nodes["node-0"].removed, cache.nodes["node-1"].removed) == (True, False)
+    cache.apply_node(node("node-1", version=9), 9.0)
+    cache.replace_all([a_manifest()], [pod(0), pod(1, node="node-1")], [], 8.0)
+    assert cache.nodes["node-1"].removed, "it has been known for longer than the list took"
 
 
 def test_removed_node_is_forgotten_once_no_pod_is_on_it() -> None:
-    store = primed(pod(0))
-    store.remove_node(node("node-0"), 2.0)
-    store.replace_all([a_manifest()], [pod(0)], [], 3.0)
-    assert set(store.nodes) == {"node-0"}
-    store.replace_all([a_manifest()], [], [], 4.0)
-    assert store.nodes == {}
+    cache = primed(pod(0))
+    cache.remove_node(node("node-0"), 2.0)
+    cache.replace_all([a_manifest()], [pod(0)], [], 3.0)
+    assert set(cache.nodes) == {"node-0"}
+    cache.replace_all([a_manifest()], [], [], 4.0)
+    assert cache.nodes == {}
 
 
 def test_pod_that_had_ended_before_its_deletion_was_asked_for() -> None:
@@ -121,40 +121,40 @@ def test_pod_that_had_ended_before_its_deletion_was_asked_for() -> None:
             {"name": "pytorch", "state": state},
             {"name": "proxy", "state": {"running": {}}},
         ]
-        store.apply_pod(found | {"metadata": found["metadata"] | ({"deletionTimestamp": "now"} if deleting else {})}, 2.0)
+        cache.apply_pod(found | {"metadata": found["metadata"] | ({"deletionTimestamp": "now"} if deleting else {})}, 2.0)
 
     for ended_first in (True, False):
-        store = primed(pod(0))
+        cache = primed(pod(0))
         told(2, ended=ended_first, deleting=not ended_first)
         told(3, ended=True, deleting=True)
         told(4, ended=True, deleting=True)
-        assert store.pods_of("uid-lm")[0].succeeded is ended_first
+        assert cache.pods_of("uid-lm")[0].succeeded is ended_first
 
 
 def test_pod_dead_before_the_operator_started_is_marked_for_good() -> None:
-    store = primed(pod(0, phase="Failed"))
-    store.apply_pod(pod(1, phase="Failed"), 2.0)
-    store.apply_pod(pod(0, version=9, phase="Failed"), 2.0)
-    assert [view.seen_dead_at_start for view in store.pods_of("uid-lm")] == [True, False]
+    cache = primed(pod(0, phase="Failed"))
+    cache.apply_pod(pod(1, phase="Failed"), 2.0)
+    cache.apply_pod(pod(0, version=9, phase="Failed"), 2.0)
+    assert [view.ended_before_takeover for view in cache.pods_of("uid-lm")] == [True, False]
 
 
 def test_stores_of_stock_rendezvous_are_no_workers() -> None:
     found = {**store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4), "status": {"phase": "Running"}}
     found["metadata"] |= {"uid": "uid-s", "resourceVersion": "1"}
-    store = primed(pod(0), found)
-    assert [view.name for view in store.pods_of("uid-lm")] == ["lm-worker-0-x7k2p"]
-    [view] = store.stores_of("uid-lm")
+    cache = primed(pod(0), found)
+    assert [view.name for view in cache.pods_of("uid-lm")] == ["lm-worker-0-x7k2p"]
+    [view] = cache.stores_of("uid-lm")
     assert (view.name, view.role, view.rendezvous) == ("lm-store-x7k2p", "store", 4)
-    assert store.worker("default", "lm-store-x7k2p", "uid-s") is None, "its token, had it one, would speak for no worker"
+    assert cache.worker("default", "lm-store-x7k2p", "uid-s") is None, "its token, had it one, would speak for no worker"
 
 
 def test_pod_of_another_namespace_is_nobodys_worker() -> None:
-    store = primed(pod(0))
+    cache = primed(pod(0))
     forged = pod(0, uid="forged")
     forged["metadata"]["namespace"] = "elsewhere"
-    store.apply_pod(forged, 2.0)
-    assert store.worker("elsewhere", forged["metadata"]["name"], "forged") is None
-    assert [view.uid for view in store.pods_of("uid-lm")] == [pod(0)["metadata"]["uid"]]
+    cache.apply_pod(forged, 2.0)
+    assert cache.worker("elsewhere", forged["metadata"]["name"], "forged") is None
+    assert [view.uid for view in cache.pods_of("uid-lm")] == [pod(0)["metadata"]["uid"]]
 
 
 def test_pod_that_cannot_be_made_is_stuck_since_that_began() -> None:
@@ -163,89 +163,89 @@ def test_pod_that_cannot_be_made_is_stuck_since_that_began() -> None:
         found["status"]["containerStatuses"] = [{"name": "pytorch", "state": {"waiting": {"reason": reason}}}]
         return found
 
-    store = primed(pod(0, version=1, phase="Pending"))
+    cache = primed(pod(0, version=1, phase="Pending"))
     for version, (reason, now) in enumerate([("ErrImagePull", 400.0), ("ImagePullBackOff", 410.0)], start=2):
-        store.apply_pod(waiting(reason, version), now)
-    assert store.pods_of("uid-lm")[0].stuck_since == 400.0
-    store.apply_pod(waiting("ContainerCreating", 8), 420.0)
-    store.apply_pod(waiting("ErrImagePull", 9), 430.0)
-    assert store.pods_of("uid-lm")[0].stuck_since == 430.0
+        cache.apply_pod(waiting(reason, version), now)
+    assert cache.pods_of("uid-lm")[0].stuck_since == 400.0
+    cache.apply_pod(waiting("ContainerCreating", 8), 420.0)
+    cache.apply_pod(waiting("ErrImagePull", 9), 430.0)
+    assert cache.pods_of("uid-lm")[0].stuck_since == 430.0
 
 
 def test_dead_of_before_are_no_news_to_an_operator_that_begins_to_lead() -> None:
-    store = primed(pod(0), pod(1))
-    store.apply_pod(pod(1, version=9, phase="Failed"), 2.0)
-    store.bury_the_dead()
-    assert [view.seen_dead_at_start for view in store.pods_of("uid-lm")] == [False, True]
+    cache = primed(pod(0), pod(1))
+    cache.apply_pod(pod(1, version=9, phase="Failed"), 2.0)
+    cache.mark_ended_before_takeover()
+    assert [view.ended_before_takeover for view in cache.pods_of("uid-lm")] == [False, True]
 
 
 def test_what_was_deleted_while_a_list_was_on_its_way_does_not_come_back() -> None:
-    store = primed(pod(0), pod(1))
+    cache = primed(pod(0), pod(1))
     listed = [pod(0), pod(1)]  # the listing began at 5.0
-    assert store.remove_pod(pod(0), 6.0) == {KEY}
-    store.remove_job(a_manifest(), 6.0)
-    store.replace_all([a_manifest()], listed, [node("node-0")], 5.0)
-    assert store.job(KEY) is None
-    store.apply_job({**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-lm-again"}}, 7.0)
-    assert not store.has_job(KEY, "uid-lm")
-    assert store.worker("default", "lm-worker-0-x7k2p", "uid-0") is None
+    assert cache.remove_pod(pod(0), 6.0) == {KEY}
+    cache.remove_job(a_manifest(), 6.0)
+    cache.replace_all([a_manifest()], listed, [node("node-0")], 5.0)
+    assert cache.job(KEY) is None
+    cache.apply_job({**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-lm-again"}}, 7.0)
+    assert not cache.has_job(KEY, "uid-lm")
+    assert cache.worker("default", "lm-worker-0-x7k2p", "uid-0") is None
 
 
 def test_deletion_is_remembered_although_the_pod_was_not_known_yet() -> None:
-    store = Store()
-    assert store.remove_pod(pod(0), 6.0) == set()
-    store.replace_all([a_manifest()], [pod(0), pod(1)], [node("node-0")], 5.0)
-    assert [view.index for view in store.pods_of("uid-lm")] == [1]
+    cache = Cache()
+    assert cache.remove_pod(pod(0), 6.0) == set()
+    cache.replace_all([a_manifest()], [pod(0), pod(1)], [node("node-0")], 5.0)
+    assert [view.index for view in cache.pods_of("uid-lm")] == [1]
 
 
 def test_late_answers_and_late_events_bring_nothing_back() -> None:
-    store = primed(pod(0))
-    store.remove_pod(pod(0, version=7), 6.0)
-    assert store.apply_pod(pod(0, version=5), 6.1) == set(), "the answer to its creation"
-    assert store.apply_pod(pod(0, version=9), 6.1) == set(), "a watch that lags behind"
-    store.remove_job(a_manifest(), 6.0)
+    cache = primed(pod(0))
+    cache.remove_pod(pod(0, version=7), 6.0)
+    assert cache.apply_pod(pod(0, version=5), 6.1) == set(), "the answer to its creation"
+    assert cache.apply_pod(pod(0, version=9), 6.1) == set(), "a watch that lags behind"
+    cache.remove_job(a_manifest(), 6.0)
     late = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "9"}}
-    assert store.apply_job(late, 6.1) == set(), "the answer to a status write"
-    assert (store.pods_of("uid-lm"), store.job(KEY)) == ((), None)
+    assert cache.apply_job(late, 6.1) == set(), "the answer to a status write"
+    assert (cache.pods_of("uid-lm"), cache.job(KEY)) == ((), None)
 
 
 def test_ghosts_that_a_list_has_removed_do_not_come_back_either() -> None:
-    store = primed(pod(0))
-    store.replace_all([a_manifest()], [], [node("node-0")], 5.0)
-    assert store.apply_pod(pod(0, version=9), 5.5) == set()
+    cache = primed(pod(0))
+    cache.replace_all([a_manifest()], [], [node("node-0")], 5.0)
+    assert cache.apply_pod(pod(0, version=9), 5.5) == set()
 
 
 def test_job_of_the_same_name_made_anew_is_not_replaced_by_the_one_before() -> None:
-    store = primed()
+    cache = primed()
     again = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-again", "resourceVersion": "8"}}
-    assert store.apply_job(again, 2.0) == {KEY}, "its predecessor's deletion was never told"
+    assert cache.apply_job(again, 2.0) == {KEY}, "its predecessor's deletion was never told"
     before = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}
-    assert store.apply_job(before, 3.0) == set()
-    store.replace_all([before], [], [], 1.5)
-    assert store.has_job(KEY, "uid-again")
+    assert cache.apply_job(before, 3.0) == set()
+    cache.replace_all([before], [], [], 1.5)
+    assert cache.has_job(KEY, "uid-again")
 
 
 def test_tombstones_go_with_a_later_list_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = primed(pod(0), pod(1))
-    store.remove_pod(pod(0), 6.0)
-    store.replace_all([a_manifest()], [pod(1)], [], 6.0 + TOMBSTONE_SECONDS + 1)
-    assert store._tombstones == {}
+    cache = primed(pod(0), pod(1))
+    cache.remove_pod(pod(0), 6.0)
+    cache.replace_all([a_manifest()], [pod(1)], [], 6.0 + TOMBSTONE_SECONDS + 1)
+    assert cache._tombstones == {}
     monkeypatch.setattr("elastic_pytorch_operator.informer.cache.MAX_TOMBSTONES", 3)
     for number in range(9):
-        store.remove_pod(pod(0, uid=f"uid-{number}"), 100.0)
-    assert list(store._tombstones) == ["uid-6", "uid-7", "uid-8"]
+        cache.remove_pod(pod(0, uid=f"uid-{number}"), 100.0)
+    assert list(cache._tombstones) == ["uid-6", "uid-7", "uid-8"]
 
 
 def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_restored() -> None:
-    store = primed(pod(0, version=500, phase="Running"), pod(1, version=501))
-    store.observe_change("Pod", "MODIFIED", pod(0, version=500), 2.0)
-    store.remove_pod(pod(2, version=502), 2.0)  # deleted after the backup was made
+    cache = primed(pod(0, version=500, phase="Running"), pod(1, version=501))
+    cache.observe_change("Pod", "MODIFIED", pod(0, version=500), 2.0)
+    cache.remove_pod(pod(2, version=502), 2.0)  # deleted after the backup was made
     restored = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "1"}, "status": {"round": 3}}
-    store.apply_job({**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}}, 2.0)
-    store.apply_pod(pod(3, version=503), 6.0)  # while the list is on its way
-    touched = store.replace_all([restored], [pod(0, version=90, phase="Failed"), pod(2, version=91)], [node("node-0")], 5.0)
+    cache.apply_job({**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}}, 2.0)
+    cache.apply_pod(pod(3, version=503), 6.0)  # while the list is on its way
+    touched = cache.replace_all([restored], [pod(0, version=90, phase="Failed"), pod(2, version=91)], [node("node-0")], 5.0)
     assert touched == {KEY}
-    assert [(view.index, view.phase) for view in store.pods_of("uid-lm")] == [(0, "Failed"), (2, "Running"), (3, "Running")]
-    assert store.apply_pod(pod(0, version=95, phase="Running"), 7.0) == {KEY}, "news are news again"
-    silent = store.silent_since
+    assert [(view.index, view.phase) for view in cache.pods_of("uid-lm")] == [(0, "Failed"), (2, "Running"), (3, "Running")]
+    assert cache.apply_pod(pod(0, version=95, phase="Running"), 7.0) == {KEY}, "news are news again"
+    silent = cache.silent_since
     assert (silent["pods"], silent["jobs"]) == (5.0, 5.0), "a watch that goes on at the old version is found out"

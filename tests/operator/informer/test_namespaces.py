@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from kubernetes.aio import client
@@ -48,7 +48,7 @@ async def test_only_the_namespaces_that_are_looked_after_are_watched(
             *(f"api/v1/{place}pods" for place in places),
             *(f"{JOBS}/{place}elasticpytorchjobs" for place in places),
         }
-        watching = asyncio.create_task(watch_cluster(Store(), lambda *_: None, namespaces))
+        watching = asyncio.create_task(watch_cluster(Cache(), lambda *_: None, namespaces))
         try:
             async with asyncio.timeout(30):
                 while not wanted <= server.watched:

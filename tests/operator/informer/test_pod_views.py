@@ -38,7 +38,7 @@ def test_running_pod() -> None:
 def test_ended_pod() -> None:
     ended = {"exitCode": 137, "reason": "OOMKilled"}
     view = view_pod(a_pod_object({"phase": "Failed", **container(terminated=ended)}), seen_at=5.0, at_start=True)
-    assert (view.ended, view.exit_code, view.exit_reason, view.seen_dead_at_start) == (True, 137, "OOMKilled", True)
+    assert (view.ended, view.exit_code, view.exit_reason, view.ended_before_takeover) == (True, 137, "OOMKilled", True)
 
 
 def test_pod_whose_init_container_has_failed_says_which_and_why() -> None:

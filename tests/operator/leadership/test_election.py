@@ -93,7 +93,7 @@ async def test_hold_ends_when_another_has_taken_the_lease() -> None:
     cluster = FakeCluster()
     elector = an_elector(cluster, "first")
     await acquired(elector)
-    holding = asyncio.create_task(elector.hold())
+    holding = asyncio.create_task(elector.renew())
     lease = await cluster.get_lease("system", "lease")
     assert lease is not None
     await cluster.put_lease({**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
@@ -107,7 +107,7 @@ async def test_api_server_that_is_away_for_a_moment_costs_nothing() -> None:
     cluster = FakeCluster()
     elector = an_elector(cluster, "first")
     await acquired(elector)
-    holding = asyncio.create_task(elector.hold())
+    holding = asyncio.create_task(elector.renew())
     for _ in range(2):
         cluster.fail_next("get_lease", 0)
     writes = cluster.calls.count("put_lease")
@@ -127,7 +127,7 @@ async def test_leader_that_cannot_renew_stops() -> None:
     clock.ahead = 10
     assert not elector.leading, "at once, though nothing has told it"
     async with asyncio.timeout(20):
-        await elector.hold()
+        await elector.renew()
 
 
 async def test_a_renewal_is_one_write() -> None:
@@ -135,7 +135,7 @@ async def test_a_renewal_is_one_write() -> None:
     elector = Elector(cluster, "system", "lease", "first", timing=LeaseTiming(4, 3.0, 0.05))
     await acquired(elector)
     before = len(cluster.calls)
-    holding = asyncio.create_task(elector.hold())
+    holding = asyncio.create_task(elector.renew())
     async with asyncio.timeout(20):
         while len(cluster.calls) < before + 5:
             await asyncio.sleep(0.01)

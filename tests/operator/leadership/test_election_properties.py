@@ -105,7 +105,7 @@ class Replica:
             self.terms += 1
             with suppress(TimeoutError):
                 async with asyncio.timeout(1e9 if self.line.quiet else self.chance.uniform(0, 40)):
-                    await self.elector.hold()
+                    await self.elector.renew()
             if self.chance.random() < 0.3:
                 await self.elector.give_back()
             elif self.elector.leading:  # it crashes, and its container needs a while

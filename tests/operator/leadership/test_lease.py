@@ -8,10 +8,10 @@ from elastic_pytorch_operator.leadership.lease import (
     Candidacy,
     Lease,
     LeaseTiming,
-    claim,
-    claimed,
+    acquire,
+    acquired,
     leads,
-    may_claim,
+    may_acquire,
     read_lease,
     release,
     see,
@@ -36,7 +36,7 @@ FREE = replace(OURS, holder="", seconds=1.0)
     ],
 )
 def test_who_may_claim(seen: Lease | None, changed_at: float, now: float, may: bool) -> None:
-    assert may_claim(Candidacy("a", seen, changed_at), now) is may
+    assert may_acquire(Candidacy("a", seen, changed_at), now) is may
 
 
 def test_a_lease_that_changes_is_alive_whatever_time_it_names() -> None:
@@ -44,8 +44,8 @@ def test_a_lease_that_changes_is_alive_whatever_time_it_names() -> None:
     for number, hour in enumerate(["12:00:02", "03:00:00", "23:59:59"], start=1):  # the holder's clock jumps about
         candidacy = see(candidacy, replace(THEIRS, renewed=hour), 100.0 + 2 * number)
     assert candidacy.changed_at == 106.0
-    assert not may_claim(candidacy, 120.0)
-    assert may_claim(candidacy, 121.0)
+    assert not may_acquire(candidacy, 120.0)
+    assert may_acquire(candidacy, 121.0)
 
 
 def test_a_lease_that_is_only_touched_is_not_renewed() -> None:
@@ -56,7 +56,7 @@ def test_a_lease_that_is_only_touched_is_not_renewed() -> None:
 
 
 def test_one_leads_from_before_the_claim_was_sent() -> None:
-    candidacy = claimed(Candidacy("a"), OURS, sent_at=100.0, now=104.0)
+    candidacy = acquired(Candidacy("a"), OURS, sent_at=100.0, now=104.0)
     assert leads(candidacy, 102.99)
     assert not leads(candidacy, 103.0)
 
@@ -64,12 +64,12 @@ def test_one_leads_from_before_the_claim_was_sent() -> None:
 @pytest.mark.parametrize("timing", [LeaseTiming(), LeaseTiming(15, 10.0, 2.0), LeaseTiming(60, 40.0, 5.0)])
 def test_one_stops_before_another_may_begin(timing: LeaseTiming) -> None:
     candidacy = Candidacy("a", timing=timing)
-    lease = read_lease({"metadata": {"resourceVersion": "7"}, "spec": claim(candidacy, "12:00:00")})
-    leader = claimed(candidacy, lease, sent_at=100.0, now=100.0)
+    lease = read_lease({"metadata": {"resourceVersion": "7"}, "spec": acquire(candidacy, "12:00:00")})
+    leader = acquired(candidacy, lease, sent_at=100.0, now=100.0)
     other = see(Candidacy("b"), lease, 100.0)  # no earlier than it was sent
     moments = [100.0 + tenth / 10 for tenth in range(700)]
-    assert not [now for now in moments if leads(leader, now) and may_claim(other, now)]
-    gap = min(now for now in moments if may_claim(other, now)) - max(now for now in moments if leads(leader, now))
+    assert not [now for now in moments if leads(leader, now) and may_acquire(other, now)]
+    gap = min(now for now in moments if may_acquire(other, now)) - max(now for now in moments if leads(leader, now))
     assert gap >= timing.lease_seconds - timing.renew_deadline_seconds
 
 
@@ -90,7 +90,7 @@ def test_times_that_cannot_be_kept_are_refused(lease: int, deadline: float, retr
 
 
 def test_one_who_sees_another_name_leads_no_more() -> None:
-    candidacy = see(claimed(Candidacy("a"), OURS, 100.0, 100.0), THEIRS, 101.0)
+    candidacy = see(acquired(Candidacy("a"), OURS, 100.0, 100.0), THEIRS, 101.0)
     assert not leads(candidacy, 101.0)
     assert not leads(see(candidacy, OURS, 102.0), 102.0), "a name alone is not enough: it must have been written now"
 
@@ -101,18 +101,18 @@ def test_who_leads_must_write_it() -> None:
 
 
 def test_claims_count_the_changes_of_hands() -> None:
-    renewed: dict[str, Any] = claim(Candidacy("a", OURS), "12:00:02")
+    renewed: dict[str, Any] = acquire(Candidacy("a", OURS), "12:00:02")
     assert (renewed["leaseTransitions"], renewed["acquireTime"], renewed["renewTime"]) == (3, "11:00:00", "12:00:02")
-    taken = claim(Candidacy("a", THEIRS), "12:00:02")
+    taken = acquire(Candidacy("a", THEIRS), "12:00:02")
     assert (taken["leaseTransitions"], taken["acquireTime"], taken["holderIdentity"]) == (4, "12:00:02", "a")
-    assert claim(Candidacy("a"), "12:00:02")["leaseTransitions"] == 0
+    assert acquire(Candidacy("a"), "12:00:02")["leaseTransitions"] == 0
     assert taken["leaseDurationSeconds"] == 4
 
 
 def test_a_lease_given_back_is_anybodys() -> None:
     spec = release(OURS, "12:00:03")
     lease = read_lease({"metadata": {"resourceVersion": "8"}, "spec": spec})
-    assert may_claim(see(Candidacy("b"), lease, 100.0), 100.0)
+    assert may_acquire(see(Candidacy("b"), lease, 100.0), 100.0)
 
 
 def test_a_lease_made_by_hand_is_read() -> None:

@@ -1,8 +1,8 @@
 """When the operator is to be started anew, and when it is not its fault."""
 
 import pytest
-from elastic_pytorch_operator.informer.watch_lag import Hearing
-from elastic_pytorch_operator.monitoring.health import Vitals, find_ailments
+from elastic_pytorch_operator.informer.watch_lag import WatchLag
+from elastic_pytorch_operator.monitoring.health import HealthSample, failed_checks
 
 
 def an_object(version: int, uid: str = "u") -> dict[str, object]:
@@ -10,51 +10,51 @@ def an_object(version: int, uid: str = "u") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("vitals", "ill"),
+    ("sample", "ill"),
     [
-        (Vitals(1000.0, {}, 0.0), False),
-        (Vitals(1000.0, {"pods": 990.0}, 0.0), False),  # the watch may take a moment
-        (Vitals(1000.0, {"pods": 900.0}, 0.0), True),
-        (Vitals(1000.0, {"pods": 900.0}, None), False),  # the API server is away: nobody would tell
-        (Vitals(1000.0, {"pods": 500.0}, 990.0), False),  # it has only just come back
-        (Vitals(1000.0, {"pods": 500.0}, 900.0), True),
-        (Vitals(1000.0, {}, None, longest_reconcile_seconds=30.0), False),
-        (Vitals(1000.0, {}, None, longest_reconcile_seconds=301.0), True),
+        (HealthSample(1000.0, {}, 0.0), False),
+        (HealthSample(1000.0, {"pods": 990.0}, 0.0), False),  # the watch may take a moment
+        (HealthSample(1000.0, {"pods": 900.0}, 0.0), True),
+        (HealthSample(1000.0, {"pods": 900.0}, None), False),  # the API server is away: nobody would tell
+        (HealthSample(1000.0, {"pods": 500.0}, 990.0), False),  # it has only just come back
+        (HealthSample(1000.0, {"pods": 500.0}, 900.0), True),
+        (HealthSample(1000.0, {}, None, longest_reconcile_seconds=30.0), False),
+        (HealthSample(1000.0, {}, None, longest_reconcile_seconds=301.0), True),
     ],
 )
-def test_what_ails(vitals: Vitals, ill: bool) -> None:
-    assert bool(find_ailments(vitals)) is ill
+def test_what_ails(sample: HealthSample, ill: bool) -> None:
+    assert bool(failed_checks(sample)) is ill
 
 
 def test_complaint_names_the_watch() -> None:
-    (complaint,) = find_ailments(Vitals(1000.0, {"pods": 850.0}, 0.0))
+    (complaint,) = failed_checks(HealthSample(1000.0, {"pods": 850.0}, 0.0))
     assert "pods" in complaint
     assert "150 s" in complaint
 
 
 def test_what_was_written_is_awaited_until_the_watch_tells_it() -> None:
-    hearing = Hearing()
-    hearing.expect("jobs", an_object(5), 10.0)
-    hearing.expect("jobs", an_object(6), 20.0)
-    assert hearing.silent_since() == {"jobs": 10.0}, "since the first that is missing"
-    hearing.hear("jobs", an_object(4), gone=False)
-    assert hearing.silent_since() == {"jobs": 10.0}, "what is older says nothing"
-    hearing.hear("jobs", an_object(6), gone=False)
-    assert hearing.silent_since() == {}
+    lag = WatchLag()
+    lag.expect("jobs", an_object(5), 10.0)
+    lag.expect("jobs", an_object(6), 20.0)
+    assert lag.silent_since() == {"jobs": 10.0}, "since the first that is missing"
+    lag.observe("jobs", an_object(4), gone=False)
+    assert lag.silent_since() == {"jobs": 10.0}, "what is older says nothing"
+    lag.observe("jobs", an_object(6), gone=False)
+    assert lag.silent_since() == {}
 
 
 def test_watch_that_is_ahead_is_not_waited_for() -> None:
-    hearing = Hearing()
-    hearing.hear("pods", an_object(7), gone=False)
-    hearing.expect("pods", an_object(7), 10.0)
-    hearing.hear("pods", an_object(9, "gone"), gone=True)
-    hearing.expect("pods", an_object(8, "gone"), 10.0)
-    assert hearing.silent_since() == {}
+    lag = WatchLag()
+    lag.observe("pods", an_object(7), gone=False)
+    lag.expect("pods", an_object(7), 10.0)
+    lag.observe("pods", an_object(9, "gone"), gone=True)
+    lag.expect("pods", an_object(8, "gone"), 10.0)
+    assert lag.silent_since() == {}
 
 
 def test_what_a_list_no_longer_has_is_not_waited_for() -> None:
-    hearing = Hearing()
-    hearing.expect("pods", an_object(1, "a"), 10.0)
-    hearing.expect("pods", an_object(2, "b"), 11.0)
-    hearing.forget_others("pods", {"b"})
-    assert hearing.silent_since() == {"pods": 11.0}
+    lag = WatchLag()
+    lag.expect("pods", an_object(1, "a"), 10.0)
+    lag.expect("pods", an_object(2, "b"), 11.0)
+    lag.forget_others("pods", {"b"})
+    assert lag.silent_since() == {"pods": 11.0}

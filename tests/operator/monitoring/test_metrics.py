@@ -7,32 +7,32 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Store
-from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, Census, Metrics
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, GaugeValues, Metrics
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.rounds import next_round
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
-from elastic_pytorch_operator.runtime.gauges import pending_since, take_census
+from elastic_pytorch_operator.runtime.gauges import pending_since, read_gauges
 from elastic_pytorch_operator.spec.job import JobKey
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operator.builders import a_manifest, a_round
 
-LEADING = Census(leading=True)
+LEADING = GaugeValues(leading=True)
 NOON = "2026-01-01T12:00:00Z"
 
 
-def census_of(store: Store, queue: WorkQueue[JobKey] | None = None, *, leading: bool = True) -> Census:
-    return take_census(store, Roster(), queue or WorkQueue(), leading=leading, now=0.0, time=NOON)
+def gauges_of(cache: Cache, queue: WorkQueue[JobKey] | None = None, *, leading: bool = True) -> GaugeValues:
+    return read_gauges(cache, AgentRegistry(), queue or WorkQueue(), leading=leading, now=0.0, time=NOON)
 
 
-def read(metrics: Metrics, census: Census = LEADING) -> dict[str, float]:
+def read(metrics: Metrics, gauges: GaugeValues = LEADING) -> dict[str, float]:
     """Each sample's value, by its name and labels as Prometheus' parser reads them."""
-    families = text_string_to_metric_families(metrics.render(census).decode())
+    families = text_string_to_metric_families(metrics.render(gauges).decode())
     samples = [sample for family in families for sample in family.samples]
     return {f"{s.name}{{{','.join(f'{k}={v}' for k, v in sorted(s.labels.items()))}}}": s.value for s in samples}
 
@@ -65,14 +65,14 @@ def test_a_decision_is_told_by_its_round_its_recovery_and_its_cause() -> None:
 
 
 def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
-    store, metrics = Store(), Metrics()
+    cache, metrics = Cache(), Metrics()
     running = a_manifest() | {"status": {"state": "Running", "workers": [{"state": "Running"}, {"state": "Starting"}]}}
     ended = {"state": "Complete", "conditions": [{"type": "Complete", "status": "True"}], "workers": [{"state": "Succeeded"}]}
     other = a_manifest("other") | {"status": ended}
-    store.replace_all([running, other, a_manifest("new")], [], [], 0.0)
+    cache.replace_all([running, other, a_manifest("new")], [], [], 0.0)
     queue: WorkQueue[JobKey] = WorkQueue()
     queue.add(JobKey("default", "new"))
-    found = read(metrics, census_of(store, queue))
+    found = read(metrics, gauges_of(cache, queue))
     states = {name: value for name, value in found.items() if name.startswith("elastic_pytorch_jobs{namespace=default")}
     assert {name.rpartition("=")[2][:-1]: value for name, value in states.items() if value} == {
         "Pending": 1,
@@ -84,22 +84,22 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     assert found["elastic_pytorch_workers{namespace=default,state=Succeeded}"] == 0, "of jobs that have ended none is counted"
     assert found["leader_election_master_status{name=elastic-pytorch-operator}"] == 1
     assert found["workqueue_depth{name=elasticpytorchjob}"] == 1
-    standby = read(metrics, census_of(store, queue, leading=False))
+    standby = read(metrics, gauges_of(cache, queue, leading=False))
     assert not [name for name in standby if name.startswith("elastic_pytorch_jobs")]
     assert standby["leader_election_master_status{name=elastic-pytorch-operator}"] == 0
 
 
 def test_agents_are_counted_that_still_speak() -> None:
-    roster, metrics = Roster(), Metrics()
+    registry, metrics = AgentRegistry(), Metrics()
     for worker, heard_at in (("ended", 100.0), ("alive", 195.0)):
-        roster.hear("uid-lm", worker, parse_heartbeat({"incarnation": worker, "state": "ready", "round": 0}), heard_at)
-    found = read(metrics, take_census(Store(), roster, WorkQueue(), leading=True, now=200.0, time=NOON))
+        registry.hear("uid-lm", worker, parse_heartbeat({"incarnation": worker, "state": "ready", "round": 0}), heard_at)
+    found = read(metrics, read_gauges(Cache(), registry, WorkQueue(), leading=True, now=200.0, time=NOON))
     assert found["elastic_pytorch_agents_connected{}"] == 1
 
 
 def test_counts_begin_at_zero_for_prometheus_takes_no_note_of_a_first_value() -> None:
-    metrics, census = Metrics(), Census(leading=True, jobs={"team": {"Pending": 1}})
-    found = read(metrics, census)
+    metrics, gauges = Metrics(), GaugeValues(leading=True, jobs={"team": {"Pending": 1}})
+    found = read(metrics, gauges)
     for reason in ROUND_REASONS:
         assert found[f"elastic_pytorch_rounds_declared_total{{namespace=team,reason={reason}}}"] == 0
         assert found[f"elastic_pytorch_recovery_seconds_count{{reason={reason}}}"] == 0
@@ -112,7 +112,7 @@ def test_counts_begin_at_zero_for_prometheus_takes_no_note_of_a_first_value() ->
     metrics.queued()
     metrics.retried()
     metrics.reviewed("invalid")
-    assert not set(read(metrics, census)) - set(found), "nothing came into being with its first count"
+    assert not set(read(metrics, gauges)) - set(found), "nothing came into being with its first count"
 
 
 async def test_queue_and_requests_are_counted() -> None:
@@ -125,7 +125,7 @@ async def test_queue_and_requests_are_counted() -> None:
     queue.done("a")
     metrics.reconciled("error", 0.2)
     metrics.requested("GET", 0)
-    found = read(metrics, Census(queued=len(queue)))
+    found = read(metrics, GaugeValues(queued=len(queue)))
     name = "{name=elasticpytorchjob}"
     assert (found[f"workqueue_adds_total{name}"], found[f"workqueue_retries_total{name}"]) == (2, 1)
     assert (found[f"workqueue_depth{name}"], found[f"workqueue_work_duration_seconds_count{name}"]) == (1, 1)
@@ -135,10 +135,10 @@ async def test_queue_and_requests_are_counted() -> None:
 
 def test_a_cluster_needs_no_more_series_for_more_jobs() -> None:
     def count(jobs: int) -> int:
-        store, metrics = Store(), Metrics()
+        cache, metrics = Cache(), Metrics()
         manifests = [a_manifest(f"job-{n}") | {"status": {"state": "Running"}} for n in range(jobs)]
-        store.replace_all(manifests, [], FakeCluster()._list("Node"), 0.0)
-        return len(read(metrics, census_of(store)))
+        cache.replace_all(manifests, [], FakeCluster()._list("Node"), 0.0)
+        return len(read(metrics, gauges_of(cache)))
 
     assert count(1) == count(100)
 
@@ -150,20 +150,20 @@ def in_namespace(manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
 
 def test_each_namespace_has_series_while_it_has_jobs_and_some_minutes_longer() -> None:
     now = [0.0]
-    store, metrics = Store(), Metrics(clock=lambda: now[0])
+    cache, metrics = Cache(), Metrics(clock=lambda: now[0])
     jobs = [in_namespace(a_manifest(), name) | {"status": {"state": "Running"}} for name in ("a", "b")]
-    store.replace_all(jobs, [], [], 0.0)
-    found = read(metrics, census_of(store))
+    cache.replace_all(jobs, [], [], 0.0)
+    found = read(metrics, gauges_of(cache))
     assert found["elastic_pytorch_jobs{namespace=a,state=Running}"] == 1
     assert found["elastic_pytorch_jobs{namespace=b,state=Running}"] == 1
     metrics.decided("b", Memory(), Plan(Memory(), round=replace(a_round(0, 1), reason="FirstRound")))
-    store.replace_all(jobs[:1], [], [], 1.0)
+    cache.replace_all(jobs[:1], [], [], 1.0)
     now[0] = KEEP_SECONDS
-    found = read(metrics, census_of(store))
+    found = read(metrics, gauges_of(cache))
     assert not [name for name in found if name.startswith("elastic_pytorch_jobs{namespace=b")]
     assert found["elastic_pytorch_rounds_declared_total{namespace=b,reason=FirstRound}"] == 1, "a last scrape may need it"
     now[0] = KEEP_SECONDS + 1
-    found = read(metrics, census_of(store))
+    found = read(metrics, gauges_of(cache))
     assert not [name for name in found if "namespace=b" in name]
     assert found["elastic_pytorch_steps_lost_total{namespace=a}"] == 0
 
@@ -204,17 +204,17 @@ def test_longest_wait_of_a_namespace_is_that_of_one_job() -> None:
         manifest = a_manifest(name)
         return manifest | {"metadata": {**manifest["metadata"], "creationTimestamp": created}}
 
-    store = Store()
+    cache = Cache()
     running = waiting("old", "2025-01-01T00:00:00Z") | {"status": {"state": "Running"}}
-    store.replace_all([waiting("a", "2026-01-01T11:00:00Z"), waiting("b", "2026-01-01T11:59:00Z"), running], [], [], 0.0)
-    assert read(Metrics(), census_of(store))["elastic_pytorch_longest_pending_seconds{namespace=default}"] == 3600
+    cache.replace_all([waiting("a", "2026-01-01T11:00:00Z"), waiting("b", "2026-01-01T11:59:00Z"), running], [], [], 0.0)
+    assert read(Metrics(), gauges_of(cache))["elastic_pytorch_longest_pending_seconds{namespace=default}"] == 3600
 
 
 def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
     status = {"state": "Running", "readyReplicas": 2, "worldSize": 2, "progress": {"step": 501}}
-    store, metrics = Store(), Metrics(per_job=True)
-    store.replace_all([a_manifest() | {"status": status}, a_manifest("new")], [], [], 0.0)
-    found = read(metrics, census_of(store))
+    cache, metrics = Cache(), Metrics(per_job=True)
+    cache.replace_all([a_manifest() | {"status": status}, a_manifest("new")], [], [], 0.0)
+    found = read(metrics, gauges_of(cache))
     assert {name: value for name, value in found.items() if "job_name=lm" in name} == {
         "elastic_pytorch_job_wanted_workers{job_name=lm,namespace=default}": 3,
         "elastic_pytorch_job_ready_workers{job_name=lm,namespace=default}": 2,
@@ -222,7 +222,7 @@ def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
         "elastic_pytorch_job_step{job_name=lm,namespace=default}": 501,
     }
     assert "elastic_pytorch_job_step{job_name=new,namespace=default}" not in found, "it has reported none"
-    assert not [name for name in read(metrics, census_of(store, leading=False)) if "job_name" in name]
-    assert not [name for name in read(Metrics(), census_of(store)) if "job_name" in name]
-    store.replace_all([], [], [], 1.0)
-    assert not [name for name in read(metrics, census_of(store)) if "job_name" in name]
+    assert not [name for name in read(metrics, gauges_of(cache, leading=False)) if "job_name" in name]
+    assert not [name for name in read(Metrics(), gauges_of(cache)) if "job_name" in name]
+    cache.replace_all([], [], [], 1.0)
+    assert not [name for name in read(metrics, gauges_of(cache)) if "job_name" in name]

@@ -6,7 +6,7 @@ import time
 import aiohttp
 import pytest
 from elastic_pytorch_operator.http.server import serving
-from elastic_pytorch_operator.monitoring.metrics import Census, Metrics
+from elastic_pytorch_operator.monitoring.metrics import GaugeValues, Metrics
 from elastic_pytorch_operator.monitoring.probes import Probes
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,12 +15,12 @@ class Operator:
     """What is probed."""
 
     def __init__(self) -> None:
-        self.ailments: tuple[str, ...] = ()
+        self.failed_checks: tuple[str, ...] = ()
         self.ready = False
         self.metrics = Metrics()
 
     def probes(self) -> Probes:
-        return Probes(lambda: self.ailments, lambda: self.ready, lambda: self.metrics.render(Census()))
+        return Probes(lambda: self.failed_checks, lambda: self.ready, lambda: self.metrics.render(GaugeValues()))
 
 
 async def ask(port: int, path: str, seconds: float = 10.0) -> tuple[int, str]:
@@ -34,9 +34,9 @@ async def test_probes_say_what_is_so() -> None:
     async with serving(operator.probes().routes(), "127.0.0.1", 0) as port:
         assert await ask(port, "/healthz") == (200, "ok")
         assert (await ask(port, "/readyz"))[0] == 503
-        operator.ready, operator.ailments = True, ("the watch of pods has been silent about a change for 100 s",)
+        operator.ready, operator.failed_checks = True, ("the watch of pods has been silent about a change for 100 s",)
         assert await ask(port, "/readyz") == (200, "ok")
-        assert await ask(port, "/healthz") == (503, operator.ailments[0])
+        assert await ask(port, "/healthz") == (503, operator.failed_checks[0])
 
 
 async def test_prometheus_can_read_the_metrics() -> None:

@@ -7,9 +7,9 @@ from elastic_pytorch_operator.planning.failed_writes import (
     REFUSED_SECONDS,
     FailedWrite,
     describe,
-    mark_told,
+    mark_reported,
     note_failure,
-    untold,
+    unreported,
 )
 
 from tests.operator.builders import NOW
@@ -47,16 +47,16 @@ def test_what_fails_is_told_by_one_event_however_often_it_is_tried() -> None:
     passing = note_failure(None, Judgement.TROUBLE, "conflict", NOW)
     failed = {"pods": quota, "service": quota, "status": passing}
     assert describe(failed) == "exceeded quota"
-    assert untold(failed) == ("exceeded quota",)
-    failed = mark_told(failed)
-    assert untold(failed) == ()
+    assert unreported(failed) == ("exceeded quota",)
+    failed = mark_reported(failed)
+    assert unreported(failed) == ()
     failed = {"pods": note_failure(failed["pods"], Judgement.REFUSED, "exceeded quota: used 4", NOW), "delete x": quota}
     assert describe(failed) == "exceeded quota: used 4; exceeded quota"
-    assert untold(failed) == ("exceeded quota",), "another write, another event"
+    assert unreported(failed) == ("exceeded quota",), "another write, another event"
 
 
 def test_refused_deletions_of_many_pods_do_not_fill_the_status_nor_make_many_events() -> None:
     failed = {f"delete {n}": note_failure(None, Judgement.REFUSED, f"pod {n} is kept", NOW) for n in range(1000)}
     assert describe(failed) == "pod 0 is kept; pod 1 is kept; pod 2 is kept; and 997 more"
-    assert len(untold(failed)) == 3
-    assert untold(mark_told(failed)) == ()
+    assert len(unreported(failed)) == 3
+    assert unreported(mark_reported(failed)) == ()

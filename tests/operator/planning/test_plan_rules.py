@@ -128,7 +128,7 @@ def test_failure_that_is_ignored_for_ever_is_tried_at_a_growing_pace() -> None:
     assert running_["reason"] == "BackingOff"
     assert "a failure that failurePolicy.rules[0] (onExitCodes In 42) does not count; rank 1 " in running_["message"]
     simulation.restart_operator()
-    assert simulation.memory.budget.hold_until > simulation.now, "a new leader begins with a pause"
+    assert simulation.memory.budget.backoff_until > simulation.now, "a new leader begins with a pause"
     simulation.settle(120)
     assert simulation.job.status["worldSize"] == 3
 
@@ -261,7 +261,7 @@ def test_pods_of_a_group_that_waits_for_its_pause_are_made_when_it_is_over() -> 
         simulation.reconcile()
     while [a for a in simulation.reconcile().actions if isinstance(a, PatchStatus | DeletePod)]:
         pass
-    assert simulation.reconcile().recheck_at == simulation.memory.budget.hold_until
+    assert simulation.reconcile().recheck_at == simulation.memory.budget.backoff_until
 
 
 # backoffLimit

@@ -12,7 +12,7 @@ from tests.operator.planning.stock.test_pod_exits import BOOM, GLOO, gave_up
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
 from tests.operator.stock_simulation import StockSimulation
 
-SHUT_OUT = "RendezvousClosedError"
+RENDEZVOUS_CLOSED = "RendezvousClosedError"
 STOPPED = "SignalException: Process 1 got signal: 15"
 
 
@@ -71,7 +71,7 @@ def test_workers_of_a_rendezvous_that_is_over_make_room_although_their_sidecars_
     simulation.sidecars = True
     over = {pod.name for pod in simulation.running()}
     for pod in simulation.running():
-        simulation.end(pod, message=SHUT_OUT)
+        simulation.end(pod, message=RENDEZVOUS_CLOSED)
     simulation.settle(60)
     assert len(simulation.made) == 6
     assert not over & set(simulation.pods)
@@ -82,7 +82,7 @@ def test_suspended_job_leaves_no_sidecar_behind() -> None:
     simulation = start()
     simulation.sidecars = True
     for pod in simulation.running():
-        simulation.end(pod, message=SHUT_OUT)
+        simulation.end(pod, message=RENDEZVOUS_CLOSED)
     simulation.job = replace(simulation.job, suspend=True, wanted=0)
     simulation.settle(30)
     assert simulation.pods == {}
@@ -168,7 +168,7 @@ def test_complete_in_spite_of_a_newcomer_who_came_too_late() -> None:
         simulation.end(pod, 0)
     simulation.reconcile()
     assert simulation.status["state"] != "Complete", "the newcomer still runs"
-    simulation.end(late, message=SHUT_OUT)
+    simulation.end(late, message=RENDEZVOUS_CLOSED)
     simulation.settle(2)
     assert simulation.status["state"] == "Complete"
 
@@ -193,7 +193,7 @@ def test_closed_rendezvous_is_followed_by_a_new_one_and_costs_nothing() -> None:
     simulation.delete(stopped.name)
     simulation.settle(1)
     for pod in others:
-        simulation.end(pod, message=SHUT_OUT)
+        simulation.end(pod, message=RENDEZVOUS_CLOSED)
     simulation.settle(30)
     status = simulation.status
     assert (status["worldSize"], status["failures"]) == (3, 0)
@@ -207,7 +207,7 @@ def test_workers_that_hang_in_a_rendezvous_that_is_over_are_removed_before_a_new
     simulation = start()
     simulation.delete(simulation.running()[0].name)
     simulation.settle(1)
-    simulation.end(simulation.running()[0], message=SHUT_OUT)
+    simulation.end(simulation.running()[0], message=RENDEZVOUS_CLOSED)
     simulation.settle(30)
     assert {pod.rendezvous for pod in simulation.running()} != {1}
     assert simulation.status["worldSize"] == 3
@@ -297,7 +297,7 @@ def test_new_operator_takes_up_a_change_of_rendezvous_where_it_was() -> None:
     simulation.delete(simulation.running()[0].name)
     simulation.settle(1)
     for pod in simulation.running():
-        simulation.end(pod, message=SHUT_OUT)
+        simulation.end(pod, message=RENDEZVOUS_CLOSED)
     simulation.restart_operator()
     simulation.settle(20)
     assert (simulation.status["worldSize"], simulation.status["failures"]) == (3, 0)

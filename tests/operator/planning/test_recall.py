@@ -39,20 +39,20 @@ CAUSE = {"worker": "w1", "exitCode": 1, "message": "ValueError: boom"}
                 "total": 3,
                 "in_a_row": 3,
                 "counted_round": 7,
-                "hold_until": NOW + backoff_seconds(3),
+                "backoff_until": NOW + backoff_seconds(3),
             },
             id="a pause after three failures",
         ),
         pytest.param(
             {"round": 7, "conditions": [BACKING_OFF]},
-            {"in_a_row": 2, "counted_round": 7, "hold_until": NOW + backoff_seconds(2)},
+            {"in_a_row": 2, "counted_round": 7, "backoff_until": NOW + backoff_seconds(2)},
             id="a pause after failures that a rule does not count",
         ),
     ],
 )
 def test_budget(status: dict[str, Any], known: dict[str, Any]) -> None:
     budget = recall(a_job(status=status), NOW).budget
-    fields = ("failures", "total", "in_a_row", "counted_round", "step", "checkpoint_step", "hold_until", "group_restarts")
+    fields = ("failures", "total", "in_a_row", "counted_round", "step", "checkpoint_step", "backoff_until", "group_restarts")
     assert {name: getattr(budget, name) for name in fields} == dict.fromkeys(fields, 0) | known
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import FIRST_BACKOFF_SECONDS, WorkQueue
@@ -146,7 +146,7 @@ class World:
         self.chance = random.Random(seed)
         self.clock = Clock()
         self.cluster = FailingCluster(self.clock, self.chance)
-        self.store, self.roster, self.agenda = Store(), Roster(), Agenda(self.clock)
+        self.cache, self.registry, self.agenda = Cache(), AgentRegistry(), Agenda(self.clock)
         self.manifest = a_manifest(
             rendezvous={"backend": backend},
             maximum=4,
@@ -154,7 +154,7 @@ class World:
             volumeClaimRetentionPolicy={"whenDeleted": "Delete"},
         )
         self.controller = Controller(
-            self.cluster, self.store, self.roster, self.agenda, AgentSettings("http://operator"), self.clock
+            self.cluster, self.cache, self.registry, self.agenda, AgentSettings("http://operator"), self.clock
         )
         self._told: list[tuple[float, str, str, dict[str, Any]]] = []
         self._work: dict[JobKey, asyncio.Task[Any]] = {}
@@ -177,7 +177,7 @@ class World:
             self._speak()
             while self._told and self._told[0][0] <= self.clock():
                 _, kind, change, found = self._told.pop(0)
-                for key in self.store.observe_change(kind, change, found, self.clock()):
+                for key in self.cache.observe_change(kind, change, found, self.clock()):
                     self.agenda.add(key, 0.0)
             for _ in range(20):
                 self._start_work()
@@ -222,16 +222,16 @@ class World:
             return
         for pod in self.cluster.pods():
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            found = self.store.worker("default", name, uid)
+            found = self.cache.worker("default", name, uid)
             if pod["status"]["phase"] != "Running" or found is None:
                 continue
             key, job_uid = found
-            declared = self.roster.job(job_uid).round
+            declared = self.registry.job(job_uid).round
             rank = declared.rank_of(name) if declared else None
             beat: dict[str, Any] = {"incarnation": uid, "state": "ready", "round": 0}
             if declared is not None and rank is not None:
                 beat |= {"state": "running", "round": declared.number, "rank": rank, "worldSize": declared.size}
-            if self.roster.hear(job_uid, name, parse_heartbeat(beat), self.clock()):
+            if self.registry.hear(job_uid, name, parse_heartbeat(beat), self.clock()):
                 self.agenda.add(key)
 
     def disturb(self) -> None:
@@ -283,12 +283,12 @@ async def test_whatever_the_api_server_does_a_job_gets_its_pods_and_is_never_fai
     assert len(alive) == len(set(alive)) == wanted, alive
     assert conditions["Running"]["message"] == f"{wanted} of {wanted} workers train"
     assert job["status"]["observedGeneration"] == job["metadata"]["generation"]
-    assert {pod.name for pod in world.store.pods_of(job["metadata"]["uid"])} >= {
+    assert {pod.name for pod in world.cache.pods_of(job["metadata"]["uid"])} >= {
         pod["metadata"]["name"]
         for pod in world.cluster.pods()
         if pod["metadata"]["labels"][names.LABEL_ROLE] == names.ROLE_WORKER
     }
     quiet = sum(world.cluster.called_at[int(world.clock()) - second] for second in range(20))
     assert quiet == 0, f"{quiet} requests although nothing happens"
-    assert world.store.has_job(KEY, job["metadata"]["uid"])
+    assert world.cache.has_job(KEY, job["metadata"]["uid"])
     assert find_condition(job["status"], "Running") is not None

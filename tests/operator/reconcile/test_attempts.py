@@ -61,7 +61,7 @@ async def test_api_server_that_does_not_answer_or_asks_for_a_rest_is_asked_no_mo
 
 
 async def test_what_has_failed_before_is_left_until_its_time_has_come() -> None:
-    before = FailedWrite("no", NOW + 5, lasting=True, told=True)
+    before = FailedWrite("no", NOW + 5, lasting=True, reported=True)
     writes, attempts = Writes(), Attempts({"pods": before}, lambda: NOW)
     await attempts.attempt("pods", *writes.named("a"))
     assert (writes.sent, attempts.failed, attempts.wrote) == ([], {"pods": before}, False)

@@ -4,10 +4,10 @@ import asyncio
 import time
 
 import pytest
-from elastic_pytorch_operator.agents.registry import Roster
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.write_errors import Cause
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.execute import merge_patch
@@ -196,7 +196,7 @@ async def test_late_answer_does_not_bring_a_deleted_job_back(running: Running) -
     calls = len(running.cluster.calls)
     running.cluster.release()
     await asyncio.sleep(0.5)
-    assert running.store.keys == []
+    assert running.cache.keys == []
     assert len(running.cluster.calls) <= calls + 1
 
 
@@ -219,7 +219,7 @@ async def test_job_deleted_while_its_plan_is_carried_out_is_no_fault(
 async def test_status_write_that_finds_no_job_forgets_it(running: Running) -> None:
     running.cluster.fail_next("patch_job_status", 404, 'elasticpytorchjobs "lm" not found')
     running.cluster.apply_job(a_manifest())
-    await running.until(lambda: running.store.keys == [])
+    await running.until(lambda: running.cache.keys == [])
     await asyncio.sleep(0.3)
     assert running.cluster.calls.count("patch_job_status") == 1
 
@@ -287,14 +287,14 @@ async def test_refused_service_is_not_asked_for_again_and_again(running: Running
 
 
 async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> None:
-    cluster, store = FaultyCluster(), Store()
+    cluster, cache = FaultyCluster(), Cache()
     queue: WorkQueue[JobKey] = WorkQueue()
-    controller = Controller(cluster, store, Roster(), queue, AgentSettings("http://operator"))
-    cluster.watch(lambda kind, change, found: queue.add_all(store.observe_change(kind, change, found, time.monotonic())))
+    controller = Controller(cluster, cache, AgentRegistry(), queue, AgentSettings("http://operator"))
+    cluster.watch(lambda kind, change, found: queue.add_all(cache.observe_change(kind, change, found, time.monotonic())))
     await controller.prime()
     cluster.apply_job(a_manifest())
     leading = asyncio.create_task(controller.work())
-    running = Running(cluster, Roster(), store)
+    running = Running(cluster, AgentRegistry(), cache)
     await running.until(lambda: len(running.indices()) == 3)
     leading.cancel()
     await asyncio.gather(leading, return_exceptions=True)

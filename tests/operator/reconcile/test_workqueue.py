@@ -50,7 +50,7 @@ async def test_keys_are_taken_in_once_work_begins() -> None:
 async def test_failures_wait_longer_each_time_until_forgiven() -> None:
     queue: WorkQueue[str] = WorkQueue()
     assert [queue.add_after_failure("a") for _ in range(3)] == [0.2, 0.4, 0.8]
-    queue.forgive("a")
+    queue.forget("a")
     assert queue.add_after_failure("a") == 0.2
 
 

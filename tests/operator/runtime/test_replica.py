@@ -14,10 +14,11 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.leadership.fence import FencedCluster
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
-from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Place, Replica, run_replicas
+from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Replica, run_replicas
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
@@ -59,7 +60,7 @@ class Running:
     made: list[Replica]
     task: asyncio.Task[None]
     stop: asyncio.Event
-    place: Place
+    settings: ReplicaSettings
     clock_ahead: list[float]
     line: Line
 
@@ -75,12 +76,12 @@ class Running:
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def get(self, session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
-        async with session.get(f"http://127.0.0.1:{self.place.probe_port}{path}") as answer:
+        async with session.get(f"http://127.0.0.1:{self.settings.probe_port}{path}") as answer:
             return answer.status, await answer.text()
 
     async def beat(self, session: aiohttp.ClientSession, token: str) -> aiohttp.ClientResponse:
         headers = {"Authorization": f"Bearer {token}"}
-        async with session.post(f"http://127.0.0.1:{self.place.port}/v1/heartbeat", json=BEAT, headers=headers) as answer:
+        async with session.post(f"http://127.0.0.1:{self.settings.port}/v1/heartbeat", json=BEAT, headers=headers) as answer:
             return answer
 
 
@@ -90,32 +91,30 @@ class World:
     session: aiohttp.ClientSession
     replicas: list[Running] = field(default_factory=list)
 
-    async def start(
-        self, name: str, *, again: bool = False, timing: LeaseTiming | None = None, **place_options: Any
-    ) -> Running:
+    async def start(self, name: str, *, again: bool = False, timing: LeaseTiming | None = None, **options: Any) -> Running:
         """Starts a process: of one replica, or of as many as it takes until it is stopped."""
         pod = {"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}}
         with contextlib.suppress(ClusterError):  # the container is started anew in the pod that is there
             await self.cluster.create_pod(pod)
-        place = Place("http://operator", "127.0.0.1", a_free_port(), a_free_port(), SYSTEM, name)
-        place = replace(place, **place_options)
+        settings = ReplicaSettings("http://operator", "127.0.0.1", a_free_port(), a_free_port(), SYSTEM, name)
+        settings = replace(settings, **options)
         ahead = [0.0]
         line = Line(self.cluster)
         made: list[Replica] = []
 
         def begin() -> Replica:
-            made.append(Replica(line, place, self._watch, clock=lambda: time.monotonic() + ahead[0], timing=timing))
+            made.append(Replica(line, settings, self._watch, clock=lambda: time.monotonic() + ahead[0], timing=timing))
             return made[-1]
 
         stop = asyncio.Event()
         task = asyncio.create_task(run_replicas(begin, stop) if again else begin().run(stop))
-        running = Running(name, made, task, stop, place, ahead, line)
+        running = Running(name, made, task, stop, settings, ahead, line)
         self.replicas.append(running)
         return running
 
-    async def _watch(self, store: Store, request_work: Callable[[JobKey, float], None]) -> None:
+    async def _watch(self, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
         def take(kind: str, change: str, found: dict[str, Any]) -> None:
-            for key in store.observe_change(kind, change, found, time.monotonic()):
+            for key in cache.observe_change(kind, change, found, time.monotonic()):
                 request_work(key, 0.0)
 
         self.cluster.watch(take)
@@ -191,7 +190,7 @@ async def test_long_poll_ends_with_the_leader(world: World) -> None:
     token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
 
     async def poll() -> Any:
-        url = f"http://127.0.0.1:{first.place.port}/v1/round?after=99&hold=20"
+        url = f"http://127.0.0.1:{first.settings.port}/v1/round?after=99&hold=20"
         async with world.session.get(url, headers={"Authorization": f"Bearer {token}"}) as answer:
             return await answer.json()
 

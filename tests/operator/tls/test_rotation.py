@@ -16,7 +16,15 @@ from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.tls.rotation import DAY, Pair, Trust, signing, unexpired, wants_authority, wants_serving
-from elastic_pytorch_operator.tls.secret import SECRET_NAME, keep_trust, read_trust, renew, server_context, show, write_trust
+from elastic_pytorch_operator.tls.secret import (
+    SECRET_NAME,
+    keep_trust,
+    load_certificate,
+    read_trust,
+    renew,
+    server_context,
+    write_trust,
+)
 
 NOW = 1_800_000_000.0
 HOSTS = ("localhost",)
@@ -124,7 +132,7 @@ async def test_damaged_secret_is_made_anew(text: bytes, caplog: pytest.LogCaptur
     assert len(trust.authorities) == 1
     assert trust.bundle != first.bundle
     assert "Secret system/elastic-pytorch-operator-tls: trust.json is damaged" in caplog.text
-    show(trust, server_context())
+    load_certificate(trust, server_context())
     assert await keep_trust(cluster, "system", HOSTS, NOW) == trust, "it has been written"
 
 
@@ -174,7 +182,7 @@ async def test_what_is_whole_in_a_damaged_secret_is_kept(
     mended = await keep_trust(cluster, "system", HOSTS, NOW)
     assert told in caplog.text
     assert sum(pair in trust.authorities for pair in mended.authorities) == kept
-    show(mended, server_context())
+    load_certificate(mended, server_context())
     caplog.clear()
     assert await keep_trust(cluster, "system", HOSTS, NOW) == mended
     assert not caplog.text
@@ -203,9 +211,9 @@ async def test_agents_trust_the_operator_and_nobody_else_while_certificates_chan
     today = renew(after, HOSTS, now)
     assert today.signer == after.authorities[1].certificate, "which signs today"
     tls = server_context()
-    show(replace(after, serving=renew(after, HOSTS, now - 360 * DAY).serving), tls)
+    load_certificate(replace(after, serving=renew(after, HOSTS, now - 360 * DAY).serving), tls)
     async with an_operator(tls) as port:
-        show(today, tls)  # while it serves
+        load_certificate(today, tls)  # while it serves
         assert await ask(port, today.bundle) == {"round": 1}
         assert await ask(port, after.bundle) == {"round": 1}, "what a pod was given a year ago"
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -213,7 +221,7 @@ async def test_agents_trust_the_operator_and_nobody_else_while_certificates_chan
         stranger = renew(Trust(), HOSTS, now)
         with pytest.raises(ssl.SSLCertVerificationError):
             await ask(port, stranger.bundle)
-        show(stranger, tls)
+        load_certificate(stranger, tls)
         with pytest.raises(ssl.SSLCertVerificationError):
             await ask(port, today.bundle)
 
@@ -221,7 +229,7 @@ async def test_agents_trust_the_operator_and_nobody_else_while_certificates_chan
 async def test_certificate_for_another_name_is_not_taken() -> None:
     trust = renew(Trust(), ("elsewhere.example",), time.time())
     tls = server_context()
-    show(trust, tls)
+    load_certificate(trust, tls)
     async with an_operator(tls) as port:
         with pytest.raises(ssl.SSLCertVerificationError, match="localhost"):
             await ask(port, trust.bundle)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 
-BACKOFF_FIRST_SECONDS = 1.0
-BACKOFF_MOST_SECONDS = 60.0
+FIRST_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
 PROGRESS_STEPS = 10  # beyond the last mark: progress even without a checkpoint
 STEADY_SECONDS = 300.0  # a round that has lasted so long is progress of a script that reports no steps
 CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
@@ -36,7 +36,7 @@ class Budget:
         counted_pods: UIDs of the pods that have been counted, and that are still there.
         step: the step at the last progress.
         checkpoint_step: the same, of checkpoints.
-        hold_until: when a group that has failed may be restarted, monotonic seconds.
+        backoff_until: when a group that has failed may be restarted, monotonic seconds.
         last: the newest root cause.
         fatal: what fails the job, by a rule.
         group_restarts: how often all worker pods are to have been replaced, by a rule.
@@ -49,7 +49,7 @@ class Budget:
     counted_pods: frozenset[str] = frozenset()
     step: int = 0
     checkpoint_step: int = 0
-    hold_until: float = 0.0
+    backoff_until: float = 0.0
     last: FailureRecord | None = None
     fatal: FailureRecord | None = None
     group_restarts: int = 0
@@ -77,27 +77,27 @@ class Budget:
             replace(self, failures=0, in_a_row=0) if max(self.failures, self.in_a_row) and seconds >= STEADY_SECONDS else self
         )
 
-    def after_round(self, number: int, cause: FailureRecord, now: float, *, hold: bool) -> "Budget":
+    def after_round(self, number: int, cause: FailureRecord, now: float, *, back_off: bool) -> "Budget":
         """The budget once the cause of a round's failure is known. A round counts once.
 
         Args:
             number: of the round.
             cause: of its failure.
             now: monotonic seconds.
-            hold: the group is to wait before it is restarted.
+            back_off: the group is to wait before it is restarted.
         """
         if number <= self.counted_round:
             return self
-        return replace(self, counted_round=number)._after(cause, now, hold=hold)
+        return replace(self, counted_round=number)._after(cause, now, back_off=back_off)
 
-    def after_pods(self, failed: Sequence[FailureRecord], there: Collection[str], now: float, *, hold: bool) -> "Budget":
+    def after_pods(self, failed: Sequence[FailureRecord], there: Collection[str], now: float, *, back_off: bool) -> "Budget":
         """The budget once pods are known to have failed. Those that become known together count as one.
 
         Args:
             failed: pods that have failed and are still there.
             there: the UIDs of all pods that are still there.
             now: monotonic seconds.
-            hold: the job is to wait before they are replaced.
+            back_off: the job is to wait before they are replaced.
         """
         uids = (self.counted_pods | {record.pod_uid for record in failed}) & frozenset(there)
         new = [record for record in failed if record.pod_uid not in self.counted_pods]
@@ -107,9 +107,9 @@ class Budget:
         cause = min(
             new, key=lambda record: (GRAVITY.index(action_on(record) or FailureAction.IGNORE), record.failed_at, record.worker)
         )
-        return budget._after(cause, now, hold=hold)
+        return budget._after(cause, now, back_off=back_off)
 
-    def _after(self, cause: FailureRecord, now: float, *, hold: bool) -> "Budget":
+    def _after(self, cause: FailureRecord, now: float, *, back_off: bool) -> "Budget":
         action = action_on(cause)
         if action is FailureAction.FAIL_JOB:
             return replace(self, last=cause, fatal=cause)
@@ -123,10 +123,10 @@ class Budget:
         if action is FailureAction.COUNT:
             budget = replace(budget, failures=self.failures + 1, total=self.total + 1)
         else:
-            hold = True
+            back_off = True
         if action is FailureAction.RESTART_GROUP:
             budget = replace(budget, group_restarts=cause.group_restarts + 1)
-        return replace(budget, hold_until=now + (backoff_seconds(budget.in_a_row) if hold else 0.0))
+        return replace(budget, backoff_until=now + (backoff_seconds(budget.in_a_row) if back_off else 0.0))
 
 
 def action_on(failure: FailureRecord) -> FailureAction | None:
@@ -140,4 +140,4 @@ def backoff_seconds(failures: int) -> float:
     """How long a group waits for its restart after a number of failures in a row: not at all, then 1, 2, 4, … at most 60 s."""
     if failures <= 1:
         return 0.0
-    return float(min(BACKOFF_FIRST_SECONDS * 2.0 ** (failures - 2), BACKOFF_MOST_SECONDS))
+    return float(min(FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 2), MAX_BACKOFF_SECONDS))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, record_of, root_cause
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing, never_formed
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, never_formed
 
 ECHO_SECONDS = 1.0  # after the first echo: by then the heartbeats of a lost member have stopped
 
@@ -45,7 +45,7 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFai
     if round_ is None or round_.size == 0:
         return RoundFailure()
     members = frozenset(round_.workers)
-    present = [c for c in candidates if c.worker in members and c.standing is Standing.READY]
+    present = [c for c in candidates if c.worker in members and c.liveness is Liveness.READY]
     failed_since = min((c.failed_since for c in present if c.failed), default=None)
     if failed_since is None:
         return RoundFailure()

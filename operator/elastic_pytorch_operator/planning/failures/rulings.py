@@ -19,7 +19,7 @@ from elastic_pytorch_operator.model.failure import (
     has_succeeded,
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, find_rule
 
 # Finding these again changes nothing, so it does not matter whether an operator before this one has found them.
@@ -72,14 +72,14 @@ def judge_pods(
         if not ended_pod.deleting or ended_pod.ended_before_deletion:
             rule = find_rule(rules, record.exit_code, ended_pod.conditions)
         repeatable = rule is not None and rule.action in REPEATABLE
-        if (rule is not None or record.fault is Fault.CODE) and (repeatable or not ended_pod.seen_dead_at_start):
+        if (rule is not None or record.fault is Fault.CODE) and (repeatable or not ended_pod.ended_before_takeover):
             records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
     members = frozenset(observed.round.workers if observed.round else ())
     begun_to_leave = members.union(leaving)
     for candidate in candidates:
-        worker, standing = candidate.worker, candidate.standing
-        group = members if standing is Standing.GONE else begun_to_leave
-        lost = standing in (Standing.GONE, Standing.LEAVING) and worker in group
+        worker, liveness = candidate.worker, candidate.liveness
+        group = members if liveness is Liveness.GONE else begun_to_leave
+        lost = liveness in (Liveness.GONE, Liveness.LEAVING) and worker in group
         if not lost or worker in ours or has_succeeded(worker, observed):
             continue
         pod = pods.get(worker)
@@ -102,7 +102,7 @@ def leaving_members(
         ours: workers that go because the operator wants them to.
     """
     members = frozenset(observed.round.workers if observed.round else ())
-    begin = {c.worker for c in candidates if c.standing is Standing.LEAVING and c.worker in members and c.worker not in ours}
+    begin = {c.worker for c in candidates if c.liveness is Liveness.LEAVING and c.worker in members and c.worker not in ours}
     return frozenset(pod.name for pod in observed.pods if pod.name in begin or pod.name in known)
 
 

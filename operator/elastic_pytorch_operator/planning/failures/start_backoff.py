@@ -24,13 +24,13 @@ class FailedStarts:
 
     Attributes:
         nodes: by worker index: where its newest pods have failed, in a row, the oldest first.
-        hold_until: by worker index: when the next pod may be made, monotonic seconds.
+        backoff_until: by worker index: when the next pod may be made, monotonic seconds.
         avoid: the nodes that new pods should keep away from.
         newest: by worker index: the pod that has failed last.
     """
 
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    hold_until: Mapping[int, float] = field(default_factory=dict)
+    backoff_until: Mapping[int, float] = field(default_factory=dict)
     avoid: frozenset[str] = frozenset()
     newest: Mapping[int, PodView] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
     often = Counter(recent)
     return FailedStarts(
         nodes=nodes,
-        hold_until={index: pod.ended_at + backoff_seconds(len(nodes[index])) for index, pod in failed.items()},
+        backoff_until={index: pod.ended_at + backoff_seconds(len(nodes[index])) for index, pod in failed.items()},
         avoid=frozenset(node for node, count in often.items() if node and count >= FAILED_STARTS_TO_AVOID),
         newest=failed,
     )
@@ -86,9 +86,9 @@ def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
     if stock:
         return pod.phase == "Failed" and (pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS)
     # Of a pod that had ended before this operator began to decide, only what the pod itself carries is known.
-    return bool(pod.failed_starts) if pod.seen_dead_at_start else not has_spoken(pod, observed)
+    return bool(pod.failed_starts) if pod.ended_before_takeover else not has_spoken(pod, observed)
 
 
 def _failed_on(pod: PodView) -> tuple[str, ...]:
     before = pod.failed_starts
-    return before if pod.seen_dead_at_start else (*before, pod.node)[-MAX_FAILED_STARTS:]
+    return before if pod.ended_before_takeover else (*before, pod.node)[-MAX_FAILED_STARTS:]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from elastic_pytorch_operator.model.observed import PodView
 
-PATIENCE_SECONDS = 300.0  # registries and webhooks have bad minutes; a missing image stays missing
+GIVE_UP_SECONDS = 300.0  # registries and webhooks have bad minutes; a missing image stays missing
 
 
 def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:
@@ -21,7 +21,7 @@ def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float
     if not waiting or any(pod.started or not pod.stuck for pod in waiting):
         return "", None
     first = min(waiting, key=lambda pod: (pod.stuck_since, pod.created_at))
-    hopeless_at = first.stuck_since + PATIENCE_SECONDS
+    hopeless_at = first.stuck_since + GIVE_UP_SECONDS
     if now < hopeless_at and not any(pod.hopeless for pod in waiting):
         return "", hopeless_at
     return f"no worker can start: {first.waiting}; correct spec.template and create the job again", None

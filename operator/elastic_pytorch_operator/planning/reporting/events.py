@@ -23,7 +23,7 @@ BAD_NEWS = (
 )
 
 
-def tell_story(
+def record_events(
     job: Job,
     observed: Observed,
     declared: Round | None,
@@ -57,7 +57,7 @@ def tell_story(
         sizes = ", ".join(str(size) for size in job.allowed)
         note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {job.wanted} are wanted"
         events.append(_with_status(names.SCALE_REFUSED, note))
-    events += tell_refusals(refusals)
+    events += record_refusals(refusals)
     if waited:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
     if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:
@@ -80,7 +80,7 @@ def tell_story(
     return events
 
 
-def tell_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
+def record_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
     """One event for each thing that the API server does not take."""
     return [RecordEvent(names.REFUSED, words[:1].upper() + words[1:], warning=True) for words in refusals]
 

@@ -10,7 +10,7 @@ from typing import Any
 from elastic_pytorch_operator.api.timestamps import seconds_between
 
 FIRST_INTERVAL_SECONDS = 5
-MOST_ENTRIES = 64
+MAX_ENTRIES = 64
 UNKNOWN = "-"
 COLUMNS = ("steps", "losses", "worlds", "recoveries")
 # Of these, every change is written at once: where nothing was written, nothing has changed.
@@ -38,7 +38,7 @@ def extend_history(
             return {}
         columns, interval, since = {name: [] for name in COLUMNS}, FIRST_INTERVAL_SECONDS, time
     place = int(seconds_between(since, time)) // interval
-    while place >= MOST_ENTRIES:
+    while place >= MAX_ENTRIES:
         interval *= 2
         place //= 2
         columns = {name: _halved(column) for name, column in columns.items()}
@@ -62,7 +62,7 @@ def _columns(history: Mapping[str, Any]) -> dict[str, list[str]] | None:
     """The columns as lists; None if they are not what this module writes."""
     columns = {name: str(history.get(name, "")).split() for name in COLUMNS}
     lengths = {len(column) for column in columns.values()}
-    return columns if len(lengths) == 1 and 0 < lengths.pop() <= MOST_ENTRIES else None
+    return columns if len(lengths) == 1 and 0 < lengths.pop() <= MAX_ENTRIES else None
 
 
 def _interval(history: Mapping[str, Any]) -> int:

@@ -23,7 +23,7 @@ from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
 from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
@@ -34,7 +34,7 @@ Status = dict[str, Any]
 SLOW_FIELDS = ("progress", "history")
 PROGRESS_WRITE_SECONDS = 3.0
 SAME_WRITE_SECONDS = 30.0
-MOST_WORKERS_TOLD = 8192  # as many as the schema allows: each may have a successor beside it
+MAX_WORKERS_LISTED = 8192  # as many as the schema allows: each may have a successor beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +78,24 @@ def describe_job(
     """
     budget, recovery, ending = findings.budget, findings.recovery, findings.ending
     old = job.status
-    live = [c for c in candidates if c.standing in (Standing.READY, Standing.STARTING)]
-    ready = [c for c in live if c.standing is Standing.READY]
+    live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]
+    ready = [c for c in live if c.liveness is Liveness.READY]
     members = round_.workers if round_ else ()
     agents = [observed.agents[name] for name in members if name in observed.agents]
-    held = findings.restarting.asked or (observed.now < budget.hold_until and any(candidate.failed for candidate in live))
-    trains = bool(members) and ending is None and not held
+    paused = findings.restarting.asked or (observed.now < budget.backoff_until and any(candidate.failed for candidate in live))
+    trains = bool(members) and ending is None and not paused
     status: Status = {
         "observedGeneration": job.generation,
         "replicas": len(live),
         "readyReplicas": len(ready),
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
-        "worldSize": 0 if held else world_size(round_, agents, job),
+        "worldSize": 0 if paused else world_size(round_, agents, job),
         "failures": budget.failures,
         "totalFailures": budget.total,
         "workers": [
             _worker(c, job, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
-        ][:MOST_WORKERS_TOLD],
+        ][:MAX_WORKERS_LISTED],
     }
     if not job.suspend:
         status["startTime"] = old.get("startTime") or observed.time
@@ -127,7 +127,7 @@ def describe_job(
         status["rootCause"] = cause.as_status()
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
-    size = 0 if held or round_ is None else round_.size
+    size = 0 if paused or round_ is None else round_.size
     conditions = _conditions(job, observed, live, round_, size, findings)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
@@ -188,17 +188,17 @@ def _worker(candidate: Candidate, job: Job, observed: Observed, round_: Round | 
         worker["rank"] = rank
     if pod is not None and pod.node:
         worker["node"] = pod.node
-    if candidate.standing is Standing.READY:
+    if candidate.liveness is Liveness.READY:
         # A failed or stopping agent is about to run again: a state that lasts milliseconds is not worth a write.
         worker["state"] = "Running" if rank is not None else "Ready"
         if agent is not None and agent.state is AgentState.SUCCEEDED:
             worker["state"] = "Succeeded"
     elif pod is not None and pod.exit_code == 0:
         worker["state"] = "Succeeded"
-    elif candidate.standing is Standing.STARTING and candidate.worker in observed.heard_before:
+    elif candidate.liveness is Liveness.STARTING and candidate.worker in observed.heard_before:
         worker["state"] = "Silent"
     else:
-        worker["state"] = {"starting": "Starting", "leaving": "Leaving"}.get(candidate.standing.value, "Lost")
+        worker["state"] = {"starting": "Starting", "leaving": "Leaving"}.get(candidate.liveness.value, "Lost")
     return worker
 
 
@@ -245,7 +245,7 @@ def _conditions(
     if size:
         text = f"{size} of {job.wanted} workers train"
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
-    elif observed.now < budget.hold_until and budget.last is not None:
+    elif observed.now < budget.backoff_until and budget.last is not None:
         running = Condition(
             names.RUNNING,
             False,
@@ -255,7 +255,7 @@ def _conditions(
     elif findings.restarting.text:
         running = Condition(names.RUNNING, False, names.GROUP_RESTARTED, findings.restarting.text)
     else:
-        ready = sum(c.standing is Standing.READY for c in live)
+        ready = sum(c.liveness is Liveness.READY for c in live)
         text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"
         running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
     whole = f"all {job.wanted} wanted workers train" if size == job.wanted else ""

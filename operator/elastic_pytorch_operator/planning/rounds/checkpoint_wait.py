@@ -34,7 +34,7 @@ class CheckpointWait:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Deferral:
     """Whether a change waits.
 
     Attributes:
@@ -50,7 +50,7 @@ class Hold:
     over: str = ""
 
 
-def hold_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, known: CheckpointWait | None) -> Hold:
+def defer_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, known: CheckpointWait | None) -> Deferral:
     """Decides whether a change of the group is to wait for a checkpoint.
 
     Args:
@@ -65,9 +65,9 @@ def hold_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, know
     since = known.since if known else observed.now
     after = f"After {observed.now - since:.1f} s"
     if wanted is None or current is None:
-        return Hold(over=f"{after}: {_why_nothing_changes(observed)}" if known else "")
+        return Deferral(over=f"{after}: {_why_nothing_changes(observed)}" if known else "")
     if not job.checkpoint_wait_seconds or not can_wait(current, wanted):
-        return Hold(over=f"{after}: the change cannot wait, {wanted.cause}" if known else "")
+        return Deferral(over=f"{after}: the change cannot wait, {wanted.cause}" if known else "")
     counts = {
         worker: agent.progress.checkpoints
         for worker in current.workers
@@ -82,13 +82,13 @@ def hold_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, know
     where = f"checkpoint in {job.checkpoint_path}"
     seen = [worker for worker, count in counts.items() if count > wait.counts.get(worker, count)]
     if seen:
-        return Hold(over=f"{after}: {seen[0]} has seen a new {where}")
+        return Deferral(over=f"{after}: {seen[0]} has seen a new {where}")
     if observed.now >= until:
-        return Hold(over=f"{after} without a new {where}" if known else "")
+        return Deferral(over=f"{after} without a new {where}" if known else "")
     if not counts:
-        return Hold(over=f"{after}: no agent can watch for a {where}" if known else "")
+        return Deferral(over=f"{after}: no agent can watch for a {where}" if known else "")
     wait = replace(wait, counts={**counts, **wait.counts})
-    return Hold(wait, until, f"{wanted.cause}; waits up to {round(until - wait.since, 1):g} s for the next {where}")
+    return Deferral(wait, until, f"{wanted.cause}; waits up to {round(until - wait.since, 1):g} s for the next {where}")
 
 
 def can_wait(current: Round, wanted: Round) -> bool:

@@ -19,12 +19,12 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.rounds.orderly import order_of
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
-START_PATIENCE_SECONDS = 15.0  # how long a round waits for an agent whose container already runs
+START_WAIT_SECONDS = 15.0  # how long a round waits for an agent whose container already runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class GroupState:
 
     Attributes:
         last_number: the highest round number known from elsewhere (status, agents).
-        hold_until: do not restart a failed group before (back-off of a crash loop).
+        backoff_until: do not restart a failed group before (back-off of a crash loop).
         failure_open: why a member has failed is not known yet: all are to speak first.
         finishing: a member has finished its work: a whole group is not disturbed any more.
         stalled: why the group hangs and is to be restarted; empty: it does not.
@@ -86,7 +86,7 @@ class GroupState:
     """
 
     last_number: int = 0
-    hold_until: float = 0.0
+    backoff_until: float = 0.0
     failure_open: bool = False
     finishing: bool = False
     stalled: str = ""
@@ -110,12 +110,12 @@ def next_round(
     members = current.workers if current else ()
     by_name = {candidate.worker: candidate for candidate in candidates}
     processes = processes_each(members, candidates)
-    present = [by_name[w] for w in members if w in by_name and by_name[w].standing is Standing.READY]
+    present = [by_name[w] for w in members if w in by_name and by_name[w].liveness is Liveness.READY]
     stay = [candidate for candidate in present if not differs(candidate, processes)]
     taken = {candidate.index for candidate in stay}
     joiners = []
     for candidate in sorted(candidates, key=lambda c: (c.index, c.ready_since, c.worker)):
-        ready = candidate.standing is Standing.READY and not differs(candidate, processes)
+        ready = candidate.liveness is Liveness.READY and not differs(candidate, processes)
         if candidate.worker not in members and ready and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)
@@ -148,8 +148,8 @@ def next_round(
     if missing or failed:
         if failed and state.failure_open:
             return Decision(nudge=True, recheck_at=recheck)
-        if failed and now < state.hold_until:
-            return Decision(recheck_at=earliest(state.hold_until, recheck))
+        if failed and now < state.backoff_until:
+            return Decision(recheck_at=earliest(state.backoff_until, recheck))
         reason, cause = _explain_loss(current, by_name, failed)
         if len(chosen) < policy.minimum:
             shortage = f"workers left: {len(chosen)}, the minimum is {policy.minimum}"
@@ -206,9 +206,9 @@ def _settled_at(
     if len(newcomers) >= room:
         return now
     since = [candidate.ready_since for candidate in newcomers]
-    arriving = any(c.standing is Standing.STARTING and c.container_runs for c in candidates)
+    arriving = any(c.liveness is Liveness.STARTING and c.container_runs for c in candidates)
     settled = max(since) + settle_seconds
-    return max(settled, min(since) + START_PATIENCE_SECONDS) if arriving else settled
+    return max(settled, min(since) + START_WAIT_SECONDS) if arriving else settled
 
 
 def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:
@@ -217,9 +217,9 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
     retired = True
     for worker in current.workers:
         candidate = by_name.get(worker)
-        if candidate is None or candidate.standing is Standing.GONE:
+        if candidate is None or candidate.liveness is Liveness.GONE:
             gone.append(f"{worker} {candidate.why if candidate else 'was deleted'}")
-        elif candidate.standing is not Standing.READY:
+        elif candidate.liveness is not Liveness.READY:
             leaving.append(f"{worker} {candidate.why}")
             retired = retired and candidate.retired
     if current.size > len(current.workers):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS, Candidate, Standing, never_formed
+from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS, Candidate, Liveness, never_formed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,6 @@ def _began_with(number: int, member: Candidate) -> bool:
 def _is_at_work(member: Candidate, now: float) -> bool:
     if member.failed:
         return False
-    if member.standing is Standing.LEAVING:
+    if member.liveness is Liveness.LEAVING:
         return now - member.heard_at <= SILENCE_SECONDS  # it may have left, or died, before this was decided
-    return member.standing is Standing.READY
+    return member.liveness is Liveness.READY

@@ -16,7 +16,7 @@ START_SECONDS = 4.0  # between the starts of pods that were made together
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class StockGroup:
     """The workers that run.
 
     Attributes:
@@ -30,19 +30,19 @@ class Group:
     since: float = 0.0
 
 
-def adopt_group(job: Job, running: Sequence[PodView], now: float) -> Group:
+def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
     """The group that an operator finds when it starts: as the status has it, so that a worker lost meanwhile is missed."""
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
     told = [worker for worker in job.status.get("workers") or () if size and worker.get("state") == "Running"]
     members = tuple(Member(w["name"], int(w["index"]), addresses.get(w["name"], "")) for w in told)
     round_ = Round(number, members, job.store_port, "", "taken over from the status", now) if number else None
-    return Group(round_, frozenset(pod.name for pod in running), now)
+    return StockGroup(round_, frozenset(pod.name for pod in running), now)
 
 
 def next_group(
-    job: Job, group: Group, running: Sequence[PodView], reasons: Mapping[str, str], victims: Collection[str], now: float
-) -> tuple[Group, float | None]:
+    job: Job, group: StockGroup, running: Sequence[PodView], reasons: Mapping[str, str], victims: Collection[str], now: float
+) -> tuple[StockGroup, float | None]:
     """Follows the group, and reports a change: a loss at once, newcomers when no more have come for a while.
 
     Args:

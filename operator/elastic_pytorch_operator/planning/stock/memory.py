@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from elastic_pytorch_operator.planning.stock.group import Group
+from elastic_pytorch_operator.planning.stock.group import StockGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,15 @@ class StockMemory:
         in_a_row: how many before it were over soon.
         over_since: when it was found to be over; None: it is not.
         understood: why it is over has been found out, and counted.
-        hold_until: no new one begins before, monotonic seconds.
+        backoff_until: no new one begins before, monotonic seconds.
     """
 
     rendezvous: int
     since: float
     disturbed: bool
-    group: Group
+    group: StockGroup
     victims: frozenset[str] = field(default_factory=frozenset)
     in_a_row: int = 0
     over_since: float | None = None
     understood: bool = False
-    hold_until: float = 0.0
+    backoff_until: float = 0.0

@@ -38,14 +38,14 @@ class Manner(StrEnum):
     SUCCEEDED = "succeeded"  # it has done its work
     NOT_STARTED = "not started"  # the kubelet or the container runtime refused it: it never joined
     LOST = "lost"  # somebody else has stopped it: deleted, drained, killed
-    SHUT_OUT = "shut out"  # its rendezvous had been closed
-    CUT_OFF = "cut off"  # it could not speak to the store
-    BEREFT = "bereft"  # its workers failed because of a peer's loss, more often than torchrun restarts them
+    RENDEZVOUS_CLOSED = "rendezvous closed"  # its rendezvous had been closed
+    STORE_UNREACHABLE = "store unreachable"  # it could not speak to the store
+    PEER_LOST = "peer lost"  # its workers failed because of a peer's loss, more often than torchrun restarts them
     BROKEN = "broken"  # its own fault, and the rendezvous stands: it never joined, or died without a word
     FAILED = "failed"  # its own fault, and it has closed the rendezvous
 
 
-CLOSING = (Manner.SHUT_OUT, Manner.CUT_OFF, Manner.BEREFT, Manner.FAILED)
+CLOSING = (Manner.RENDEZVOUS_CLOSED, Manner.STORE_UNREACHABLE, Manner.PEER_LOST, Manner.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ def _manner(pod: PodView, record: FailureRecord) -> Manner:
     if GAVE_UP in message:
         broken_off = is_peer_error(record.message) or PEER_GONE in record.message
         symptom = record.signal == "SIGTERM" or (not record.signal and broken_off)
-        return Manner.BEREFT if symptom else Manner.FAILED
+        return Manner.PEER_LOST if symptom else Manner.FAILED
     if TOO_LATE.search(message):
-        return Manner.SHUT_OUT
+        return Manner.RENDEZVOUS_CLOSED
     if NO_RENDEZVOUS.search(message):
-        return Manner.CUT_OFF
+        return Manner.STORE_UNREACHABLE
     if pod.exit_code == USAGE_EXIT_CODE or pod.exit_code >= SIGNAL_EXIT_CODES:
         return Manner.BROKEN
     return Manner.FAILED

@@ -66,23 +66,23 @@ def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number
     succeeded = [end for end in ends if end.manner is Manner.SUCCEEDED]
     disturbed = disturbed or any(end.manner is Manner.LOST for end in ends)
     guilty = sorted((end for end in closing if end.manner is Manner.FAILED), key=lambda end: (not end.gave_up, not end.telling))
-    bereft = [end for end in closing if end.manner is Manner.BEREFT]
+    peer_lost = [end for end in closing if end.manner is Manner.PEER_LOST]
     if guilty:
         return Rendezvous(number, Phase.OVER, str(guilty[0].record), guilty[0], counts=True)
     if succeeded and runs:
         return Rendezvous(number, Phase.FINISHING)
-    if succeeded and bereft:
+    if succeeded and peer_lost:
         done = succeeded[0].pod.name
-        return Rendezvous(number, Phase.OVER, f"{done} had returned while others still trained", bereft[0], counts=True)
+        return Rendezvous(number, Phase.OVER, f"{done} had returned while others still trained", peer_lost[0], counts=True)
     if succeeded:
         # Who was shut out or has been lost did not belong to the group any more: its members wait for each other before they exit.
         return Rendezvous(number, Phase.DONE)
-    if bereft and not disturbed:
-        return Rendezvous(number, Phase.OVER, str(bereft[0].record), bereft[0], counts=True)
+    if peer_lost and not disturbed:
+        return Rendezvous(number, Phase.OVER, str(peer_lost[0].record), peer_lost[0], counts=True)
     if job.backend == names.BACKEND_C10D and pods and not _live(observed.stores, lost, number):
         return Rendezvous(number, Phase.OVER, "the pod of its c10d store has been lost")
     if closing:
-        first = (bereft or closing)[0]
+        first = (peer_lost or closing)[0]
         return Rendezvous(number, Phase.OVER, _blameless(first, disturbed), first)
     return Rendezvous(number, Phase.OPEN)
 
@@ -93,8 +93,8 @@ def _live(stores: Sequence[PodView], lost: Collection[str], number: int) -> bool
 
 def _blameless(end: End, disturbed: bool) -> str:
     what = {
-        Manner.BEREFT: "has lost peers more often than torchrun starts its workers again",
-        Manner.CUT_OFF: "could not reach the rendezvous' store",
-        Manner.SHUT_OUT: "found the rendezvous closed",
+        Manner.PEER_LOST: "has lost peers more often than torchrun starts its workers again",
+        Manner.STORE_UNREACHABLE: "could not reach the rendezvous' store",
+        Manner.RENDEZVOUS_CLOSED: "found the rendezvous closed",
     }[end.manner]
     return f"{end.pod.name} {what}{', after a worker had been lost' if disturbed else ''}"

@@ -27,7 +27,7 @@ STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent h
 START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
 
 
-class Standing(StrEnum):
+class Liveness(StrEnum):
     """A worker's part in the group."""
 
     STARTING = "starting"  # may become ready
@@ -49,13 +49,13 @@ class Candidate:
         restarts: how often its agent has started its workers again.
         failed: its workers have failed in the current round.
         failure: the last line of why, unless that is only the echo of another failure.
-        recheck_at: when its standing may change without any further event; None: never.
+        recheck_at: when its liveness may change without any further event; None: never.
     """
 
     worker: str
     index: int
     address: str
-    standing: Standing
+    liveness: Liveness
     why: str = ""
     retired: bool = False
     port: int = 0
@@ -72,7 +72,7 @@ class Candidate:
     recheck_at: float | None = None
 
 
-def weigh(
+def assess_workers(
     observed: Observed,
     victims: frozenset[str] = frozenset(),
     suspects: Mapping[str, float] = MappingProxyType({}),
@@ -118,7 +118,7 @@ def weigh(
                 worker=name,
                 index=pod.index if pod else -1,
                 address=pod.address if pod else "",
-                standing=assessment.standing,
+                liveness=assessment.liveness,
                 why=assessment.why,
                 retired=assessment.retired,
                 port=agent.port if agent else 0,
@@ -171,7 +171,7 @@ def _unheard_until(observed: Observed) -> float:
 class _Assessment(NamedTuple):
     """What is decided about one worker; the fields are those of `Candidate`."""
 
-    standing: Standing
+    liveness: Liveness
     why: str = ""
     recheck_at: float | None = None
     retired: bool = False
@@ -205,7 +205,7 @@ class _Evidence:
 
 
 def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: bool) -> _Assessment:
-    """The standing of one worker.
+    """The liveness of one worker.
 
     Args:
         evidence: what is known of it.
@@ -215,61 +215,61 @@ def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: boo
     """
     pod, agent, now = evidence.pod, evidence.agent, observed.now
     if pod is None:
-        return _Assessment(Standing.GONE, "was deleted")
+        return _Assessment(Liveness.GONE, "was deleted")
     if pod.ended:
-        return _Assessment(Standing.GONE, describe_end(pod))
+        return _Assessment(Liveness.GONE, describe_end(pod))
     silent_for = now - agent.heard_at if agent else 0.0
     node = observed.nodes.get(pod.node)
     silent = agent is None or silent_for > NODE_SILENCE_SECONDS * observed.heartbeat_seconds
     if node is not None and node.removed and silent:
-        return _Assessment(Standing.GONE, f"was on node {pod.node}, which has been removed")
+        return _Assessment(Liveness.GONE, f"was on node {pod.node}, which has been removed")
     if node is not None and not node.ready and not outage and (pod.deleting if stock else silent):
-        return _Assessment(Standing.GONE, f"is on node {pod.node}, which is not ready")
+        return _Assessment(Liveness.GONE, f"is on node {pod.node}, which is not ready")
     if pod.deleting:
-        return _Assessment(Standing.LEAVING, "is being deleted")
+        return _Assessment(Liveness.LEAVING, "is being deleted")
     if agent is not None and agent.state is AgentState.LEAVING:
-        return _Assessment(Standing.LEAVING, "has received SIGTERM")
+        return _Assessment(Liveness.LEAVING, "has received SIGTERM")
     if evidence.victim:
-        return _Assessment(Standing.LEAVING, "is no longer wanted", retired=True)
+        return _Assessment(Liveness.LEAVING, "is no longer wanted", retired=True)
     if agent is None and pod.started and evidence.unheard_until is not None:
         if evidence.lost_beside_leader:
             return _Assessment(
-                Standing.GONE, f"is on node {pod.node}, which has probably died with the operator that led before"
+                Liveness.GONE, f"is on node {pod.node}, which has probably died with the operator that led before"
             )
         # It trains, perhaps, in a group of its own: nothing that is declared from now on would reach it.
         if now >= evidence.unheard_until:
-            return _Assessment(Standing.GONE, "has not been heard since this operator began to listen")
-        return _Assessment(Standing.STARTING, recheck_at=evidence.unheard_until)
+            return _Assessment(Liveness.GONE, "has not been heard since this operator began to listen")
+        return _Assessment(Liveness.STARTING, recheck_at=evidence.unheard_until)
     if agent is None or not pod.address:
         if evidence.suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
-            return _Assessment(Standing.STARTING)
+            return _Assessment(Liveness.STARTING)
         lost_at = max(evidence.suspected_since, pod.created_at) + START_ON_SUSPECT_SECONDS
         if now >= lost_at:
-            return _Assessment(Standing.GONE, f"does not start on node {pod.node}, which has probably died")
-        return _Assessment(Standing.STARTING, recheck_at=lost_at)
+            return _Assessment(Liveness.GONE, f"does not start on node {pod.node}, which has probably died")
+        return _Assessment(Liveness.STARTING, recheck_at=lost_at)
     if evidence.broken_since is not None and agent.heard_at <= evidence.broken_since:
         closed = agent.disconnected_since
         if closed is not None and now - closed > DISCONNECTED_SECONDS:
-            return _Assessment(Standing.GONE, "has closed its connection while its peers failed")
+            return _Assessment(Liveness.GONE, "has closed its connection while its peers failed")
         if now - evidence.broken_since > BROKEN_SILENCE_SECONDS:
-            return _Assessment(Standing.GONE, f"has been silent for {silent_for:.1f} s while its peers failed")
+            return _Assessment(Liveness.GONE, f"has been silent for {silent_for:.1f} s while its peers failed")
         recheck = evidence.broken_since + BROKEN_SILENCE_SECONDS
         return _Assessment(
-            Standing.READY, recheck_at=recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
+            Liveness.READY, recheck_at=recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
         )
     stop_until = math.inf
     if agent.state is AgentState.STOPPING:
         stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
         if now >= stop_until:
             why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
-            return _Assessment(Standing.GONE, why)
+            return _Assessment(Liveness.GONE, why)
     lost_at = agent.heard_at + evidence.silence_seconds
     if evidence.last_progress > agent.heard_at:  # its group needs it for each step
         lost_at = max(lost_at, evidence.last_progress + SILENCE_SECONDS * observed.heartbeat_seconds)
     if now > lost_at:
-        return _Assessment(Standing.GONE, f"has been silent for {silent_for:.1f} s")
+        return _Assessment(Liveness.GONE, f"has been silent for {silent_for:.1f} s")
     recheck = min(lost_at, stop_until)
-    return _Assessment(Standing.READY, recheck_at=None if math.isinf(recheck) else recheck)
+    return _Assessment(Liveness.READY, recheck_at=None if math.isinf(recheck) else recheck)
 
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:
@@ -277,4 +277,4 @@ def never_formed(number: int, members: Iterable[Candidate]) -> bool:
 
     Such a member may still be on its way to a step boundary in the round before.
     """
-    return any(m.standing is Standing.READY and not m.failed and m.round < number for m in members)
+    return any(m.liveness is Liveness.READY and not m.failed and m.round < number for m in members)

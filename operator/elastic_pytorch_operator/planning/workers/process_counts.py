@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_pytorch_operator.model.observed import PodView
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
 
 def processes_each(members: Collection[str], candidates: Sequence[Candidate]) -> int:
@@ -19,7 +19,7 @@ def processes_each(members: Collection[str], candidates: Sequence[Candidate]) ->
             lowest index.
         candidates: all workers of the job.
     """
-    ready = [c for c in candidates if c.standing is Standing.READY and c.processes]
+    ready = [c for c in candidates if c.liveness is Liveness.READY and c.processes]
     votes = Counter(candidate.processes for candidate in ready)
     inside = Counter(candidate.processes for candidate in ready if candidate.worker in members)
     lowest = {candidate.processes: candidate.index for candidate in sorted(ready, key=lambda c: -c.index)}
@@ -28,7 +28,7 @@ def processes_each(members: Collection[str], candidates: Sequence[Candidate]) ->
 
 def differs(candidate: Candidate, processes: int) -> bool:
     """Whether a worker is ready to run another number of processes than the others."""
-    return candidate.standing is Standing.READY and candidate.processes not in (0, processes)
+    return candidate.liveness is Liveness.READY and candidate.processes not in (0, processes)
 
 
 def explain_difference(members: Collection[str], candidates: Sequence[Candidate], pods: Sequence[PodView]) -> str:

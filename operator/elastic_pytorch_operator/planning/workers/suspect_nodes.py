@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.placement import could_take
 
 SUSPICION_SECONDS = 90.0  # after that the cluster has made up its own mind
@@ -27,7 +27,7 @@ def suspect_nodes(known: Mapping[str, float], observed: Observed, candidates: Co
     Returns:
         As `known`.
     """
-    gone = {candidate.worker for candidate in candidates if candidate.standing is Standing.GONE}
+    gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
     claimed: dict[str, list[PodView]] = {}
     for pod in observed.pods:
         if pod.node and not pod.ended and ((node := observed.nodes.get(pod.node)) is None or node.ready):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.suspect_nodes import avoids_in_vain
 
 
@@ -44,17 +44,17 @@ def plan_replicas(
     node that would take it after all, is replaced. So are all that are outdated, once their group does without them: their replacements
     are made when the last of them is being deleted, for they may need their places.
     """
-    standings = {candidate.worker: candidate.standing for candidate in candidates}
+    liveness_of = {candidate.worker: candidate.liveness for candidate in candidates}
     abandon = tuple(
-        pod for pod in pods if not pod.ended and _node_lost(pod, nodes) and standings.get(pod.name) is Standing.GONE
+        pod for pod in pods if not pod.ended and _node_lost(pod, nodes) and liveness_of.get(pod.name) is Liveness.GONE
     )
     lost = {pod.name for pod in abandon}
-    serving = [pod for pod in pods if not pod.ended and not pod.deleting and standings.get(pod.name) is not Standing.GONE]
+    serving = [pod for pod in pods if not pod.ended and not pod.deleting and liveness_of.get(pod.name) is not Liveness.GONE]
     replaced = {pod.name for pod in serving if pod.name in outdated}
     serving = [pod for pod in serving if pod.name not in replaced]
     misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
     live = [pod for pod in serving if pod not in misled]
-    victims = _choose_victims(live, nodes, standings, round_, wanted)
+    victims = _choose_victims(live, nodes, liveness_of, round_, wanted)
     members = set(round_.workers if round_ else ())
     done = {pod.name for pod in pods if pod.succeeded and pod.name in members}
     kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
@@ -62,7 +62,7 @@ def plan_replicas(
     silent = tuple(
         pod
         for pod in pods
-        if not pod.ended and not pod.deleting and standings.get(pod.name) is Standing.GONE and pod.name not in lost
+        if not pod.ended and not pod.deleting and liveness_of.get(pod.name) is Liveness.GONE and pod.name not in lost
     )
     return Replicas(
         create=() if replaced else tuple(free[: max(0, wanted - len(kept))]),
@@ -75,7 +75,7 @@ def plan_replicas(
 def _choose_victims(
     live: Sequence[PodView],
     nodes: Mapping[str, NodeView],
-    standings: Mapping[str, Standing],
+    liveness_of: Mapping[str, Liveness],
     round_: Round | None,
     wanted: int,
 ) -> set[str]:
@@ -87,7 +87,7 @@ def _choose_victims(
         cordoned = node is not None and node.unschedulable
         return (
             not pod.node,
-            standings.get(pod.name) is not Standing.READY,
+            liveness_of.get(pod.name) is not Liveness.READY,
             cordoned,
             pod.name not in members,
             pod.index,

@@ -14,8 +14,8 @@ BOOM = FailureRecord("w0", 0, 1, "", "ValueError: boom", NOW)
 DEAD_POD = replace(BOOM, pod_uid="1")
 
 
-def failed(budget: Budget, number: int, *, hold: bool = True) -> Budget:
-    return budget.after_round(number, BOOM, NOW, hold=hold)
+def failed(budget: Budget, number: int, *, back_off: bool = True) -> Budget:
+    return budget.after_round(number, BOOM, NOW, back_off=back_off)
 
 
 def test_round_counts_once_however_often_it_is_reported() -> None:
@@ -31,31 +31,31 @@ def test_failure_of_an_earlier_round_is_over() -> None:
 @pytest.mark.parametrize("fault", [Fault.OUTSIDE, Fault.PLACE])
 def test_what_is_not_the_jobs_own_fault_is_a_cause_but_counts_nothing(fault: Fault) -> None:
     cause = replace(BOOM, fault=fault)
-    budget = Budget().after_round(1, cause, NOW, hold=True)
-    assert (budget.failures, budget.last, budget.hold_until) == (0, cause, 0.0)
+    budget = Budget().after_round(1, cause, NOW, back_off=True)
+    assert (budget.failures, budget.last, budget.backoff_until) == (0, cause, 0.0)
 
 
 def test_pod_counts_once_for_as_long_as_it_is_there() -> None:
-    budget = Budget().after_pods([DEAD_POD], ["1"], NOW, hold=True)
+    budget = Budget().after_pods([DEAD_POD], ["1"], NOW, back_off=True)
     assert budget.failures == 1
-    assert budget.after_pods([DEAD_POD], ["1"], NOW, hold=True) == budget
-    assert budget.after_pods([], [], NOW, hold=True).counted_pods == frozenset()
+    assert budget.after_pods([DEAD_POD], ["1"], NOW, back_off=True) == budget
+    assert budget.after_pods([], [], NOW, back_off=True).counted_pods == frozenset()
 
 
 def test_pods_that_fail_together_count_as_one() -> None:
-    assert Budget().after_pods([DEAD_POD, replace(DEAD_POD, pod_uid="2")], ["1", "2"], NOW, hold=True).failures == 1
+    assert Budget().after_pods([DEAD_POD, replace(DEAD_POD, pod_uid="2")], ["1", "2"], NOW, back_off=True).failures == 1
 
 
 def test_dead_pod_counts_once_whatever_fails_in_thousands_of_workers_after_it() -> None:
-    budget = Budget().after_pods([DEAD_POD], ["1"], NOW, hold=False)
+    budget = Budget().after_pods([DEAD_POD], ["1"], NOW, back_off=False)
     for number in range(1, 20):
-        budget = budget.after_round(number, replace(BOOM, fault=Fault.OUTSIDE), NOW, hold=False)
-        budget = budget.after_pods([DEAD_POD], ["1"], NOW, hold=False)
+        budget = budget.after_round(number, replace(BOOM, fault=Fault.OUTSIDE), NOW, back_off=False)
+        budget = budget.after_pods([DEAD_POD], ["1"], NOW, back_off=False)
     assert budget.failures == 1
 
 
 def test_pod_that_died_earlier_does_not_hide_a_new_failure() -> None:
-    assert failed(Budget().after_pods([DEAD_POD], ["1"], NOW, hold=True), 2).failures == 2
+    assert failed(Budget().after_pods([DEAD_POD], ["1"], NOW, back_off=True), 2).failures == 2
 
 
 def test_progress_starts_the_count_again() -> None:
@@ -71,8 +71,8 @@ def test_steps_done_again_are_no_progress() -> None:
 
 def test_only_a_crash_loop_waits() -> None:
     once = failed(Budget(), 1)
-    assert failed(once, 2).hold_until == NOW + 1
-    assert failed(once, 2, hold=False).hold_until == NOW
+    assert failed(once, 2).backoff_until == NOW + 1
+    assert failed(once, 2, back_off=False).backoff_until == NOW
 
 
 def test_steady_round_starts_the_count_again_for_a_script_that_reports_nothing() -> None:
@@ -83,7 +83,7 @@ def test_steady_round_starts_the_count_again_for_a_script_that_reports_nothing()
 
 def test_backoff_doubles_up_to_a_minute() -> None:
     assert [backoff_seconds(n) for n in (0, 1, 2, 3, 4, 20)] == [0, 0, 1, 2, 4, 60]
-    assert failed(Budget(in_a_row=2), 1).hold_until == NOW + 2
+    assert failed(Budget(in_a_row=2), 1).backoff_until == NOW + 2
 
 
 RULES = parse_rules(
@@ -108,9 +108,9 @@ COUNT, IGNORE, FAIL_JOB, RESTART, IGNORE_LOST = RULES
 def test_cost_of_a_failure_in_a_crash_loop(
     cause: FailureRecord, failures: int, total: int, in_a_row: int, pause: float
 ) -> None:
-    budget = Budget(failures=2, total=5, in_a_row=3).after_round(1, cause, NOW, hold=True)
+    budget = Budget(failures=2, total=5, in_a_row=3).after_round(1, cause, NOW, back_off=True)
     assert (budget.failures, budget.total, budget.in_a_row, budget.last) == (failures, total, in_a_row, cause)
-    assert max(0.0, budget.hold_until - NOW) == pause
+    assert max(0.0, budget.backoff_until - NOW) == pause
     assert budget.fatal == (cause if cause.rule is FAIL_JOB else None)
 
 
@@ -118,17 +118,17 @@ def test_cost_of_a_failure_in_a_crash_loop(
 def test_failures_that_do_not_count_wait_even_if_their_rounds_last(rule: FailureRule) -> None:
     budget = Budget()
     for number in (1, 2, 3):
-        budget = budget.after_round(number, replace(BOOM, rule=rule, group_restarts=number), NOW, hold=False)
-    assert (budget.failures, budget.hold_until) == (0, NOW + 2)
+        budget = budget.after_round(number, replace(BOOM, rule=rule, group_restarts=number), NOW, back_off=False)
+    assert (budget.failures, budget.backoff_until) == (0, NOW + 2)
     assert (
-        budget.after_progress(10, None).after_round(4, replace(BOOM, rule=rule, group_restarts=4), NOW, hold=False).in_a_row
+        budget.after_progress(10, None).after_round(4, replace(BOOM, rule=rule, group_restarts=4), NOW, back_off=False).in_a_row
         == 1
     )
 
 
 def test_lost_pod_that_is_ignored_changes_nothing() -> None:
     lost = replace(DEAD_POD, rule=IGNORE_LOST, fault=Fault.PLACE)
-    budget = Budget(in_a_row=3).after_pods([lost], ["1"], NOW, hold=True)
+    budget = Budget(in_a_row=3).after_pods([lost], ["1"], NOW, back_off=True)
     assert budget == Budget(in_a_row=3, counted_pods=frozenset({"1"}))
 
 
@@ -136,27 +136,27 @@ def test_gravest_of_the_pods_that_fail_together_decides() -> None:
     ignored, restarts = replace(DEAD_POD, rule=IGNORE), replace(DEAD_POD, rule=RESTART, pod_uid="2")
     fatal, counted = replace(DEAD_POD, rule=FAIL_JOB, pod_uid="3"), replace(DEAD_POD, pod_uid="4")
     there = ["1", "2", "3", "4"]
-    assert Budget().after_pods([ignored, counted], there, NOW, hold=True).failures == 1
-    both = Budget().after_pods([ignored, restarts, counted], there, NOW, hold=True)
+    assert Budget().after_pods([ignored, counted], there, NOW, back_off=True).failures == 1
+    both = Budget().after_pods([ignored, restarts, counted], there, NOW, back_off=True)
     assert (both.failures, both.group_restarts) == (0, 1)
-    assert Budget().after_pods([ignored, restarts, counted, fatal], there, NOW, hold=True).fatal == fatal
+    assert Budget().after_pods([ignored, restarts, counted, fatal], there, NOW, back_off=True).fatal == fatal
 
 
 def test_pod_that_was_lost_and_then_ends_counts_once() -> None:
     lost = replace(DEAD_POD, rule=COUNT, exit_code=None, fault=Fault.PLACE)
-    budget = Budget().after_pods([lost], ["1"], NOW, hold=False).after_pods([], ["1"], NOW, hold=False)
-    assert budget.after_pods([DEAD_POD], ["1"], NOW, hold=False).failures == 1
+    budget = Budget().after_pods([lost], ["1"], NOW, back_off=False).after_pods([], ["1"], NOW, back_off=False)
+    assert budget.after_pods([DEAD_POD], ["1"], NOW, back_off=False).failures == 1
 
 
 def test_group_is_restarted_once_for_all_failures_of_its_pods() -> None:
-    budget = Budget().after_round(1, replace(BOOM, rule=RESTART), NOW, hold=True)
+    budget = Budget().after_round(1, replace(BOOM, rule=RESTART), NOW, back_off=True)
     assert budget.group_restarts == 1
-    later = budget.after_pods([replace(DEAD_POD, rule=RESTART)], ["1"], NOW, hold=True)
-    later = later.after_pods([replace(DEAD_POD, pod_uid="2")], ["1", "2"], NOW, hold=True)
+    later = budget.after_pods([replace(DEAD_POD, rule=RESTART)], ["1"], NOW, back_off=True)
+    later = later.after_pods([replace(DEAD_POD, pod_uid="2")], ["1", "2"], NOW, back_off=True)
     assert replace(later, counted_pods=frozenset()) == budget, "of pods that are being replaced"
-    again = later.after_round(3, replace(BOOM, rule=RESTART, group_restarts=1), NOW, hold=True)
+    again = later.after_round(3, replace(BOOM, rule=RESTART, group_restarts=1), NOW, back_off=True)
     assert again.group_restarts == 2
-    assert again.after_round(4, replace(BOOM, rule=FAIL_JOB), NOW, hold=True).fatal is not None, "whenever it is found"
+    assert again.after_round(4, replace(BOOM, rule=FAIL_JOB), NOW, back_off=True).fatal is not None, "whenever it is found"
 
 
 def test_total_is_not_forgiven_by_progress() -> None:

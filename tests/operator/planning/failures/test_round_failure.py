@@ -6,7 +6,7 @@ import pytest
 from elastic_pytorch_operator.model.failure import Fault
 from elastic_pytorch_operator.model.observed import AgentView, Failure, NodeView, PodView
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
-from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import NOW, a_failure, a_pod, a_round, an_agent, observed
 
@@ -23,7 +23,7 @@ def failed(worker: str, failure: Failure | None, **fields: float) -> AgentView:
 
 def judge(agents: Sequence[AgentView], pods: Sequence[PodView] | None = None, size: int = 3) -> RoundFailure:
     seen = observed(pods if pods is not None else [a_pod(i) for i in range(3)], agents, round=a_round(0, 1, 2, size=size))
-    return judge_round(seen, weigh(seen))
+    return judge_round(seen, assess_workers(seen))
 
 
 ALL_ECHO = [failed("w0", ECHO), failed("w1", LATER_ECHO), failed("w2", LATER_ECHO)]
@@ -110,13 +110,13 @@ def test_outage_of_all_nodes_is_no_loss() -> None:
         round=a_round(0, 1, 2),
         nodes={f"node-{n}": NodeView(f"node-{n}", ready=False) for n in range(3)},
     )
-    assert judge_round(seen, weigh(seen)).echoes_only
+    assert judge_round(seen, assess_workers(seen)).echoes_only
 
 
 def test_large_round_is_judged_once_for_all_its_failures() -> None:
     pods = [a_pod(i) for i in range(1000)]
     agents = [failed(f"w{i}", BOOM if i == 700 else ECHO) for i in range(1000)]
     seen = observed(pods, agents, round=a_round(*range(1000)))
-    cause = judge_round(seen, weigh(seen)).cause
+    cause = judge_round(seen, assess_workers(seen)).cause
     assert cause is not None
     assert cause.worker == "w700"

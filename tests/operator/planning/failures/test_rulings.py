@@ -7,7 +7,7 @@ import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.planning.failures.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
-from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 
 from tests.operator.builders import NOW, a_dead_pod, a_pod, a_round, an_agent, observed
@@ -20,7 +20,7 @@ def judge(
     seen: Observed, rules: tuple[FailureRule, ...] = (), ours: frozenset[str] = frozenset()
 ) -> list[tuple[str, int | None]]:
     """Each pod that matters, and the rule that decides on it."""
-    found = judge_pods(seen, weigh(seen, ours), rules, ended_pods(seen), ours)
+    found = judge_pods(seen, assess_workers(seen, ours), rules, ended_pods(seen), ours)
     return [(record.worker, record.rule.index if record.rule else None) for record in found]
 
 
@@ -28,7 +28,7 @@ def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count()
     pods = [
         a_dead_pod(0),
         a_dead_pod(1, exit_code=137),
-        a_dead_pod(2, seen_dead_at_start=True),
+        a_dead_pod(2, ended_before_takeover=True),
         a_dead_pod(3, exit_code=128, exit_reason="StartError"),
         a_dead_pod(4, exit_code=0),
     ]
@@ -60,12 +60,12 @@ def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent()
         ),
         (
             "it had ended before this operator led: counting and ignoring were up to the one before",
-            observed([a_dead_pod(0, exit_code=137, seen_dead_at_start=True)]),
+            observed([a_dead_pod(0, exit_code=137, ended_before_takeover=True)]),
             [],
         ),
         (
             "the same, but to fail the job once more is to fail it once",
-            observed([a_dead_pod(0, exit_code=42, seen_dead_at_start=True)]),
+            observed([a_dead_pod(0, exit_code=42, ended_before_takeover=True)]),
             [("w0", 1)],
         ),
         ("a member is evicted", observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0)), [("w0", 0)]),
@@ -91,7 +91,7 @@ def test_what_the_operator_deletes_is_not_lost() -> None:
 
 def test_lost_pod_in_words() -> None:
     seen = observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0))
-    [record] = judge_pods(seen, weigh(seen), parse_rules([on_condition("FailJob")]), ended_pods(seen))
+    [record] = judge_pods(seen, assess_workers(seen), parse_rules([on_condition("FailJob")]), ended_pods(seen))
     assert str(record) == "w0 is being deleted (DisruptionTarget=True)"
     assert record.as_status() == {"worker": "w0", "message": "is being deleted (DisruptionTarget=True)"}
 

@@ -31,10 +31,10 @@ START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
             observed([failed(name="old"), failed(name="new", created_at=2.0)], [an_agent("new", "failed")]),
             None,
         ),
-        ("dead before this leader, the first", observed([failed(seen_dead_at_start=True)]), None),
+        ("dead before this leader, the first", observed([failed(ended_before_takeover=True)]), None),
         (
             "dead before this leader, in a row",
-            observed([failed(seen_dead_at_start=True, failed_starts=("a", "b"))]),
+            observed([failed(ended_before_takeover=True, failed_starts=("a", "b"))]),
             ("a", "b"),
         ),
     ],
@@ -48,7 +48,7 @@ def test_failed_starts_are_read_from_the_newest_pod_of_an_index(
 @pytest.mark.parametrize(("before", "pause_seconds"), [(0, 0), (1, 1), (2, 2), (4, 8), (7, 60), (20, 60)])
 def test_pause_grows(before: int, pause_seconds: float) -> None:
     found = find_failed_starts(observed([failed(failed_starts=("node-1",) * before, ended_at=NOW - 5)]))
-    assert found.hold_until[0] == NOW - 5 + pause_seconds
+    assert found.backoff_until[0] == NOW - 5 + pause_seconds
     assert len(found.nodes[0]) <= 8
 
 

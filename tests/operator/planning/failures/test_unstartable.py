@@ -2,11 +2,11 @@
 
 import pytest
 from elastic_pytorch_operator.model.observed import PodView
-from elastic_pytorch_operator.planning.failures.unstartable import PATIENCE_SECONDS, why_it_cannot_start
+from elastic_pytorch_operator.planning.failures.unstartable import GIVE_UP_SECONDS, why_it_cannot_start
 
 from tests.operator.builders import NOW, a_pending_pod, a_pod
 
-LONG_AGO = NOW - PATIENCE_SECONDS
+LONG_AGO = NOW - GIVE_UP_SECONDS
 PULL = "ImagePullBackOff of image nope:1: not found"
 
 
@@ -31,4 +31,4 @@ def test_cannot_start(situation: str, pods: list[PodView], hopeless: bool) -> No
 
 
 def test_looks_again_when_patience_ends() -> None:
-    assert why_it_cannot_start([a_pending_pod(0, waiting=PULL, stuck_since=NOW - 10)], NOW) == ("", NOW - 10 + PATIENCE_SECONDS)
+    assert why_it_cannot_start([a_pending_pod(0, waiting=PULL, stuck_since=NOW - 10)], NOW) == ("", NOW - 10 + GIVE_UP_SECONDS)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.completion import Ending
-from elastic_pytorch_operator.planning.reporting.events import tell_refusals, tell_story
+from elastic_pytorch_operator.planning.reporting.events import record_events, record_refusals
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
@@ -64,9 +64,9 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
 )
 def test_events(job: dict[str, Any], said: dict[str, Any], events: list[tuple[str, bool, bool]]) -> None:
     nothing = {"declared": None, "recovered": None, "ending": None, "refusals": ()}
-    told = tell_story(a_job(**job), observed(round=a_round(0)), **{**nothing, **said})
+    told = record_events(a_job(**job), observed(round=a_round(0)), **{**nothing, **said})
     assert [(event.reason, event.warning, event.with_status) for event in told] == events
 
 
 def test_refusals_begin_with_a_capital() -> None:
-    assert [event.note for event in tell_refusals(["the API server refuses: x", ""])] == ["The API server refuses: x", ""]
+    assert [event.note for event in record_refusals(["the API server refuses: x", ""])] == ["The API server refuses: x", ""]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.reporting.history import COLUMNS, MOST_ENTRIES, extend_history
+from elastic_pytorch_operator.planning.reporting.history import COLUMNS, MAX_ENTRIES, extend_history
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -55,11 +55,11 @@ def test_jobs_that_report_no_steps_have_a_world() -> None:
 
 def test_intervals_double_when_there_are_too_many() -> None:
     history: dict[str, Any] = {}
-    for seconds in range(0, MOST_ENTRIES * 5 + 1, 5):
+    for seconds in range(0, MAX_ENTRIES * 5 + 1, 5):
         history = extended(history, seconds, seconds)
     assert history["intervalSeconds"] == 10
     steps = [int(step) for step in history["steps"].split()]
-    assert steps == [*range(5, MOST_ENTRIES * 5, 10), MOST_ENTRIES * 5]
+    assert steps == [*range(5, MAX_ENTRIES * 5, 10), MAX_ENTRIES * 5]
 
 
 def test_a_month_fits_in_little_more_than_a_kilobyte() -> None:
@@ -67,7 +67,7 @@ def test_a_month_fits_in_little_more_than_a_kilobyte() -> None:
     for hour in range(24 * 31):
         history = extended(history, hour * 3600, hour * 12345, recoveries=hour)
     assert len(json.dumps(history)) < 1500
-    assert {len(history[name].split()) for name in COLUMNS} <= set(range(MOST_ENTRIES // 2, MOST_ENTRIES + 1))
+    assert {len(history[name].split()) for name in COLUMNS} <= set(range(MAX_ENTRIES // 2, MAX_ENTRIES + 1))
 
 
 @pytest.mark.parametrize("years", [1, 30])
@@ -75,7 +75,7 @@ def test_an_operator_that_was_long_away_goes_on(years: int) -> None:
     history = extended(extended({}, 0, 1), years * 365 * 86400, 2)
     assert history["steps"].split()[0] == "1"
     assert history["steps"].split()[-1] == "2"
-    assert len(history["steps"].split()) <= MOST_ENTRIES
+    assert len(history["steps"].split()) <= MAX_ENTRIES
 
 
 def test_a_clock_set_back_loses_nothing() -> None:

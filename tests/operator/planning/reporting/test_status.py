@@ -13,7 +13,7 @@ from elastic_pytorch_operator.planning.reporting.status import (
     Findings,
     describe_job,
 )
-from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import (
     NOW,
@@ -39,7 +39,7 @@ def group(*indices: int, size: int = -1, **fields: Any) -> Observed:
 
 def status_of(seen: Observed, job: dict[str, Any] | None = None, **said: Any) -> dict[str, Any]:
     findings = Findings(**{"budget": Budget(), **said})
-    return describe_job(a_job(**(job or {})), seen, weigh(seen), seen.round, findings)
+    return describe_job(a_job(**(job or {})), seen, assess_workers(seen), seen.round, findings)
 
 
 def conditions_of(status: dict[str, Any]) -> dict[str, str]:
@@ -55,7 +55,7 @@ def message_of(status: dict[str, Any], type_: str) -> str:
 
 ALL, TWO, NONE = group(0, 1, 2), group(0, 1), observed()
 FAILED = observed([a_pod(0)], [an_agent("w0", "failed")], round=a_round(0))
-CRASHED = Budget(failures=1, total=1, last=BOOM, hold_until=NOW + 4)
+CRASHED = Budget(failures=1, total=1, last=BOOM, backoff_until=NOW + 4)
 SUSPENDED = {"suspend": True}
 
 

@@ -9,7 +9,12 @@ from elastic_pytorch_operator.api.names import CHECKPOINT_WAIT_ENDED
 from elastic_pytorch_operator.model.actions import DeletePod, RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, Hold, hold_for_checkpoint, leave_seconds
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import (
+    CheckpointWait,
+    Deferral,
+    defer_for_checkpoint,
+    leave_seconds,
+)
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
@@ -85,7 +90,7 @@ def since(seconds_ago: float, leaving: float | None = None, **counts: int) -> Ch
 def test_change_is_held_or_goes(
     situation: str, job_: Job, now: Observed, wanted: Round | None, known: CheckpointWait | None, until: float | None
 ) -> None:
-    hold = hold_for_checkpoint(job_, now, wanted, known)
+    hold = defer_for_checkpoint(job_, now, wanted, known)
     assert hold.until == until, situation
     assert (hold.wait is None) is (until is None)
     assert bool(hold.text) is (until is not None)
@@ -105,13 +110,13 @@ def test_change_is_held_or_goes(
     ],
 )
 def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, text: str) -> None:
-    assert hold_for_checkpoint(job(), now, wanted, since(4, w0=3)) == Hold(over=text)
+    assert defer_for_checkpoint(job(), now, wanted, since(4, w0=3)) == Deferral(over=text)
 
 
 def test_wait_says_what_it_waits_for() -> None:
-    hold = hold_for_checkpoint(job(), seen(w0=3), ORDERLY, None)
+    hold = defer_for_checkpoint(job(), seen(w0=3), ORDERLY, None)
     assert hold.text == "w2 is ready; waits up to 30 s for the next checkpoint in /checkpoints"
-    hold = hold_for_checkpoint(job(grace=9), seen(deleting=True, w0=3), ORDERLY, None)
+    hold = defer_for_checkpoint(job(grace=9), seen(deleting=True, w0=3), ORDERLY, None)
     assert hold.text == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
 
 

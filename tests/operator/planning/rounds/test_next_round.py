@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupPolicy, GroupState, assign_ranks, next_round
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
 from tests.operator.builders import NOW, a_round
 
 LONG_AGO = NOW - 100
 
 
-def candidate(index: int, standing: str = "ready", **fields: Any) -> Candidate:
+def candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
     defaults: dict[str, Any] = {"address": f"10.0.0.{index}", "port": 29510 + index, "heard_at": NOW, "ready_since": LONG_AGO}
     return Candidate(
-        worker=fields.pop("worker", f"w{index}"), index=index, standing=Standing(standing), **{**defaults, **fields}
+        worker=fields.pop("worker", f"w{index}"), index=index, liveness=Liveness(liveness), **{**defaults, **fields}
     )
 
 
@@ -133,10 +133,10 @@ def test_failure_whose_cause_is_not_known_yet_nudges_and_waits() -> None:
 
 
 def test_failed_group_is_held_back_but_a_lost_one_is_not() -> None:
-    held = decide(GROUP, [failed(0), *ready(1, 2)], hold_until=NOW + 4)
+    held = decide(GROUP, [failed(0), *ready(1, 2)], backoff_until=NOW + 4)
     assert held.round is None
     assert held.recheck_at == NOW + 4
-    assert decide(GROUP, [*ready(0, 1), candidate(2, "gone")], hold_until=NOW + 4).round is not None
+    assert decide(GROUP, [*ready(0, 1), candidate(2, "gone")], backoff_until=NOW + 4).round is not None
 
 
 def test_newcomers_join_in_one_round_when_nobody_more_is_on_the_way() -> None:

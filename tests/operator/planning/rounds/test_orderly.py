@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupPolicy, GroupState, next_round
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.reconcile.observe import recover_round
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent
@@ -14,9 +14,9 @@ from tests.operator.simulation import Simulation
 HERE, NEW = 7, 8  # the group's round and the next; nobody has been lost since round 5
 
 
-def candidate(index: int, standing: str = "ready", **fields: Any) -> Candidate:
+def candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
     defaults: dict[str, Any] = {"heard_at": NOW, "ready_since": NOW - 100, "port": 29510, "round": HERE, "restarts": 1}
-    return Candidate(f"w{index}", index, f"10.0.0.{index}", Standing(standing), **{**defaults, **fields})
+    return Candidate(f"w{index}", index, f"10.0.0.{index}", Liveness(liveness), **{**defaults, **fields})
 
 
 def ready(*indices: int) -> list[Candidate]:

@@ -3,23 +3,23 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.stock.group import START_SECONDS, Group, adopt_group, next_group
+from elastic_pytorch_operator.planning.stock.group import START_SECONDS, StockGroup, adopt_group, next_group
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round
 
 SETTLED = NOW - 60
 
 
-def group(*indices: int, since: float = SETTLED, **fields: Any) -> Group:
+def group(*indices: int, since: float = SETTLED, **fields: Any) -> StockGroup:
     """A group whose members run."""
-    return Group(a_round(*indices, number=4), frozenset(f"w{i}" for i in indices), since, **fields)
+    return StockGroup(a_round(*indices, number=4), frozenset(f"w{i}" for i in indices), since, **fields)
 
 
 @pytest.mark.parametrize(
     ("before", "running", "job", "victims", "round_"),
     [
-        pytest.param(Group(since=SETTLED), [], {}, [], None, id="no worker runs"),
-        pytest.param(Group(), [0, 1, 2], {}, [], ("FirstRound", 3, "3 workers run"), id="all run for the first time"),
+        pytest.param(StockGroup(since=SETTLED), [], {}, [], None, id="no worker runs"),
+        pytest.param(StockGroup(), [0, 1, 2], {}, [], ("FirstRound", 3, "3 workers run"), id="all run for the first time"),
         pytest.param(group(0, 1, 2), [0, 1, 2], {}, [], None, id="no change"),
         pytest.param(group(0, 1, 2), [0, 2], {}, [], ("WorkerLost", 2, "w1 has failed"), id="one is lost"),
         pytest.param(group(0, 1, 2), [0, 2, 3], {}, [], ("WorkerLost", 3, "w1 has failed"), id="one is replaced"),
@@ -34,7 +34,7 @@ def group(*indices: int, since: float = SETTLED, **fields: Any) -> Group:
     ],
 )
 def test_round(
-    before: Group, running: list[int], job: dict[str, Any], victims: list[str], round_: tuple[str, int, str] | None
+    before: StockGroup, running: list[int], job: dict[str, Any], victims: list[str], round_: tuple[str, int, str] | None
 ) -> None:
     after, recheck = next_group(a_job(**job), before, [a_pod(i) for i in running], {"w1": "has failed"}, victims, NOW)
     changed = after.round if after.round != before.round else None

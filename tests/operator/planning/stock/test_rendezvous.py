@@ -11,7 +11,7 @@ from tests.operator.planning.stock.test_pod_exits import BOOM, GLOO, gave_up
 
 C10D = {"rendezvous": {"backend": "c10d"}}
 ETCD = {"rendezvous": {"backend": "etcd-v2", "endpoint": "etcd:2379"}}
-SHUT_OUT = "RendezvousClosedError"
+RENDEZVOUS_CLOSED = "RendezvousClosedError"
 
 
 def runs(index: int) -> PodView:
@@ -62,17 +62,17 @@ def test_failed_script_is_to_blame_even_after_a_loss() -> None:
 
 
 def test_peers_errors_after_a_loss_are_nobodys_fault() -> None:
-    found = judged(ended(0, gave_up(GLOO)), ended(1, SHUT_OUT), disturbed=True)
+    found = judged(ended(0, gave_up(GLOO)), ended(1, RENDEZVOUS_CLOSED), disturbed=True)
     assert (found.phase, found.counts) == (Phase.OVER, False)
     assert "lost" in found.why
 
 
 def test_peers_errors_without_a_loss_are_the_jobs_own() -> None:
-    assert judged(ended(0, gave_up(GLOO)), ended(1, SHUT_OUT)).counts
+    assert judged(ended(0, gave_up(GLOO)), ended(1, RENDEZVOUS_CLOSED)).counts
 
 
 def test_worker_told_to_stop_closes_it_in_old_releases_which_is_nobodys_fault() -> None:
-    found = judged(ended(0, SHUT_OUT), ended(1, "SignalException: Process 1 got signal: 15"), runs(2))
+    found = judged(ended(0, RENDEZVOUS_CLOSED), ended(1, "SignalException: Process 1 got signal: 15"), runs(2))
     assert (found.phase, found.counts) == (Phase.OVER, False)
 
 
@@ -96,7 +96,7 @@ def test_worker_that_is_done_waits_for_the_others() -> None:
 
 
 def test_newcomer_who_finds_it_closed_by_success_spoils_nothing() -> None:
-    assert judged(ended(0, exit_code=0), ended(1, exit_code=0), ended(2, SHUT_OUT)).phase is Phase.DONE
+    assert judged(ended(0, exit_code=0), ended(1, exit_code=0), ended(2, RENDEZVOUS_CLOSED)).phase is Phase.DONE
 
 
 def test_worker_lost_when_all_were_done_spoils_nothing() -> None:

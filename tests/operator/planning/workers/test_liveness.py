@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView
-from elastic_pytorch_operator.planning.workers.liveness import Standing, weigh
+from elastic_pytorch_operator.planning.workers.liveness import Liveness, assess_workers
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
 
@@ -12,12 +12,12 @@ GROUP = a_round(0, 1, 2)
 SILENT = {"heard_at": NOW - 3.5}
 
 
-def standing_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentView] | None = None, **fields: Any) -> Standing:
-    """The standing of w0, in a group with w1 and w2."""
+def liveness_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentView] | None = None, **fields: Any) -> Liveness:
+    """The liveness of w0, in a group with w1 and w2."""
     others = peers if peers is not None else [an_agent("w1"), an_agent("w2")]
     pods = [*([pod] if pod else []), a_pod(1), a_pod(2)]
     seen = observed(pods, [*([agent] if agent else []), *others], round=GROUP, **fields)
-    return next(c.standing for c in weigh(seen) if c.worker == "w0")
+    return next(c.liveness for c in assess_workers(seen) if c.worker == "w0")
 
 
 OTHERS = {f"node-{n}": NodeView(f"node-{n}") for n in (1, 2)}
@@ -68,7 +68,7 @@ FAILED = {"state": "failed", "state_since": NOW - 0.5}
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and " " in value else None,
 )
 def test_standing(situation: str, pod: PodView | None, agent: AgentView | None, fields: dict[str, Any], expected: str) -> None:
-    assert standing_of(pod, agent, **fields) == expected, situation
+    assert liveness_of(pod, agent, **fields) == expected, situation
 
 
 @pytest.mark.parametrize(
@@ -82,31 +82,31 @@ def test_standing(situation: str, pod: PodView | None, agent: AgentView | None, 
 )
 def test_standing_while_a_peer_has_failed(situation: str, agent: AgentView, expected: str) -> None:
     peers = [an_agent("w1", **FAILED), an_agent("w2")]
-    assert standing_of(a_pod(0), agent, peers) == expected, situation
+    assert liveness_of(a_pod(0), agent, peers) == expected, situation
 
 
 def test_silence_after_a_peer_has_failed_is_short() -> None:
     peers = [an_agent("w1", state="failed", state_since=NOW - 1.3), an_agent("w2")]
-    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 1.4), peers) == "gone"
+    assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 1.4), peers) == "gone"
 
 
 def test_a_group_that_steps_vouches_for_a_silent_member() -> None:
     stepping = [an_agent("w1", progressed_at=NOW - 0.5), an_agent("w2")]
-    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 20), stepping) == "ready"
+    assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 20), stepping) == "ready"
     stopped = [an_agent("w1", progressed_at=NOW - 3.5), an_agent("w2")]
-    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 20), stopped) == "gone"
+    assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 20), stopped) == "gone"
 
 
 def test_nobody_is_lost_when_nobody_is_heard() -> None:
     silent = [an_agent("w1", heard_at=NOW - 90), an_agent("w2", heard_at=NOW - 90)]
-    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent) == "ready"
-    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent, **NODE_LOST) == "gone"
+    assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent) == "ready"
+    assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent, **NODE_LOST) == "gone"
 
 
 def test_a_whole_group_is_lost_after_half_a_minute_if_other_jobs_are_heard() -> None:
-    def whole(seconds: float) -> Standing:
+    def whole(seconds: float) -> Liveness:
         agents = [an_agent(f"w{i}", heard_at=NOW - seconds) for i in range(3)]
-        return standing_of(a_pod(0), agents[0], agents[1:], last_heard_at=NOW)
+        return liveness_of(a_pod(0), agents[0], agents[1:], last_heard_at=NOW)
 
     assert whole(9) == "ready"
     assert whole(31) == "gone"
@@ -115,7 +115,7 @@ def test_a_whole_group_is_lost_after_half_a_minute_if_other_jobs_are_heard() -> 
 def test_last_words_of_a_failure_are_kept_unless_they_only_echo_another() -> None:
     def failure_of(message: str) -> str:
         agent = an_agent("w0", "failed", failure=a_failure(message))
-        [found] = weigh(observed([a_pod(0)], [agent], round=a_round(0)))
+        [found] = assess_workers(observed([a_pod(0)], [agent], round=a_round(0)))
         assert found.failed
         return found.failure
 
@@ -138,13 +138,13 @@ def test_agent_that_a_new_operator_has_not_heard(
 ) -> None:
     known = {"heard_before": frozenset({"w0"}), "listening_since": NOW - listening_for, "last_heard_at": NOW} | fields
     seen = observed([a_pod(0), a_pod(1)], [an_agent("w1", "ready")], **known)
-    [found] = [candidate for candidate in weigh(seen) if candidate.worker == "w0"]
-    assert found.standing == expected, situation
+    [found] = [candidate for candidate in assess_workers(seen) if candidate.worker == "w0"]
+    assert found.liveness == expected, situation
     assert (found.recheck_at is not None) == (expected == "starting" and bool(known["heard_before"]))
 
 
 def test_rarer_heartbeats_are_waited_for_longer() -> None:
     quiet = an_agent("w0", **SILENT)
-    assert standing_of(a_pod(0), quiet) == "gone"
-    assert standing_of(a_pod(0), quiet, heartbeat_seconds=2.0) == "ready"
-    assert standing_of(a_pod(0), an_agent("w0", heard_at=NOW - 6.5), heartbeat_seconds=2.0) == "gone"
+    assert liveness_of(a_pod(0), quiet) == "gone"
+    assert liveness_of(a_pod(0), quiet, heartbeat_seconds=2.0) == "ready"
+    assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 6.5), heartbeat_seconds=2.0) == "gone"

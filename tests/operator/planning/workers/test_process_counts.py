@@ -4,16 +4,16 @@ import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.rounds.next_round import GroupPolicy, GroupState, next_round
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Standing
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round
 from tests.operator.simulation import Simulation
 
 
-def candidates(*processes: int, standing: str = "ready") -> list[Candidate]:
+def candidates(*processes: int, liveness: str = "ready") -> list[Candidate]:
     return [
-        Candidate(f"w{i}", i, f"10.0.0.{i}", Standing(standing), heard_at=NOW, ready_since=NOW - 100, processes=number, round=1)
+        Candidate(f"w{i}", i, f"10.0.0.{i}", Liveness(liveness), heard_at=NOW, ready_since=NOW - 100, processes=number, round=1)
         for i, number in enumerate(processes)
     ]
 
@@ -38,7 +38,7 @@ def test_number_that_counts(situation: str, members: list[str], processes: list[
 
 def test_only_ready_workers_differ() -> None:
     assert [differs(candidate, 8) for candidate in candidates(8, 16, 0)] == [False, True, False]
-    assert not any(differs(candidate, 8) for candidate in candidates(8, 16, standing="leaving"))
+    assert not any(differs(candidate, 8) for candidate in candidates(8, 16, liveness="leaving"))
 
 
 def test_words() -> None:

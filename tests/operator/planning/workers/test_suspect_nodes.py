@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Store
+from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.pod_views import view_pod
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.planning.workers.suspect_nodes import (
     SUSPICION_SECONDS,
     avoids_in_vain,
@@ -28,7 +28,7 @@ SILENT = NOW - 10
 
 
 def suspects(seen: Observed, known: dict[str, float] | None = None) -> dict[str, float]:
-    return suspect_nodes(known or {}, seen, weigh(seen, suspects=known or {}))
+    return suspect_nodes(known or {}, seen, assess_workers(seen, suspects=known or {}))
 
 
 def group(silent: float = SILENT, **fields: Any) -> Observed:
@@ -164,7 +164,7 @@ def test_suspicion_gives_way_where_the_other_nodes_are_full() -> None:
 @pytest.mark.parametrize("strictly", [True, False])
 async def test_replacement_is_made_as_it_was_decided(strictly: bool) -> None:
     cluster = FakeCluster()
-    await Executor(cluster, Store(), AgentSettings("http://operator")).execute(
+    await Executor(cluster, Cache(), AgentSettings("http://operator")).execute(
         a_job(), [CreatePod(0, ("node-1",), strictly=strictly)], {}
     )
     view = view_pod(cluster.pods()[0], seen_at=NOW)

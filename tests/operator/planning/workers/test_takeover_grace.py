@@ -1,7 +1,7 @@
 """How long a new leader listens before it decides anything."""
 
 import pytest
-from elastic_pytorch_operator.planning.workers.takeover_grace import listens_until
+from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_grace_until
 
 from tests.operator.builders import NOW, a_pending_pod, a_pod, a_round, an_agent, observed
 
@@ -19,14 +19,14 @@ from tests.operator.builders import NOW, a_pending_pod, a_pod, a_round, an_agent
 )
 def test_silent_worker_is_waited_for(listening: float, arrived: float, until: float | None) -> None:
     found = observed([a_pod(0), a_pod(1)], [an_agent("w0")], listening_since=NOW - listening, arrived_at=NOW - arrived)
-    assert listens_until(found) == (None if until is None else pytest.approx(until))
+    assert takeover_grace_until(found) == (None if until is None else pytest.approx(until))
 
 
 def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
     def listens(*speaking: str) -> float | None:
         pods, agents = [a_pod(0), a_pod(1), a_pod(2)], [an_agent(name) for name in speaking]
         known = frozenset({"w0", "w1"})
-        return listens_until(observed(pods, agents, listening_since=NOW - 6, arrived_at=NOW - 100, heard_before=known))
+        return takeover_grace_until(observed(pods, agents, listening_since=NOW - 6, arrived_at=NOW - 100, heard_before=known))
 
     assert listens() == NOW + 4
     assert listens("w2") == NOW + 4, "a newcomer says nothing of the group"
@@ -35,7 +35,7 @@ def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
 
 def test_nobody_is_waited_for_once_all_have_spoken() -> None:
     found = observed([a_pod(0), a_pending_pod(1)], [an_agent("w0")], listening_since=NOW, arrived_at=NOW)
-    assert listens_until(found) is None
+    assert takeover_grace_until(found) is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_worker_lost_with_the_leaders_node_is_not_waited_for_as_long(
         listening_since=NOW - listening,
         arrived_at=NOW - arrived,
     )
-    assert listens_until(found) == (None if until is None else pytest.approx(until))
+    assert takeover_grace_until(found) == (None if until is None else pytest.approx(until))
 
 
 def test_with_another_silent_worker_elsewhere_all_are_waited_for() -> None:
@@ -73,4 +73,4 @@ def test_with_another_silent_worker_elsewhere_all_are_waited_for() -> None:
         listening_since=NOW - 2.0,
         arrived_at=NOW - 1.5,
     )
-    assert listens_until(found) == NOW + 3.0
+    assert takeover_grace_until(found) == NOW + 3.0

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import NodeView, Observed
-from elastic_pytorch_operator.planning.workers.liveness import weigh
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 
 from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 
 
 def decide(seen: Observed, wanted: int) -> Replicas:
-    return plan_replicas(seen.pods, seen.nodes, weigh(seen), seen.round, wanted)
+    return plan_replicas(seen.pods, seen.nodes, assess_workers(seen), seen.round, wanted)
 
 
 def running(*indices: int, **fields: Any) -> Observed:
@@ -112,7 +112,7 @@ def test_silent_pod_is_replaced_and_removed() -> None:
 
 
 def replace_outdated(seen: Observed, *outdated: str) -> Replicas:
-    return plan_replicas(seen.pods, seen.nodes, weigh(seen), seen.round, 2, outdated=outdated)
+    return plan_replicas(seen.pods, seen.nodes, assess_workers(seen), seen.round, 2, outdated=outdated)
 
 
 def test_outdated_pods_are_victims_and_are_replaced_once_all_of_them_go() -> None:

@@ -1,0 +1,26 @@
+"""What one replica of the operator is told when it starts."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """Where a replica runs, and what it watches.
+
+    Attributes:
+        operator_url: where agents find the one that leads.
+        host: the address that it listens at; `::` is every one, of IPv6 and IPv4.
+        port: for agents.
+        probe_port: for kubelets and Prometheus.
+        namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
+        pod: its name, which is its identity: a restarted container goes on where the one before it was.
+        watched: the namespaces whose jobs it reconciles; none: all.
+    """
+
+    operator_url: str
+    host: str
+    port: int
+    probe_port: int
+    namespace: str = ""
+    pod: str = ""
+    watched: tuple[str, ...] = ()
