@@ -17,11 +17,22 @@ SETTLE_SECONDS = 10
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of the test's own, removed after it; its story is kept if the test has failed."""
-    name = f"e2e-{request.node.name.split('[')[0].removeprefix('test_').replace('_', '-')[:40]}-{os.urandom(2).hex()}"
+    yield from made_namespace(request.session, request.node.name.split("[")[0])
+
+
+@pytest.fixture(scope="module")
+def shared_namespace(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace for the tests of a module that leave nothing behind, removed after the last one."""
+    yield from made_namespace(request.session, request.module.__name__.rpartition(".")[2])
+
+
+def made_namespace(session: pytest.Session, what: str) -> Iterator[str]:
+    """Creates a namespace named after a test or a module; deletes it, and keeps its story if a test has failed meanwhile."""
+    name = f"e2e-{what.removeprefix('test_').replace('_', '-')[:40]}-{os.urandom(2).hex()}"
     run_kubectl("create", "namespace", name)
-    failed_before = request.session.testsfailed
+    failed_before = session.testsfailed
     yield name
-    if request.session.testsfailed > failed_before:
+    if session.testsfailed > failed_before:
         report(name)
     run_kubectl("delete", "namespace", name, "--wait=false")
 

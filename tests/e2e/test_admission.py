@@ -1,15 +1,19 @@
 """What the API server refuses, with which words, before the operator ever sees it."""
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 import yaml
 
+from tests.e2e.api_requests import Answer, Resource
+from tests.e2e.job_under_test import run_kubectl
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -23,7 +27,6 @@ FAILING = sorted((MANIFESTS / "failing").glob("*.yaml"))
 JOB: dict[str, Any] = {
     "apiVersion": "elasticpytorch.dev/v1alpha1",
     "kind": "ElasticPyTorchJob",
-    "metadata": {"name": "admission"},
     "spec": {
         "replicas": 3,
         "minReplicas": 2,
@@ -47,27 +50,57 @@ class Kubectl(Protocol):
     ) -> subprocess.CompletedProcess[str]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that stays as it is, however often the operator looks at it."""
+
+    name: str
+    jobs: Resource
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return self.jobs.get(self.name).spec
+
+    def change(self, **spec: Any) -> Answer:
+        return self.jobs.patch(self.name, {"spec": spec})
+
+    def scale(self, replicas: int) -> subprocess.CompletedProcess[str]:
+        return self.kubectl("scale", f"epj/{self.name}", f"--replicas={replicas}", check=False)
+
+    def kubectl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return run_kubectl("-n", self.jobs.namespace, *arguments, check=check)
+
+
 @pytest.fixture
-def job(kubectl: Kubectl) -> Iterator[str]:
-    kubectl("apply", "-f", "-", input=json.dumps(JOB))
-    yield "epj/admission"
-    kubectl("delete", "epj/admission", "--ignore-not-found", "--wait=false")
+def jobs(shared_namespace: str) -> Resource:
+    return Resource("elasticpytorch.dev/v1alpha1", "elasticpytorchjobs", shared_namespace)
 
 
-def spec_of(kubectl: Kubectl, job: str) -> dict[str, Any]:
-    spec: dict[str, Any] = json.loads(kubectl("get", job, "-o", "json").stdout)["spec"]
-    return spec
+@pytest.fixture
+def job(jobs: Resource) -> Iterator[Job]:
+    name = f"admission-{os.urandom(2).hex()}"
+    made = jobs.create({**JOB, "metadata": {"name": name}})
+    assert made.code == 201, made.words
+    yield Job(name, jobs)
+    jobs.delete(name)
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_bad_manifest_is_refused_with_the_right_words(kubectl: Kubectl, path: Path) -> None:
+def test_bad_manifest_is_refused_with_the_right_words(jobs: Resource, path: Path) -> None:
     text = path.read_text()
     expected = text.partition("\n")[0].removeprefix("# expect: ")
-    result = kubectl("apply", "-f", "-", input=text, check=False)
+    manifest = yaml.safe_load(text)
+    answer = jobs.create(manifest)
+    assert answer.code in (400, 422), answer.body
+    assert expected in answer.words
+    assert jobs.get(manifest["metadata"]["name"]).code == 404
+
+
+def test_kubectl_shows_the_words_of_the_api_server(shared_namespace: str) -> None:
+    text = (MANIFESTS / "bad" / "replicas-zero.yaml").read_text()
+    result = run_kubectl("-n", shared_namespace, "apply", "-f", "-", input=text, check=False)
     assert result.returncode != 0, result.stdout
-    assert expected in result.stderr
-    name = yaml.safe_load(text)["metadata"]["name"]
-    assert kubectl("get", "epj", name, "--ignore-not-found", "-o", "name").stdout == ""
+    assert text.partition("\n")[0].removeprefix("# expect: ") in result.stderr
 
 
 @pytest.mark.parametrize("path", FAILING, ids=lambda path: path.stem)
@@ -89,16 +122,15 @@ def test_manifest_that_only_shows_when_it_runs_fails_with_the_right_words(kubect
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
-def test_good_manifest_is_kept_as_it_is_written(kubectl: Kubectl, path: Path) -> None:
-    written = yaml.safe_load(path.read_text())["spec"]
-    result = kubectl("apply", "-f", "-", "--dry-run=server", "-o", "json", input=path.read_text())
-    stored = json.loads(result.stdout)["spec"]
+def test_good_manifest_is_kept_as_it_is_written(jobs: Resource, path: Path) -> None:
+    manifest = yaml.safe_load(path.read_text())
+    stored, written = jobs.create(manifest, dry_run=True).spec, manifest["spec"]
     assert {name: stored[name] for name in written} == written
 
 
-def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
-    text = (MANIFESTS / "good" / "minimal.yaml").read_text()
-    stored = json.loads(kubectl("apply", "-f", "-", "--dry-run=server", "-o", "json", input=text).stdout)["spec"]
+def test_defaults_are_filled_in(jobs: Resource) -> None:
+    manifest = yaml.safe_load((MANIFESTS / "good" / "minimal.yaml").read_text())
+    stored = jobs.create(manifest, dry_run=True).spec
     del stored["template"]
     assert stored == {
         "replicas": 1,
@@ -121,54 +153,47 @@ def test_defaults_are_filled_in(kubectl: Kubectl) -> None:
         (0, "spec.replicas in body should be greater than or equal to 1"),
     ],
 )
-def test_scaling_out_of_bounds_is_refused(kubectl: Kubectl, job: str, replicas: int, message: str) -> None:
-    result = kubectl("scale", job, f"--replicas={replicas}", check=False)
+def test_scaling_out_of_bounds_is_refused(job: Job, replicas: int, message: str) -> None:
+    result = job.scale(replicas)
     assert result.returncode != 0
     assert message in result.stderr
-    assert spec_of(kubectl, job)["replicas"] == 3
+    assert job.spec["replicas"] == 3
 
 
-def test_scaling_within_bounds_is_taken(kubectl: Kubectl, job: str) -> None:
-    kubectl("scale", job, "--replicas=4")
-    assert spec_of(kubectl, job)["replicas"] == 4
-
-
-def change(kubectl: Kubectl, job: str, spec: dict[str, Any], **options: Any) -> subprocess.CompletedProcess[str]:
-    return kubectl("patch", job, "--type=merge", f"--patch={json.dumps({'spec': spec})}", **options)
+def test_scaling_within_bounds_is_taken(job: Job) -> None:
+    assert job.scale(4).returncode == 0
+    assert job.spec["replicas"] == 4
 
 
 FIXED = {"minReplicas": None, "maxReplicas": None}
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
-def test_scaling_a_job_of_a_fixed_size_is_refused_with_the_way_to_make_it_elastic(
-    kubectl: Kubectl, job: str, replicas: int
-) -> None:
-    change(kubectl, job, FIXED)
-    result = kubectl("scale", job, f"--replicas={replicas}", check=False)
+def test_scaling_a_job_of_a_fixed_size_is_refused_with_the_way_to_make_it_elastic(job: Job, replicas: int) -> None:
+    assert job.change(**FIXED).code == 200
+    result = job.scale(replicas)
     assert result.returncode != 0
     words = "field is immutable while minReplicas is unset: set spec.minReplicas and spec.maxReplicas to make the job elastic"
     assert words in result.stderr
-    assert spec_of(kubectl, job)["replicas"] == 3
-    change(kubectl, job, {"minReplicas": 2, "maxReplicas": 4})
-    kubectl("scale", job, f"--replicas={replicas}")
-    assert spec_of(kubectl, job)["replicas"] == replicas
+    assert job.spec["replicas"] == 3
+    assert job.change(minReplicas=2, maxReplicas=4).code == 200
+    assert job.scale(replicas).returncode == 0
+    assert job.spec["replicas"] == replicas
 
 
-def test_job_of_a_fixed_size_can_be_scaled_while_it_is_suspended(kubectl: Kubectl, job: str) -> None:
-    change(kubectl, job, FIXED | {"suspend": True})
-    kubectl("scale", job, "--replicas=5")
-    change(kubectl, job, {"suspend": False})
-    assert kubectl("scale", job, "--replicas=6", check=False).returncode != 0
-    assert spec_of(kubectl, job)["replicas"] == 5
+def test_job_of_a_fixed_size_can_be_scaled_while_it_is_suspended(job: Job) -> None:
+    assert job.change(**FIXED, suspend=True).code == 200
+    assert job.scale(5).returncode == 0
+    assert job.change(suspend=False).code == 200
+    assert job.scale(6).returncode != 0
+    assert job.spec["replicas"] == 5
 
 
-def test_elastic_job_without_a_maximum_can_only_be_scaled_down(kubectl: Kubectl, job: str) -> None:
-    change(kubectl, job, {"maxReplicas": None})
-    result = kubectl("scale", job, "--replicas=4", check=False)
-    assert "may not be raised while maxReplicas is unset: set spec.maxReplicas" in result.stderr
-    kubectl("scale", job, "--replicas=2")
-    assert spec_of(kubectl, job)["replicas"] == 2
+def test_elastic_job_without_a_maximum_can_only_be_scaled_down(job: Job) -> None:
+    assert job.change(maxReplicas=None).code == 200
+    assert "may not be raised while maxReplicas is unset: set spec.maxReplicas" in job.scale(4).stderr
+    assert job.scale(2).returncode == 0
+    assert job.spec["replicas"] == 2
 
 
 @pytest.mark.parametrize(
@@ -185,13 +210,13 @@ def test_elastic_job_without_a_maximum_can_only_be_scaled_down(kubectl: Kubectl,
     ],
     ids=str,
 )
-def test_what_running_pods_depend_on_cannot_be_changed(kubectl: Kubectl, job: str, path: str, patch: dict[str, Any]) -> None:
-    before = spec_of(kubectl, job)
-    result = change(kubectl, job, patch, check=False)
-    assert result.returncode != 0
-    assert path in result.stderr
-    assert "field is immutable: delete the job and create it again" in result.stderr
-    assert spec_of(kubectl, job) == before
+def test_what_running_pods_depend_on_cannot_be_changed(job: Job, path: str, patch: dict[str, Any]) -> None:
+    before = job.spec
+    answer = job.change(**patch)
+    assert answer.code == 422
+    assert path in answer.words
+    assert "field is immutable: delete the job and create it again" in answer.words
+    assert job.spec == before
 
 
 CHANGES_OF_PODS: list[dict[str, Any]] = [
@@ -204,32 +229,27 @@ CHANGES_OF_PODS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("patch", CHANGES_OF_PODS, ids=str)
-def test_what_pods_are_made_from_cannot_be_changed_while_there_are_some(
-    kubectl: Kubectl, job: str, patch: dict[str, Any]
-) -> None:
-    before = spec_of(kubectl, job)
-    result = change(kubectl, job, patch, check=False)
-    assert result.returncode != 0
-    words = "template, nprocPerNode and sharedMemorySize are immutable unless the condition Suspended is True"
-    assert words in result.stderr
-    assert spec_of(kubectl, job) == before
+def test_what_pods_are_made_from_cannot_be_changed_while_there_are_some(job: Job, patch: dict[str, Any]) -> None:
+    before = job.spec
+    answer = job.change(**patch)
+    assert answer.code == 422
+    assert "template, nprocPerNode and sharedMemorySize are immutable unless the condition Suspended is True" in answer.words
+    assert job.spec == before
 
 
 @pytest.mark.parametrize("patch", CHANGES_OF_PODS, ids=str)
-def test_what_pods_are_made_from_can_be_changed_while_the_job_is_suspended(
-    kubectl: Kubectl, job: str, patch: dict[str, Any]
-) -> None:
-    before = spec_of(kubectl, job)
-    change(kubectl, job, {"suspend": True})
-    kubectl("wait", "--for=condition=Suspended", job, "--timeout=90s")
-    change(kubectl, job, patch)
-    change(kubectl, job, {"suspend": False})
-    kubectl("wait", "--for=condition=Suspended=False", job, "--timeout=90s")
-    assert spec_of(kubectl, job) != before
-    assert change(kubectl, job, {"nprocPerNode": 3}, check=False).returncode != 0
+def test_what_pods_are_made_from_can_be_changed_while_the_job_is_suspended(job: Job, patch: dict[str, Any]) -> None:
+    before = job.spec
+    assert job.change(suspend=True).code == 200
+    job.kubectl("wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=90s")
+    assert job.change(**patch).code == 200
+    assert job.change(suspend=False).code == 200
+    job.kubectl("wait", "--for=condition=Suspended=False", f"epj/{job.name}", "--timeout=90s")
+    assert job.spec != before
+    assert job.change(nprocPerNode=3).code == 422
 
 
-def test_the_rest_can_be_changed(kubectl: Kubectl, job: str) -> None:
+def test_the_rest_can_be_changed(job: Job) -> None:
     changes = {
         "replicas": 5,
         "minReplicas": 1,
@@ -245,12 +265,12 @@ def test_the_rest_can_be_changed(kubectl: Kubectl, job: str) -> None:
         },
         "cleanPodPolicy": "All",
     }
-    change(kubectl, job, changes)
-    spec = spec_of(kubectl, job)
+    assert job.change(**changes).code == 200
+    spec = job.spec
     assert {name: spec[name] for name in changes} == changes
 
 
-def test_explain_shows_the_manual(kubectl: Kubectl) -> None:
-    text = " ".join(kubectl("explain", "epj.spec").stdout.split())
+def test_explain_shows_the_manual() -> None:
+    text = " ".join(run_kubectl("explain", "epj.spec").stdout.split())
     assert "The number of workers that are wanted." in text
     assert "The container named `pytorch`, or the only one, trains." in text

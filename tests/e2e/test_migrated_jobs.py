@@ -1,6 +1,5 @@
 """PyTorchJobs go through `kubectl epj migrate`, and what comes out trains to its end."""
 
-import json
 import os
 import re
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import KUBECTL, JobUnderTest, run_kubectl
 from tests.paths import ROOT
 
@@ -113,7 +113,9 @@ def test_a_master_and_a_worker_become_two_workers(namespace: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("*/after.yaml")), ids=lambda path: path.parent.name)
-def test_the_api_server_accepts_what_is_written(namespace: str, path: Path) -> None:
+def test_the_api_server_accepts_what_is_written(shared_namespace: str, path: Path) -> None:
     for document in yaml.safe_load_all(path.read_text()):
-        document["metadata"]["namespace"] = namespace
-        run_kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", input=json.dumps(document))
+        document["metadata"]["namespace"] = shared_namespace
+        resource = Resource(document["apiVersion"], f"{document['kind'].lower()}s", shared_namespace)
+        answer = resource.create(document, dry_run=True)
+        assert answer.code == 201, answer.words

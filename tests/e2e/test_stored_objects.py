@@ -4,12 +4,13 @@ import json
 import os
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import run_kubectl
 from tests.paths import ROOT
 
@@ -29,7 +30,6 @@ STORED: dict[str, dict[str, Any]] = {
     "managed-by-others": {"replicas": 2, "managedBy": "no-domain"},
     "torchrun": {"replicas": 2, "torchrun": {"monitorInterval": "0.5", "shutdownTimeout": 20, "role": "trainer"}},
 }
-Patch = Callable[..., str]
 
 
 def renamed(text: str) -> str:
@@ -76,46 +76,35 @@ def place() -> Iterator[str]:
 
 
 @pytest.fixture
-def patch(place: str) -> Patch:
-    """Merges something into a job; returns what the API server says to it, nothing if it takes it."""
-
-    def merge(name: str, change: dict[str, Any], *options: str) -> str:
-        command = ("-n", place, "patch", "storedjob", name, "--type=merge", *options, "-p", json.dumps(change))
-        return run_kubectl(*command, check=False).stderr
-
-    return merge
-
-
-def spec_of(place: str, name: str) -> dict[str, Any]:
-    spec: dict[str, Any] = json.loads(run_kubectl("-n", place, "get", "storedjob", name, "-o", "json").stdout)["spec"]
-    return spec
+def jobs(place: str) -> Resource:
+    return Resource(f"{GROUP}/v1alpha1", "storedjobs", place)
 
 
 def condition(type_: str, status: str) -> dict[str, str]:
     return {"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
-def test_stored_defaults_stay(place: str) -> None:
-    spec = spec_of(place, "without-sizes")
+def test_stored_defaults_stay(jobs: Resource) -> None:
+    spec = jobs.get("without-sizes").spec
     assert {field: spec.get(field) for field in ("replicas", "minReplicas", "nprocPerNode", "managedBy")} == {
         "replicas": None,
         "minReplicas": 1,
         "nprocPerNode": 1,
         "managedBy": "",
     }
-    assert spec_of(place, "torchrun")["torchrun"] == {"role": "trainer"}, "fields that have another name now are gone"
+    assert jobs.get("torchrun").spec["torchrun"] == {"role": "trainer"}, "fields that have another name now are gone"
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_operator_writes_the_status_of_every_stored_job(patch: Patch, name: str) -> None:
+def test_operator_writes_the_status_of_every_stored_job(jobs: Resource, name: str) -> None:
     status = {"state": "Running", "replicas": 1, "selector": "a=b", "conditions": [condition("Running", "True")]}
-    assert patch(name, {"status": status}, "--subresource=status") == ""
+    assert jobs.patch(name, {"status": status}, "status").words == ""
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_every_stored_job_can_be_suspended_and_resumed(patch: Patch, name: str) -> None:
-    assert patch(name, {"spec": {"suspend": True}}) == ""
-    assert patch(name, {"spec": {"suspend": False}}) == ""
+def test_every_stored_job_can_be_suspended_and_resumed(jobs: Resource, name: str) -> None:
+    assert jobs.patch(name, {"spec": {"suspend": True}}).words == ""
+    assert jobs.patch(name, {"spec": {"suspend": False}}).words == ""
 
 
 @pytest.mark.parametrize(
@@ -137,30 +126,30 @@ def test_every_stored_job_can_be_suspended_and_resumed(patch: Patch, name: str) 
     ids=str,
 )
 def test_stored_job_can_be_changed_by_the_rules_of_this_release(
-    patch: Patch, name: str, spec: dict[str, Any], refused: str
+    jobs: Resource, name: str, spec: dict[str, Any], refused: str
 ) -> None:
-    said = patch(name, {"spec": spec})
+    said = jobs.patch(name, {"spec": spec}).words
     assert refused in said if refused else said == ""
 
 
-def test_template_may_change_once_the_condition_says_that_the_job_is_suspended(place: str, patch: Patch) -> None:
+def test_template_may_change_once_the_condition_says_that_the_job_is_suspended(jobs: Resource) -> None:
     other = {"spec": {"template": {"metadata": {"labels": {"team": "language"}}}, "nprocPerNode": "auto"}}
     words = "template, nprocPerNode and sharedMemorySize are immutable unless the condition Suspended is True"
-    assert patch("with-sizes", {"spec": {"suspend": True}}) == ""
+    assert jobs.patch("with-sizes", {"spec": {"suspend": True}}).words == ""
     for said in ([condition("Running", "False")], [condition("Suspended", "False")]):
-        assert patch("with-sizes", {"status": {"conditions": said}}, "--subresource=status") == ""
-        assert words in patch("with-sizes", other)
-    assert patch("with-sizes", {"status": {"conditions": [condition("Suspended", "True")]}}, "--subresource=status") == ""
-    assert patch("with-sizes", {"spec": {"suspend": False, **other["spec"]}}) == "", "by one who changes and resumes it at once"
-    assert spec_of(place, "with-sizes")["nprocPerNode"] == "auto"
-    assert words in patch("with-sizes", {"spec": {"nprocPerNode": 1}})
+        assert jobs.patch("with-sizes", {"status": {"conditions": said}}, "status").words == ""
+        assert words in jobs.patch("with-sizes", other).words
+    assert jobs.patch("with-sizes", {"status": {"conditions": [condition("Suspended", "True")]}}, "status").words == ""
+    assert jobs.patch("with-sizes", {"spec": {"suspend": False, **other["spec"]}}).words == "", (
+        "by one who changes and resumes it at once"
+    )
+    assert jobs.get("with-sizes").spec["nprocPerNode"] == "auto"
+    assert words in jobs.patch("with-sizes", {"spec": {"nprocPerNode": 1}}).words
 
 
 @pytest.mark.parametrize("suspend", [True, False])
-def test_template_of_a_job_without_a_status_may_change_if_it_was_created_suspended(
-    place: str, patch: Patch, suspend: bool
-) -> None:
+def test_template_of_a_job_without_a_status_may_change_if_it_was_created_suspended(jobs: Resource, suspend: bool) -> None:
     name = f"created-{'suspended' if suspend else 'running'}"
-    run_kubectl("-n", place, "create", "-f", "-", input=job(name, {"replicas": 2, "suspend": suspend}))
-    said = patch(name, {"spec": {"sharedMemorySize": "1Gi", "suspend": True}})
+    assert jobs.create(json.loads(job(name, {"replicas": 2, "suspend": suspend}))).words == ""
+    said = jobs.patch(name, {"spec": {"sharedMemorySize": "1Gi", "suspend": True}}).words
     assert said == "" if suspend else "are immutable unless the condition Suspended is True" in said

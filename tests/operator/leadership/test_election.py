@@ -38,7 +38,7 @@ class ForgetfulCluster(FakeCluster):
 
 
 def an_elector(cluster: FakeCluster, identity: str, clock: Clock | None = None) -> Elector:
-    return Elector(cluster, "system", "lease", identity, clock or Clock())
+    return Elector(cluster, "system", "lease", identity, clock or Clock(), LeaseTiming(retry_period_seconds=0.2))
 
 
 async def acquired(elector: Elector) -> None:

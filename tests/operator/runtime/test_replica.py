@@ -24,7 +24,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 from tests.operator.builders import a_manifest
 
 SYSTEM = "system"
-QUICK = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.5)  # for tests that wait for it
+QUICK = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.2)  # for tests that wait for it
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 
 
