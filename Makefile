@@ -18,7 +18,6 @@ bench: venv install ## Measure the promises on the kind cluster: faults, again a
 
 docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference
-	@$(PYTHON) hack/reference/architecture.py
 	@$(PYTHON) hack/reference/screens.py
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
