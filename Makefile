@@ -18,7 +18,6 @@ bench: venv install ## Measure the promises on the kind cluster: faults, again a
 
 docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference
-	@$(PYTHON) hack/reference/architecture.py
 	@$(PYTHON) hack/reference/screens.py
 
 # Four processes on two cores: half of the time these tests wait.

@@ -3,7 +3,6 @@
 .venv/bin/python hack/commit_cost.py
 """
 
-import multiprocessing
 import os
 import statistics
 import tempfile
@@ -14,27 +13,20 @@ from typing import Any
 import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
+import torch.multiprocessing as mp
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state.commit_interval import next_interval
 from rich.console import Console
 from rich.table import Table
 from torch import nn
-from torch._C._distributed_c10d import TCPStore
 
 STEP_SECONDS = 0.02
 STEPS = 300
 MEGABYTES = (10, 100, 1000)
+TENSORS = 300  # of a state
 COMMITS = 9
 INTERVAL_STEP_SECONDS = (0.02, 0.1, 0.5, 2.0)
-
-
-class Numbers(nn.Module):
-    """A model of this many bytes, in a hundred tensors as a real one."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.parts = nn.ParameterList(torch.randn(size // 400) for _ in range(100))
 
 
 def commits(folder: str, size: int) -> Iterator[tuple[float, float]]:
@@ -43,7 +35,8 @@ def commits(folder: str, size: int) -> Iterator[tuple[float, float]]:
     Yields:
         The median seconds that a commit holds up the training, and the most memory that committed states take, as a multiple of the state.
     """
-    state = elastic.State(folder, every=1, model=Numbers(size), flush_seconds=1e9)
+    model = nn.ParameterList(torch.randn(size // (4 * TENSORS)) for _ in range(TENSORS))
+    state = elastic.State(folder, every=1, model=model, flush_seconds=1e9)
     state.restore()
     snapshot = state._snapshot
     assert snapshot is not None
@@ -63,12 +56,11 @@ def commits(folder: str, size: int) -> Iterator[tuple[float, float]]:
     state.close()
 
 
-def train(rank: int, world: int, port: int, results: Any) -> None:
+def train(rank: int, world: int, store: str, results: Any) -> None:
     """Takes steps of 20 ms in a group; reports the mean time and CPU time of a step's commit, with nothing to commit."""
     torch.set_num_threads(1)
     os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "RANK": str(rank), "LOCAL_WORLD_SIZE": str(world)}
-    store = TCPStore("127.0.0.1", port, is_master=rank == 0, use_libuv=False)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     state = elastic.State(None, every=10**9)
     state.restore()
     wall, cpu = 0.0, 0.0
@@ -80,31 +72,27 @@ def train(rank: int, world: int, port: int, results: Any) -> None:
         wall, cpu = wall + time.perf_counter() - begun, cpu + time.thread_time() - worked
     if rank == 0:
         results.put((wall / STEPS, cpu / STEPS))
+    state.close()
     dist.barrier()
+    dist.destroy_process_group()  # its threads must not outlive the interpreter
 
 
 def in_group(world: int) -> tuple[float, float]:
     """Returns the seconds, and the seconds of CPU, that a step's commit takes in a group."""
-    server, context = PodServer(), multiprocessing.get_context("spawn")
+    server, results = PodServer(), mp.get_context("spawn").SimpleQueue()
     os.environ[LOCAL_SOCKET] = server.prepare()
     server.start()
-    results = context.SimpleQueue()
-    port = 20000 + os.getpid() % 10000
-    processes = [context.Process(target=train, args=(rank, world, port, results)) for rank in range(world)]
-    for process in processes:
-        process.start()
-    found: tuple[float, float] = results.get()
-    for process in processes:
-        process.join()
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(train, (world, f"{folder}/store", results), nprocs=world)  # type: ignore[attr-defined, no-untyped-call]
     server.close()
     del os.environ[LOCAL_SOCKET]
+    found: tuple[float, float] = results.get()
     return found
 
 
 def main() -> None:
-    steps = Table(
-        "ranks", "time", "CPU time", "CPU time of a step", title="A step's commit without a state, steps of 20 ms (mean)"
-    )
+    title = "A step's commit without a state, steps of 20 ms (mean)"
+    steps = Table("ranks", "time", "CPU time", "CPU time of a step", title=title)
     for world in (1, 2, 3):
         wall, cpu = in_group(world)
         steps.add_row(str(world), f"{wall * 1e6:.0f} µs", f"{cpu * 1e6:.0f} µs", f"{cpu / STEP_SECONDS:.2%}")

@@ -25,17 +25,17 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 STEPS = 15  # between two changes
 LIMIT_SECONDS = 120
-OPTIONS = ("--epochs", 1000, "--set-up-seconds", 5)
+OPTIONS = ("--epochs", 1000, "--set-up-seconds", 5, "--backend")
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
 
 
 class Training:
     """A job of three pods, whose group is changed from here."""
 
-    def __init__(self, directory: Path, *options: Any) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self.operator, self.events = ScriptedOperator(), Events(directory / "events")
         self.agents: dict[str, Agent] = {}
-        self._directory, self._options = directory, (*OPTIONS, *options)
+        self._directory, self._options = directory, options
         for worker in ("w0", "w1", "w2"):
             self.add(worker)
         self.operator.declare("w0", "w1", "w2")
@@ -43,30 +43,18 @@ class Training:
 
     def add(self, worker: str) -> None:
         """Starts a pod, and waits until it is ready to be in a group."""
-        script = SCRIPTS / "stateful.py"
-        self.agents[worker] = Agent(worker, self.operator.url, self._directory, script, *self._options, **ENVIRONMENT)
+        arguments = (SCRIPTS / "stateful.py", *OPTIONS, *self._options)
+        self.agents[worker] = Agent(worker, self.operator.url, self._directory, *arguments, **ENVIRONMENT)
         self.operator.wait_for("ready", worker)
 
-    def change(self, *workers: str, orderly: bool = True) -> float:
-        """Has the group formed of these pods; returns the pause of the second one in seconds."""
+    def change(self, *workers: str, orderly: bool = True) -> str:
+        """Has the group formed of these pods; returns the pause of the second one."""
         before = max(event["generation"] for event in self.events.all(what="step"))
         self.operator.declare(*workers, orderly=orderly)
         self._wait(before)
         steps = self.events.all(what="step", worker=workers[1])
         old = max(event["at"] for event in steps if event["generation"] == before)
-        return float(min(event["at"] for event in steps if event["generation"] > before) - old)
-
-    def kill_process(self, worker: str) -> None:
-        """Ends a worker's process, and waits until its agent has reported it."""
-        os.kill(self.events.all(what="step", worker=worker)[-1]["pid"], signal.SIGKILL)
-        self.operator.wait_for("failed", worker)
-
-    def end(self) -> None:
-        """Ends all pods."""
-        for agent in self.agents.values():
-            agent.kill()
-            agent.wait()
-        self.operator.go_away()
+        return f"{min(event['at'] for event in steps if event['generation'] > before) - old:.2f} s"
 
     def _wait(self, before: int) -> None:
         deadline = time.monotonic() + LIMIT_SECONDS
@@ -75,8 +63,8 @@ class Training:
             time.sleep(0.02)
 
 
-def pauses(*options: str) -> dict[str, float]:
-    """Returns the seconds that each change costs, by its name."""
+def pauses(*options: str) -> dict[str, str]:
+    """Returns the pause of each change, by the change's name."""
     with tempfile.TemporaryDirectory() as folder:
         training = Training(Path(folder), *options)
         try:
@@ -86,19 +74,22 @@ def pauses(*options: str) -> dict[str, float]:
             found["a pod is lost"] = training.change("w0", "w1", orderly=False)
             training.add("w3")
             found["grown by a new pod"] = training.change("w0", "w1", "w3")
-            training.kill_process("w3")
+            os.kill(training.events.all(what="step", worker="w3")[-1]["pid"], signal.SIGKILL)
+            training.operator.wait_for("failed", "w3")
             found["a process is killed"] = training.change("w0", "w1", "w3", orderly=False)
             return found
         finally:
-            training.end()
+            for agent in training.agents.values():
+                agent.kill()
+                agent.wait()
+            training.operator.go_away()
 
 
 def main(backend: str) -> None:
-    """Measures all changes, with a backend of torch.distributed."""
-    restarted, in_process = pauses("--backend", backend), pauses("--backend", backend, "--in-process")
+    restarted, in_process = pauses(backend), pauses(backend, "--in-process")
     table = Table("the group is changed", "restarted", "in_process", title=backend)
-    for name, seconds in restarted.items():
-        table.add_row(name, f"{seconds:.2f} s", f"{in_process[name]:.2f} s")
+    for name, pause in restarted.items():
+        table.add_row(name, pause, in_process[name])
     Console().print(table)
 
 
