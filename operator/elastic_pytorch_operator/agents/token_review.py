@@ -62,8 +62,8 @@ class TokenReviewer:
 
     Args:
         cluster: whose API server is asked.
-        observer: is told of each review.
-        max_remembered: how many valid tokens are cached, and how many invalid ones.
+        observer: counts each review.
+        max_remembered: how many right tokens, and how many wrong ones.
         clock: monotonic seconds.
     """
 
