@@ -1,4 +1,4 @@
-"""What an agent says, checked: nothing of it is trusted beyond what it says of itself."""
+"""Checks what an agent reports. An agent is trusted only in what it says about itself."""
 
 import sys
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ MAX_REAL = sys.float_info.max
 
 
 class MalformedHeartbeat(ValueError):
-    """A heartbeat that is not one; the message names the field."""
+    """A heartbeat that cannot be read; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _text(body: Mapping[str, Any], name: str, default: str | None = None) -> str
     value = body.get(name, default)
     if not isinstance(value, str):
         raise MalformedHeartbeat(f"{name}: must be a string")
-    # Half a surrogate pair is no text: what is written with one is not what is read back, so it would be written again and again.
+    # Half a surrogate pair cannot be stored: what is read back would differ from what was written, and be written again each time.
     return value[:MAX_TEXT].encode(errors="replace").decode()
 
 

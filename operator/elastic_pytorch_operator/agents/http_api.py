@@ -1,4 +1,4 @@
-"""The HTTP API that agents speak to. docs/protocol.md is its contract."""
+"""The HTTP API for agents. docs/protocol.md is its contract."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ MAX_POLL_SECONDS = 20.0
 PROGRESS_LATENCY_SECONDS = 1.0
 REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
 BURST_SECONDS = 3.0  # of such requests may come at once
-MAX_POLLS = 4  # of one pod at once; an agent has one, and perhaps one more that has not been found dead yet
+MAX_POLLS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
 BODY_SECONDS = 10.0  # from a heartbeat's head to its end
 ADDRESSES_SECONDS = 1.0  # for which the addresses of all worker pods are remembered
 KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
@@ -40,14 +40,14 @@ Speaker = tuple[JobKey, str, str]  # job, its UID, worker
 
 
 class AgentApi:
-    """Hears agents and answers them.
+    """Receives the requests of agents, and answers them.
 
     Args:
         cache: knows which pods are workers of which job.
-        registry: where what is heard is kept, and what is to be answered.
-        reviewer: tells who speaks.
-        request_work: called with a job and a delay in seconds when something has been heard that may matter.
-        leading: whether this replica may answer; else agents are sent away, to find the one that leads.
+        registry: holds what agents have reported, and what they are to be told.
+        reviewer: tells whose token a request carries.
+        request_work: called with a job and a delay in seconds when a request may change a decision.
+        leading: whether this replica may answer; otherwise agents are refused, and look for the one that leads.
         metrics: counts the answers.
         requests_per_second: of one pod, that are admitted.
     """
@@ -109,7 +109,7 @@ class AgentApi:
             beat = parse_heartbeat(json.loads(body))
         except (MalformedHeartbeat, ValueError, RecursionError) as error:
             return _refuse(400, str(error))
-        changed = self._registry.hear(job_uid, worker, beat, time.monotonic())
+        changed = self._registry.note_heartbeat(job_uid, worker, beat, time.monotonic())
         if changed:
             self._request_work(key, 0.0)
         elif beat.progress.step is not None:
@@ -154,10 +154,10 @@ class AgentApi:
                 self._request_work(key, 0.0)
 
     async def _speaker(self, request: web.Request) -> Speaker:
-        """Who asks.
+        """Identifies the worker that sends a request.
 
         Raises:
-            web.HTTPException: it cannot be told, or is no worker.
+            web.HTTPException: it is unknown, or no worker.
         """
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or not token or not token.isascii():

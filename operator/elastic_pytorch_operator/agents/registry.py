@@ -1,4 +1,4 @@
-"""What agents have said, and what they have been told: one entry a job, in memory, rebuilt from heartbeats after a restart."""
+"""What agents have reported, and what they have been told: one entry a job, in memory, rebuilt from heartbeats after a restart."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ class JobAgents:
 
     Attributes:
         round: the newest that this operator has declared, None before the first.
-        nudge: how often agents have been asked to speak at once.
+        nudge: how often agents have been asked to report at once.
         dump: the newest round whose stacks have been asked for.
         verdict: `complete` or `failed` once the job has ended.
         news: is set and replaced whenever a long poll may have something to answer.
@@ -43,8 +43,8 @@ class JobAgents:
         self.news = asyncio.Event()
 
 
-AGENTS_PER_SECOND = 1000  # heartbeats that one operator is asked to bear
-HEARD_SECONDS = 60.0  # who has not been heard for so long does not count among those that speak
+AGENTS_PER_SECOND = 1000  # heartbeats that one operator should handle
+HEARD_SECONDS = 60.0  # an agent that has been silent for longer is not counted
 COUNT_SECONDS = 1.0
 SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured before
 
@@ -53,8 +53,8 @@ class AgentRegistry:
     """The agents of all jobs, by the job's UID.
 
     Attributes:
-        last_heard_at: when any of them last spoke, monotonic seconds.
-        arrived_at: when one spoke for the first time that had a round already, of an operator before this one.
+        last_heard_at: when any of them last sent a heartbeat, monotonic seconds.
+        arrived_at: when the last agent arrived that already had a round, from an operator before this one.
     """
 
     def __init__(self) -> None:
@@ -74,14 +74,14 @@ class AgentRegistry:
             del self._jobs[uid]
 
     def heartbeat_seconds(self, now: float) -> float:
-        """How long agents are to wait between two heartbeats: longer the more agents there are."""
+        """Seconds between two heartbeats of an agent: longer the more agents there are, so that one operator can handle them."""
         if now - self._counted_at > COUNT_SECONDS:
             self._counted_at = now
             self._heartbeat_seconds = max(1.0, self.heard_since(now - HEARD_SECONDS) / AGENTS_PER_SECOND)
         return self._heartbeat_seconds
 
     def heard_since(self, moment: float) -> int:
-        """How many agents have spoken since a moment, monotonic seconds. Those of pods that are kept for their logs have not."""
+        """How many agents have sent a heartbeat since a moment, monotonic seconds. Those of pods that are kept for their logs have not."""
         return sum(agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values())
 
     @property
@@ -89,8 +89,8 @@ class AgentRegistry:
         """Long polls of all jobs that wait for an answer."""
         return sum(sum(job.polls.values()) for job in self._jobs.values())
 
-    def hear(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> bool:
-        """Takes note of a heartbeat; whether it says anything that a decision may depend on."""
+    def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> bool:
+        """Takes note of a heartbeat; returns whether it may change a decision."""
         self.last_heard_at = now
         job = self.job(job_uid)
         known = job.agents.get(worker)
@@ -138,7 +138,7 @@ class AgentRegistry:
         }
 
     def open_poll(self, job_uid: str, worker: str) -> None:
-        """An agent begins to listen."""
+        """An agent has opened a long poll."""
         job = self.job(job_uid)
         job.polls[worker] = job.polls.get(worker, 0) + 1
 
@@ -169,7 +169,7 @@ class AgentRegistry:
         job.announce()
 
     def nudge(self, job_uid: str, round_number: int) -> None:
-        """Asks all agents to speak at once; once for each round."""
+        """Asks all agents to report at once; once for each round."""
         job = self.job(job_uid)
         if job.nudged_for != round_number:
             job.nudged_for = round_number

@@ -1,10 +1,10 @@
-"""Whose token is it? The API server's answer (TokenReview), remembered, so that a heartbeat never waits for it a second time.
+"""Finds out whose token it is. The API server's answer (TokenReview) is cached, so that a heartbeat waits for it only once.
 
-What is known is reviewed again in the background, and used meanwhile: a pod's name and UID do not change, and the API server may be slow or
-away. A token that turns out to be invalid is not taken any more from then on.
+A cached answer is reviewed again in the background, and used meanwhile: a pod's name and UID do not change, and the API server may be slow
+or away. A token that turns out to be invalid is refused from then on.
 
-Forged tokens cost little: a wrong one is remembered apart from the right ones, which it cannot push out, and an address may have only a
-few new ones reviewed in a second.
+Forged tokens cost little: invalid ones have a cache of their own, so that they cannot push out valid ones, and an address may have only
+a few new ones reviewed in a second.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ Value = TypeVar("Value")
 
 
 class TooManyTokensError(Exception):
-    """An address has shown too many tokens that are not known.
+    """An address has sent too many unknown tokens.
 
     Attributes:
-        retry_seconds: when it may show the next.
+        retry_seconds: until it may send the next.
     """
 
     def __init__(self, retry_seconds: float) -> None:
@@ -89,8 +89,8 @@ class TokenReviewer:
         """The pod that a token was issued to; None if the token is not valid.
 
         Args:
-            token: what was shown.
-            address: of who shows it.
+            token: what the client has sent.
+            address: of the client.
 
         Raises:
             ClusterError: the API server could not be asked, and the token is not known.
@@ -117,7 +117,7 @@ class TokenReviewer:
         def end(review: asyncio.Task[PodIdentity | None]) -> None:
             del self._reviews[digest]
             if not review.cancelled():
-                review.exception()  # told to those that wait, if any do
+                review.exception()  # those that wait get it, if any do
 
         review = asyncio.create_task(self._review(token, digest, gate))
         self._reviews[digest] = review

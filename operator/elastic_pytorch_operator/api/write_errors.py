@@ -1,8 +1,8 @@
-"""What an error of the API server means for what was to be written: the object is malformed, or refused, or there is trouble that may pass.
+"""What an error of the API server means for a write: the object is malformed, it is refused, or there is trouble that may pass.
 
-The code does not tell. A webhook's denial carries the code that the webhook chose, 400 if it chose none. A ValidatingAdmissionPolicy's
-is 422 unless the policy says otherwise. 422 is also what the API server's own validation answers. Which of them it was stands in the
-message only, so this module reads the API server's English. Pure.
+The code is not enough. A webhook's denial carries the code that the webhook chose, 400 if it chose none. A ValidatingAdmissionPolicy's
+is 422 unless the policy says otherwise. 422 is also what the API server's own validation answers. Only the message tells them
+apart, so this module reads the API server's English. Pure.
 """
 
 import re
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-# How the API server begins when it has decoded or validated a pod or a volume claim itself (apimachinery, errors.go: NewInvalid; apiserver,
-# rest.go: transformDecodeError). What admission says begins otherwise: `admission webhook "...`, `pods "..." is forbidden: `.
+# How a message begins when the API server itself has decoded or validated a pod or a volume claim (apimachinery, errors.go: NewInvalid;
+# apiserver, rest.go: transformDecodeError). Messages of admission begin otherwise: `admission webhook "...`, `pods "..." is forbidden: `.
 _KIND = "(?:Pod|PersistentVolumeClaim)"
 MALFORMED = re.compile(rf'{_KIND} "[^"]*" is invalid: |{_KIND} in version "[^"]*" cannot be handled as a {_KIND}: ')
-# What a webhook or a policy says with a code of its own choice, and what is said of a webhook that cannot be asked.
+# The message of a webhook or a policy that chooses its own code, and of a webhook that cannot be called.
 ADMISSION = re.compile(r"denied (the )?request|failed calling webhook")
 REFUSAL_CODES = (400, 403, 422)
 
@@ -23,7 +23,7 @@ class Judgement(Enum):
     """What an error means for the object that was to be written."""
 
     MALFORMED = "malformed"  # the API server itself cannot read it, or finds it invalid: no use in trying again
-    REFUSED = "refused"  # a policy, a quota or a webhook does not let it be: it may be lifted
+    REFUSED = "refused"  # a policy, a quota or a webhook refuses it: that may be lifted
     TROUBLE = "trouble"  # a conflict, too many requests, an API server that fails or does not answer: it may pass at once
 
 

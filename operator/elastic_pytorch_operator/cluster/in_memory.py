@@ -19,7 +19,7 @@ DEFAULT_PODS_PER_NODE = 16
 
 
 class FakeCluster:
-    """A Cluster that is none.
+    """A Cluster in memory.
 
     Attributes:
         events: what was recorded, oldest first.
@@ -335,7 +335,7 @@ def _check_version(found: MutableManifest, version: str) -> None:
 
 
 def _merge(old: Manifest, patch: Manifest) -> MutableManifest:
-    """What a JSON merge patch makes of an object."""
+    """Returns an object after a JSON merge patch."""
     merged = copy.deepcopy(dict(old))
     for name, value in patch.items():
         if value is None:

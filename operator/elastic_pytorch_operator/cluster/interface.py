@@ -15,7 +15,7 @@ class ClusterError(Exception):
         code: the HTTP status; 0 if there was no answer.
         reason: of the Status object, such as `Invalid`.
         causes: of its details.
-        retry_after_seconds: for how long the API server asks not to be asked again; 0: it does not say.
+        retry_after_seconds: how long the API server asks to wait before the next request; 0: it does not say.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Cluster(Protocol):
         ...
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
-        """Deletes a job if it is the one with that UID; one that is gone already is nothing to complain about."""
+        """Deletes a job if it is the one with that UID; one that is gone already is no error."""
         ...
 
     async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
@@ -140,7 +140,7 @@ class Cluster(Protocol):
         ...
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
-        """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if another writer was quicker."""
+        """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if another writer came first."""
         ...
 
     async def get_secret(self, namespace: str, name: str) -> Manifest | None:
@@ -148,7 +148,7 @@ class Cluster(Protocol):
         ...
 
     async def put_secret(self, manifest: Manifest) -> Manifest:
-        """Creates a Secret, or replaces the one of the resource version in it; ClusterError 409 if another writer was quicker."""
+        """Creates a Secret, or replaces the one of the resource version in it; ClusterError 409 if another writer came first."""
         ...
 
     async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:

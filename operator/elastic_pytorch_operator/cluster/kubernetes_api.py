@@ -22,7 +22,7 @@ JOBS_PATH = f"/apis/{names.API_VERSION}"
 
 
 class KubernetesCluster:
-    """A Cluster that is one.
+    """The Cluster behind an API server.
 
     Args:
         api: the connection.
@@ -233,12 +233,12 @@ def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
 
 
 def _error_of(code: int, text: bytes, retry_after: str) -> ClusterError:
-    """What a Status object says, or the start of whatever the answer was. Retry-After is in seconds here, never a date."""
+    """The error in a Status object, or else the start of the answer. Retry-After is in seconds here, never a date."""
     seconds = float(retry_after) if retry_after.isdigit() else 0.0
     try:
         status = json.loads(text)
-        told = (status.get("details") or {}).get("causes") or []
-        causes = [Cause(*(str(cause.get(name, "")) for name in ("reason", "message", "field"))) for cause in told]
+        listed = (status.get("details") or {}).get("causes") or []
+        causes = [Cause(*(str(cause.get(name, "")) for name in ("reason", "message", "field"))) for cause in listed]
         return ClusterError(
             code, str(status["message"]), reason=str(status.get("reason", "")), causes=causes, retry_after_seconds=seconds
         )

@@ -1,4 +1,4 @@
-"""Which connections a server lets in, and which it closes for others. Pure: times come in.
+"""Which connections a server admits, and which it closes to make room. Pure: times are arguments.
 
 A connection is unknown until a client has authenticated on it. Unknown connections are limited three ways: how many an address opens
 in a second, how many it has open, and how many there are in all. Beyond the last limit there is room for addresses that are expected,
@@ -15,7 +15,7 @@ from typing import Literal
 
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 
-MAX_PER_CLIENT = 8  # an agent has two, and perhaps some more that have not been found dead yet
+MAX_PER_CLIENT = 8  # an agent has two, and perhaps more whose end has not been noticed yet
 FAILURE_PRICE = 4.0  # connections of its address that a refused request costs, besides its own
 
 Peer = tuple[str, int]  # address and port
@@ -66,7 +66,7 @@ class Connections:
         self._rate = RateLimit(self.limits.per_second, self.limits.at_once)
 
     def open(self, peer: Peer, now: float) -> Refusal | None:
-        """Takes in a new connection, or says why it is to be closed at once."""
+        """Takes in a new connection; returns why it is to be closed at once, or None."""
         address = peer[0]
         if self._rate.admit(address, now):
             return "rate"
@@ -75,7 +75,7 @@ class Connections:
         room = self.limits.total - len(self._unknown)
         if room <= 0 and (room + self.limits.reserved <= 0 or not self.is_expected(address)):
             return "total"
-        self.close(peer)  # a connection whose end has not been told yet, or the kernel would not give its port to another
+        self.close(peer)  # a connection whose end was not reported yet: the kernel has given its port to another
         self._unknown.add(peer)
         self._unknown_of[address] += 1
         return None

@@ -1,4 +1,4 @@
-"""Token buckets, one for each key: a number of requests a second, and some more at once. Pure: times come in. Bounded in memory."""
+"""Token buckets, one for each key: a number of requests a second, and some more at once. Pure: times are arguments. Bounded in memory."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -10,7 +10,7 @@ MAX_KEYS = 20_000
 
 
 class RateLimit(Generic[Key]):
-    """Who may ask now, and who has to wait.
+    """Admits the requests of each key at a rate.
 
     Args:
         per_second: how many requests of a key are admitted each second.
@@ -22,10 +22,10 @@ class RateLimit(Generic[Key]):
         self._per_second = per_second
         self._burst = burst
         self._max_keys = max_keys
-        self._buckets: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # what is left, and when that was so
+        self._buckets: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # what was left, and when
 
     def admit(self, key: Key, now: float) -> float:
-        """Admits a request, or says how many seconds to wait: 0 means admitted."""
+        """Admits a request, or returns how many seconds to wait: 0 means admitted."""
         left = self._left(key, now)
         admitted = left >= 1
         self._keep(key, left - 1 if admitted else left, now)

@@ -1,4 +1,4 @@
-"""An HTTP server that is stopped within a second, and that strangers cannot fill.
+"""An HTTP server that stops within a second, and whose connections strangers cannot use up.
 
 Connections are counted as they are accepted, before a byte of TLS. One on which no client authenticates is closed with its first answer,
 and after some seconds in any case.
@@ -52,7 +52,7 @@ async def serving(
         host: the address where it listens; `::` is every address, of IPv6 and IPv4, as far as the kernel has them.
         port: where it listens; 0: on a free one.
         middlewares: around every request.
-        tls: what the server shows; None: it speaks plain HTTP.
+        tls: with the server's certificate; None: it serves plain HTTP.
         connections: which are let in.
         on_refusal: called for each connection that is refused or closed because no client has authenticated on it, with the reason.
 
@@ -93,7 +93,7 @@ def authenticate(request: web.Request, client: str) -> None:
 
 
 def peer_of(request: web.Request) -> Peer:
-    """Where a request comes from; nowhere, if its connection is closed by now."""
+    """Where a request comes from; an empty address if its connection is closed by now."""
     return _as_peer(request.get_extra_info("peername") or ("", 0))
 
 

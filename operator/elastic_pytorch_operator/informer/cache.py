@@ -50,7 +50,7 @@ class _NodeEntry:
 class Cache:
     """Everything last reported about jobs, their pods, and nodes.
 
-    Each method that takes an object in returns the jobs that it may matter to. What is older than what is known is ignored, so that a
+    Each method that takes an object in returns the jobs that it may concern. An object older than the known one is ignored, so that a
     watch that lags behind does not undo the operator's own writes. A change that a write or a list has shown must arrive on the watch, too.
 
     What was deleted leaves a tombstone: a list that began before, a late answer to a write, or a watch that lags do not bring it back.
@@ -63,7 +63,7 @@ class Cache:
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _pods: dict[tuple[str, str], _PodEntry] = field(default_factory=dict)
     _pods_of: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
-    _tombstones: dict[str, float] = field(default_factory=dict)  # by UID of a pod or job, the oldest first: when it was buried
+    _tombstones: dict[str, float] = field(default_factory=dict)  # by UID of a pod or job, the oldest first: when it was deleted
 
     def job(self, key: JobKey) -> Job | InvalidJob | None:
         """A job, or what is wrong with it; None if there is none."""
@@ -71,7 +71,7 @@ class Cache:
         return entry.job if entry else None
 
     def job_manifest(self, key: JobKey) -> Manifest:
-        """A known job as the API server last told it."""
+        """A known job, as the API server last reported it."""
         return self._jobs[key].manifest
 
     def has_job(self, key: JobKey, uid: str) -> bool:
@@ -158,7 +158,7 @@ class Cache:
         if not self._is_news(metadata, known, now, listed=listed):
             return set()
         if known is not None and known.uid != metadata.get("uid", ""):
-            self._bury(known.uid, now)
+            self._leave_tombstone(known.uid, now)
         parsed: Job | InvalidJob
         try:
             parsed = parse_job(manifest)
@@ -170,7 +170,7 @@ class Cache:
     def remove_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a job, unless another one has taken its name."""
         key = parse_key(manifest)
-        self._bury(manifest["metadata"].get("uid", ""), now)
+        self._leave_tombstone(manifest["metadata"].get("uid", ""), now)
         known = self._jobs.get(key)
         if known is None or known.uid != manifest["metadata"].get("uid", ""):
             return set()
@@ -206,7 +206,7 @@ class Cache:
     def remove_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a pod, unless another one has taken its name."""
         metadata = manifest["metadata"]
-        self._bury(metadata["uid"], now)
+        self._leave_tombstone(metadata["uid"], now)
         place = (metadata["namespace"], metadata["name"])
         known = self._pods.get(place)
         if known is None or known.view.uid != metadata["uid"]:
@@ -228,7 +228,7 @@ class Cache:
         return self._jobs_on(view.name)
 
     def remove_node(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Remembers a node as removed, unless another one has taken its name: that is more than not to know it."""
+        """Remembers a node as removed, unless another one has taken its name: it differs from an unknown one."""
         name, uid = manifest["metadata"]["name"], manifest["metadata"].get("uid", "")
         known, entry = self.nodes.get(name), self._node_entries.get(name)
         if known is not None and entry is not None and (known.removed or entry.uid != uid):
@@ -239,7 +239,7 @@ class Cache:
         return self._jobs_on(name)
 
     def mark_ended_before_takeover(self) -> None:
-        """Takes note that pods which have ended by now did so before this operator began to decide anything."""
+        """Marks the pods that have ended: they did so before this operator began to decide anything."""
         for entry in self._pods.values():
             if entry.view.ended:
                 entry.view = replace(entry.view, ended_before_takeover=True)
@@ -247,7 +247,7 @@ class Cache:
     def replace_all(
         self, jobs: Iterable[Manifest], pods: Iterable[Manifest], nodes: Iterable[Manifest], now: float
     ) -> set[JobKey]:
-        """Puts right what a watch has missed.
+        """Corrects what a watch has missed.
 
         Args:
             jobs: all there are.
@@ -274,7 +274,7 @@ class Cache:
         for place, entry in list(self._pods.items()):
             if entry.view.uid not in pod_uids and entry.view.created_at < now:
                 self._forget_pod(place)
-                self._bury(entry.uid, now)
+                self._leave_tombstone(entry.uid, now)
                 touched.add(entry.key)
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
@@ -282,7 +282,7 @@ class Cache:
                 self._watch_lag.expect("jobs", job, now)
                 touched |= news
         for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
-            self._bury(self._jobs.pop(key).uid, now)
+            self._leave_tombstone(self._jobs.pop(key).uid, now)
             touched.add(key)
         self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
         for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
@@ -315,7 +315,7 @@ class Cache:
             return (known.uid, known.version) != (uid, version)
         return known.version < version or (known.uid != uid and known.version == version)
 
-    def _bury(self, uid: str, now: float) -> None:
+    def _leave_tombstone(self, uid: str, now: float) -> None:
         self._tombstones.pop(uid, None)
         self._tombstones[uid] = now
         if len(self._tombstones) > MAX_TOMBSTONES:

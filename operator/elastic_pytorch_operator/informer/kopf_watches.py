@@ -1,4 +1,4 @@
-"""The kopf shell: watches jobs, pods and nodes, and hands what they tell to the cache. The only module that knows kopf.
+"""The kopf shell: watches jobs, pods and nodes, and passes what they report to the cache. The only module that knows kopf.
 
 Only event handlers: they write nothing to the objects, neither finalizers nor annotations, so that `kubectl delete` works with the
 operator gone.
@@ -16,7 +16,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
-# A watch that is quiet for longer is opened anew: no stall goes unnoticed for ever.
+# A quiet watch is opened again after that time, so that a stall does not last for ever.
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
 CONNECT_TIMEOUT_SECONDS = 10
@@ -28,8 +28,8 @@ async def watch_cluster(cache: Cache, request_work: Callable[[JobKey, float], No
     """Keeps the cache up to date until it is cancelled.
 
     Args:
-        cache: takes what is told.
-        request_work: called for each job that a change may matter to.
+        cache: takes what the watches report.
+        request_work: called for each job that a change may concern.
         namespaces: whose jobs and pods are watched; none: those of all. Nodes belong to no namespace.
 
     Raises:
@@ -46,7 +46,7 @@ async def watch_cluster(cache: Cache, request_work: Callable[[JobKey, float], No
         namespaces=namespaces,
         standalone=True,
         stop_flag=asyncio.Event(),
-        # The default is made of the user's name, which a numeric user has not.
+        # kopf derives the default from the user name; a numeric UID has none.
         identity=names.OPERATOR,  # type: ignore[arg-type]
     )
 

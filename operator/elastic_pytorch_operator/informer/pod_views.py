@@ -1,4 +1,4 @@
-"""From the API server's objects to the slim views that decisions read."""
+"""Reduces the API server's objects to the small views that decisions read."""
 
 from dataclasses import replace
 
@@ -81,7 +81,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
 
 
 def view_node(node: Manifest) -> NodeView:
-    """A node's view. Ready unless its condition says otherwise: an absent condition means that the node has just come."""
+    """A node's view. Ready unless its condition says otherwise: an absent condition means that the node is new."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     ready = next((c.get("status") for c in status.get("conditions") or () if c.get("type") == "Ready"), "True")
     taints = (Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ())
@@ -96,7 +96,7 @@ def view_node(node: Manifest) -> NodeView:
 
 
 def _conventional_name(spec: Manifest) -> str:
-    """The name of the training container of a pod that does not tell it: an earlier release has made it."""
+    """The name of the training container of a pod that has no annotation for it: an earlier release has created it."""
     declared = spec.get("containers") or []
     return str(declared[0].get("name")) if len(declared) == 1 else names.TRAINING_CONTAINER
 
@@ -114,8 +114,8 @@ def _runs_beside(training: str, status: Manifest) -> bool:
 
 def _is_disrupted(status: Manifest) -> bool:
     """Whether the cluster has ended the pod, rather than its own containers."""
-    told = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
-    return told or status.get("reason") in DISRUPTIONS
+    disrupted = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
+    return disrupted or status.get("reason") in DISRUPTIONS
 
 
 def _failed_init(spec: Manifest, status: Manifest) -> Manifest:

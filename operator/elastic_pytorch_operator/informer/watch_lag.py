@@ -1,6 +1,6 @@
-"""Is the operator deaf? What it knows to have happened (its own writes, what a list has told) must come through the watches, too.
+"""Detects stale watches: every change that a write or a list has shown must also arrive on the watch.
 
-A watch that has died without an error looks like a cluster in which nothing happens. Pure: times come in.
+A watch that has died without an error looks like a cluster in which nothing happens. Pure: times are arguments.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,20 @@ GONE = 2**63  # newer than any version
 
 @dataclass(slots=True)
 class _Kind:
-    reported: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has told of
-    awaited: dict[str, tuple[int, float]] = field(default_factory=dict)  # a version that it has yet to tell of, and since when
+    reported: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has reported
+    awaited: dict[str, tuple[int, float]] = field(
+        default_factory=dict
+    )  # by UID: a version that it has yet to report, and since when
 
 
 @dataclass(slots=True)
 class WatchLag:
-    """What the watches have told, and what they have yet to tell."""
+    """What the watches have reported, and what they have yet to report."""
 
     _kinds: dict[str, _Kind] = field(default_factory=dict)
 
     def expect(self, kind: str, manifest: Manifest, now: float) -> None:
-        """An object is known to be there in this version: its watch has said so, or should soon."""
+        """An object is known to be there in this version: its watch has reported it, or should soon."""
         known, uid, version = self._kinds.setdefault(kind, _Kind()), _uid(manifest), version_of(manifest["metadata"])
         if known.reported.get(uid, -1) < version:
             known.awaited.setdefault(uid, (version, now))
@@ -38,7 +40,7 @@ class WatchLag:
             del known.awaited[uid]
 
     def restart(self, uid: str) -> None:
-        """An object's versions begin again, lower than before: what was heard of it does not count."""
+        """An object's versions begin again, lower than before: what was reported of it does not count."""
         for known in self._kinds.values():
             known.reported.pop(uid, None)
             known.awaited.pop(uid, None)

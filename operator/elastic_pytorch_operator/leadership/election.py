@@ -1,4 +1,4 @@
-"""Takes, keeps and gives back the Lease that says who leads. What may be done with it, `lease.py` decides."""
+"""Acquires, renews and gives back the Lease that names the leader. `lease.py` decides what is allowed."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ class Elector:
         timing: how soon the leader is replaced.
 
     Attributes:
-        lost_leader: who led before this replica and let its lease run out while the API server answered; empty: there was none.
+        lost_leader: the replica that led before this one and let its lease run out while the API server answered; empty: there was none.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """Whether this replica may act now. Asks the clock, so it holds even if nothing of this process ran for a while."""
+        """Whether this replica may act now. It asks the clock, so that it is right even if this process was suspended for a while."""
         return leads(self._candidacy, self._clock())
 
     @property
@@ -90,7 +90,7 @@ class Elector:
             await self._sleep_until(expiry if self._clock() < expiry < look else look)
 
     async def renew(self) -> None:
-        """Renews the lease for as long as that is possible; returns when this replica leads no more."""
+        """Renews the lease for as long as possible; returns when this replica no longer leads."""
         while self.leading:
             began = self._clock()
             await self._try()
@@ -100,7 +100,7 @@ class Elector:
             await self._sleep_until(min(due, leads_until(self._candidacy)))
 
     async def give_back(self) -> None:
-        """Lets another replica lead at once. The caller has stopped to act."""
+        """Lets another replica lead at once. The caller has stopped acting."""
         if not self.leading:
             return
         self._candidacy = Candidacy(self._candidacy.identity, timing=self._timing)
@@ -115,7 +115,7 @@ class Elector:
             logger.warning("cannot give the lease back: %s", error or "no answer")
 
     async def _try(self) -> None:
-        """Looks at the lease unless this replica has just written it, and claims it if that is allowed."""
+        """Reads the lease unless this replica has just written it, and acquires or renews it if that is allowed."""
         seconds = self._timing.request_seconds
         try:
             async with asyncio.timeout(min(seconds, leads_until(self._candidacy) - self._clock()) if self.leading else seconds):
@@ -126,7 +126,7 @@ class Elector:
                 if may_acquire(self._candidacy, self._clock()):
                     await self._write()
         except ClusterError as error:
-            if error.code != 409:  # somebody was quicker
+            if error.code != 409:  # another replica was quicker
                 self._unanswered_at = self._clock()
                 logger.warning("cannot claim the lease: %s", error)
         except TimeoutError:

@@ -1,7 +1,7 @@
 """A cluster that only the leader may write to: each write asks whether this replica still leads.
 
-What was sent when it led may arrive when it leads no more. The API server prevents that: status writes name the version that they
-are based on, deletions the UID, and a pod too many is discarded by the next plan.
+A write that was sent while it led may arrive when it no longer leads. Status writes therefore name the version that they are based on,
+deletions the UID, and the next plan discards a surplus pod.
 """
 
 import asyncio

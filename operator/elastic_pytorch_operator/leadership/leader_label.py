@@ -1,7 +1,7 @@
-"""Has the agents' Service point to the replica that leads: the Service selects the pod that carries a label, and the leader takes it.
+"""Points the agents' Service at the leader: the Service selects the pod that carries a label, and the leader moves it to its own.
 
-So no replica has to be asked who leads, and one on standby is ready like any other. One whose node has died is out of the
-Service as soon as another leads, not when the node is found dead.
+So no replica has to be asked who leads, and one on standby is ready like any other. A replica whose node has died leaves
+the Service as soon as another leads, not when the node is found dead.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ CHECK_SECONDS = 5.0
 LEADER = "true"
 
 
-async def take_endpoint(cluster: Cluster, namespace: str, pod: str) -> list[Manifest]:
+async def take_label(cluster: Cluster, namespace: str, pod: str) -> list[Manifest]:
     """Moves the label to a pod; tries until it is there.
 
     Args:
@@ -44,8 +44,8 @@ async def take_endpoint(cluster: Cluster, namespace: str, pod: str) -> list[Mani
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def keep_endpoint(cluster: Cluster, namespace: str, pod: str) -> None:
-    """Puts the label right until it is cancelled: a person may remove it, or a late write of an earlier leader add another."""
+async def keep_label(cluster: Cluster, namespace: str, pod: str) -> None:
+    """Corrects the label until it is cancelled: a person may remove it, or a late write of an earlier leader add another."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        await take_endpoint(cluster, namespace, pod)
+        await take_label(cluster, namespace, pod)

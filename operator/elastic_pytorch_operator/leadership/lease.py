@@ -1,4 +1,4 @@
-"""Who leads, by client-go's rules. Pure: a Lease and a monotonic clock in, what to do out.
+"""Which replica leads, by client-go's rules. Pure: a Lease and monotonic times are arguments.
 
 No replica's time of day counts. One on standby measures how long the lease has not changed, by its own clock from when it saw
 the last change. The one that leads measures from before it asked for the renewal. So the leader always thinks its time is up before
@@ -12,7 +12,7 @@ from typing import Any
 from elastic_pytorch_operator.api.manifest import Manifest
 
 RELEASED_SECONDS = 1  # the API does not allow 0
-UNNAMED_SECONDS = 15.0  # how long a lease holds that does not say
+UNNAMED_SECONDS = 15.0  # the duration of a lease that names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class LeaseTiming:
     """How soon a leader is replaced, in seconds. The three are those of Kubernetes' LeaderElectionConfiguration.
 
     Attributes:
-        lease_seconds: how long a lease holds that is not renewed: whole seconds, says the API.
-        renew_deadline_seconds: the leader that has not renewed it for so long stops.
+        lease_seconds: how long a lease lasts without a renewal: whole seconds, as the API demands.
+        renew_deadline_seconds: a leader stops that has not renewed the lease for so long.
         retry_period_seconds: between two renewals.
 
     Raises:
@@ -61,7 +61,7 @@ class Lease:
 
     Attributes:
         holder: who leads; empty: no replica.
-        seconds: how long it holds after a renewal.
+        seconds: how long it lasts after a renewal.
         renewed: the holder's time of day at the last renewal, which is compared to itself only.
         acquired: the same, when it was taken.
         transitions: how often it has changed hands.
@@ -136,7 +136,7 @@ def may_acquire(candidacy: Candidacy, now: float) -> bool:
 
 
 def acquirable_at(candidacy: Candidacy) -> float:
-    """From when on a replica may claim the lease if it does not change."""
+    """From when on a replica may acquire the lease if it does not change."""
     lease = candidacy.seen
     if lease is None or not lease.holder or lease.holder == candidacy.identity:
         return -math.inf
@@ -147,7 +147,7 @@ def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
     """The spec to write into the lease.
 
     Args:
-        candidacy: which may claim it.
+        candidacy: of the replica, which may acquire it.
         time: the time of day, RFC 3339 with microseconds, for people and for others to see a change.
     """
     lease = candidacy.seen
@@ -162,12 +162,12 @@ def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
 
 
 def acquired(candidacy: Candidacy, lease: Lease, sent_at: float, now: float) -> Candidacy:
-    """What a replica knows once the API server has taken its claim.
+    """What a replica knows once the API server has accepted what it wrote.
 
     Args:
         candidacy: as it was before.
         lease: as it was written.
-        sent_at: when the claim was sent: from then on others may count.
+        sent_at: when the write was sent: other replicas may measure from then on.
         now: when the answer came.
     """
     return replace(see(candidacy, lease, now), renewed_at=sent_at)

@@ -23,7 +23,7 @@ from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_
 POLL_SECONDS = 0.05
 KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
 READ_BYTES = 1 << 20
-POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # tells a pod's processes, wherever they have gone
+POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # marks a pod's processes, in whatever session they are
 MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # what a kubelet makes a termination message of, if the log has to do
 
 
@@ -233,7 +233,7 @@ def processes_of(pod: str) -> list[int]:
         try:
             if mark in environment.read_bytes().split(b"\0"):
                 found.append(int(environment.parent.name))
-        except OSError:  # it has gone, or is somebody else's
+        except OSError:  # it has gone, or is another user's
             continue
     return found
 

@@ -55,7 +55,7 @@ def inject_agent(spec: MutableManifest, container: MutableManifest, image: Agent
     container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]
     if own_command:
         container["env"] = _with_agent_on_path(container.get("env") or [])
-    # In memory: it is small, needs no disk, and no autoscaler spares a node for its sake.
+    # In memory: it is small, needs no disk, and keeps no autoscaler from removing the node.
     volume = {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": VOLUME_SIZE}}
     spec["volumes"] = [*(spec.get("volumes") or []), volume]
     # The last one: the user's own init containers may have to wait for longer.

@@ -1,4 +1,4 @@
-"""The pods of a job whose group stock torchrun forms: workers that need nothing of ours, and the pod of their c10d store."""
+"""The pods of a job whose group stock torchrun forms: workers that need nothing of this project's, and the pod of their c10d store."""
 
 import copy
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ STORE_TAKES = (
     "serviceAccountName",
 )
 
-# A worker that waits for room in the cluster waits as long as it takes. Loss is found after interval x attempts, 6 s: as fast as nodes
+# A worker waits for room in the cluster without a limit. Loss is found after interval x attempts, 6 s: as fast as nodes
 # whose clocks are a second or two apart allow, for torch compares times of day. Releases without these two keys take 5 s x 3.
 JOIN_SECONDS = 30 * 24 * 3600
 KEEP_ALIVE_SECONDS, KEEP_ALIVE_ATTEMPTS = 2, 3
@@ -118,7 +118,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
             "enableServiceLinks": False,
             "hostname": _store_hostname(job, rendezvous),
             "subdomain": job.key.name,
-            # A store that has lost its memory is of no use to those who were connected: they all end, and a new one is made.
+            # A store that has lost its memory is of no use to those that were connected: they all end, and a new one is made.
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": STORE_GRACE_SECONDS,
         },
@@ -161,10 +161,10 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "PET_RDZV_CONF": ",".join(f"{key}={value}" for key, value in configuration.items()),
         # Sharing the agent's store keeps the address of a rank 0 that has gone: no joiner would ever train.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        # All workers run as many processes each, so nobody has to wait for a peer that died while joining to tell how many.
+        # All workers run the same number of processes, so that none waits to learn it from a peer that died while joining.
         "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
     }
-    # Peers reach each other by address: nobody waits for a name to be published, or is sent to the address of a predecessor.
+    # Peers reach each other by address: no worker waits for a name to be published, or is sent to the address of a predecessor.
     address: MutableManifest = {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     own = [address] if address["name"] not in values else []
     return [*({"name": name, "value": value} for name, value in values.items()), *own]

@@ -22,7 +22,7 @@ NODE_LOSS_SECONDS = 10
 
 
 def owner_reference(job: Job) -> MutableManifest:
-    """Lets the garbage collector remove what the job owns when the job goes."""
+    """Lets the garbage collector remove what the job owns when the job is deleted."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
@@ -164,7 +164,7 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            # Webhooks may add containers to the pod: which one trains is said here.
+            # Webhooks may add containers to the pod: this names the one that trains.
             "annotations": {**(metadata.get("annotations") or {}), names.ANNOTATION_TRAINING_CONTAINER: container["name"]},
             "name": f"{host}-{suffix}",
             "namespace": job.key.namespace,
@@ -225,7 +225,7 @@ def _torchrun_environment(job: Job) -> list[MutableManifest]:
         {"name": "PET_RDZV_BACKEND", "value": "elastic-pytorch"},
         {"name": "PET_RDZV_ENDPOINT", "value": f"{job.key.name}:{job.store_port}"},
         {"name": "PET_RDZV_ID", "value": job.uid},
-        # The operator keeps the budget: a torchrun that ran out of its own would take its pod along.
+        # The operator keeps the budget: a torchrun that exhausts its own would end its pod.
         {"name": "PET_MAX_RESTARTS", "value": "1000000"},
     ]
 

@@ -17,7 +17,7 @@ class CreatePod:
     Attributes:
         avoid: nodes that are not for it.
         rendezvous: the stock rendezvous that it joins; 0 where the operator decides who is in the group.
-        strictly: it shall not be put on nodes to avoid whatever happens; otherwise, only if no other takes it.
+        strictly: it is never placed on a node to avoid; otherwise, only if no other node takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start, in a row.
         group_restarts: how often the job's pods have been replaced as a group.
     """
@@ -32,7 +32,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class TryPod:
-    """Ask the API server whether it would take a worker pod of the job, without making one."""
+    """Ask the API server by a dry run whether it would accept a worker pod of the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Tell the job's story in `kubectl describe`.
+    """Record an event, which `kubectl describe` shows.
 
     Attributes:
-        with_status: it reports a change of the status: only once that is written, else each plan would tell it again.
+        with_status: it reports a change of the status: only once that is written, or else each plan would record it again.
     """
 
     reason: str
@@ -79,7 +79,7 @@ class PatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete the job itself, and with it all that it owns: it has been over for as long as it is to be kept."""
+    """Delete the job itself, and with it all that it owns: its time to live after its end is over."""
 
 
 Action = CreateService | TryPod | CreatePod | CreateStore | DeletePod | RecordEvent | PatchStatus | DeleteJob

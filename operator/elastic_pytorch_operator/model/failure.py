@@ -28,7 +28,7 @@ class Fault(StrEnum):
     CODE = "code"  # the job's own: an exception, a crash, out of memory
     PLACE = "place"  # the node's, the kubelet's or the image's
     ECHO = "echo"  # a peer's failure or loss, as this worker has seen it
-    OUTSIDE = "outside"  # somebody has sent the worker a signal
+    OUTSIDE = "outside"  # a signal that was sent to the worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class FailureRecord:
         if self.exit_code is None and not self.signal:
             return f"{where} hangs: {self.message.strip()}"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
-        told = self.message.strip()
-        return f"{where} failed, {told}" if told.startswith(how) else f"{where} failed, {how}: {told}"
+        message = self.message.strip()
+        return f"{where} failed, {message}" if message.startswith(how) else f"{where} failed, {how}: {message}"
 
 
 def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
@@ -120,16 +120,16 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
 
 
 def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
-    """A failure with what people want to know of it: the time of day, and the pod's node."""
+    """Returns a failure with its time of day, and its pod's node."""
     node = next((pod.node for pod in observed.pods if pod.name == record.worker), "")
     return replace(record, node=node, time=earlier(observed.time, observed.now - record.failed_at))
 
 
 def fault_of_worker(failure: Failure | None) -> Fault:
-    """Whose fault a worker's failure is, as far as its own last words tell.
+    """Whose fault a worker's failure is, judged from what the worker itself has reported.
 
     Args:
-        failure: as its agent reports it; None: a torchrun of the user's, which reports no more than that its workers have failed.
+        failure: as its agent reports it; None: the user's own torchrun, which reports only that its workers have failed.
     """
     if failure is None:
         return Fault.ECHO
@@ -152,7 +152,7 @@ def fault_of_pod(pod: PodView, *, spoken: bool) -> Fault | None:
 
     Args:
         pod: a worker's.
-        spoken: whether its agent has ever been heard.
+        spoken: whether its agent has ever reported.
     """
     if not pod.ended or pod.exit_code == 0:
         return None
@@ -170,7 +170,7 @@ def fault_of_pod(pod: PodView, *, spoken: bool) -> Fault | None:
 
 
 def has_spoken(pod: PodView, observed: Observed) -> bool:
-    """Whether a pod's agent has ever been heard, by this operator or by one before it."""
+    """Whether a pod's agent has ever reported, to this operator or to one before it."""
     return pod.name in observed.agents or pod.name in observed.heard_before
 
 
@@ -195,8 +195,8 @@ def record_of(agent: AgentView) -> FailureRecord:
     """The failure that an agent has reported of its workers."""
     failure = agent.failure
     if failure is None:
-        told = "its workers have failed; torchrun does not report why, see the log of the pod"
-        return FailureRecord(agent.worker, agent.rank, 1, "", told, agent.state_since, fault_of_worker(None))
+        message = "its workers have failed; torchrun does not report why, see the log of the pod"
+        return FailureRecord(agent.worker, agent.rank, 1, "", message, agent.state_since, fault_of_worker(None))
     return FailureRecord(
         worker=agent.worker,
         rank=failure.rank,
@@ -210,7 +210,7 @@ def record_of(agent: AgentView) -> FailureRecord:
 
 
 def _words_of(failure: Failure) -> str:
-    """The traceback; behind the message, if that says more than it, such as why a process was aborted."""
+    """The traceback, after the message where that adds something, such as why a process was aborted."""
     message, traceback = failure.message.strip(), failure.traceback.strip()
     return traceback if message in traceback else f"{message}\n{traceback}".strip()
 

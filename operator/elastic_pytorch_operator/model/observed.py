@@ -13,14 +13,14 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.round import Round
 
 TERMINAL_PHASES = ("Failed", "Succeeded")
-# How the kubelet calls what keeps it from making a container.
+# The kubelet's reasons for not creating a container: the first lasts for ever, the others may pass.
 NEVER = ("InvalidImageName",)
 HARDLY = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError")
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A worker pod, or the pod of a stock rendezvous' store, as the API server last told."""
+    """A worker pod, or the pod of a stock rendezvous' store, as the API server last reported it."""
 
     name: str
     uid: str
@@ -33,7 +33,7 @@ class PodView:
     exit_code: int | None = None  # of its training container, once that has ended
     exit_reason: str = ""  # the kubelet's word for it: Completed, Error, OOMKilled, Evicted, …
     exit_message: str = ""
-    disrupted: bool = False  # evicted, preempted or shut down with its node, says the cluster
+    disrupted: bool = False  # the cluster reports that it was evicted, preempted or shut down with its node
     sidecar_runs: bool = False  # another container has not ended, and the kubelet does not stop it by itself
     ended_before_deletion: bool = False  # was seen ended before anybody asked for its deletion
     waiting: str = ""  # why it does not run yet, for people
@@ -42,24 +42,24 @@ class PodView:
     avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
     prefers_others_to: frozenset[str] = frozenset()  # nodes that it was made to take only if no other fits
     created_at: float = 0.0
-    stuck_since: float = 0.0  # when its containers could not be made for the first time in a row
+    stuck_since: float = 0.0  # since when its containers cannot be created
     ended_at: float = 0.0  # when it was first seen to have ended
     conditions: frozenset[tuple[str, str]] = frozenset()  # type and status of each
     group_restarts: int = 0  # how often the job's pods had been replaced as a group when it was made
     failed_starts: tuple[str, ...] = ()  # the nodes on which the pods before it of its index have failed to start, in a row
-    ended_before_takeover: bool = False  # was dead already when this operator began to decide
+    ended_before_takeover: bool = False  # had ended when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
 
     @property
     def hopeless(self) -> bool:
-        """Whether its containers can never be made as they are written."""
+        """Whether its containers can never be created from its spec."""
         return self.waiting_reason in NEVER
 
     @property
     def stuck(self) -> bool:
-        """Whether its containers cannot be made, for now at least."""
+        """Whether its containers cannot be created, at least for now."""
         return self.waiting_reason in (*NEVER, *HARDLY)
 
     @property
@@ -88,7 +88,7 @@ class Taint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node, as the API server last told."""
+    """A node, as the API server last reported it."""
 
     name: str
     ready: bool = True
@@ -100,7 +100,7 @@ class NodeView:
 
 
 class AgentState(StrEnum):
-    """What an agent says it is doing; docs/protocol.md describes each."""
+    """What an agent reports that it is doing; docs/protocol.md describes each."""
 
     READY = "ready"
     RUNNING = "running"
@@ -112,7 +112,7 @@ class AgentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What an agent knows of the worker of its that failed first, and of itself."""
+    """The first failure among an agent's workers, as the agent reports it."""
 
     rank: int
     local_rank: int
@@ -140,7 +140,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """An agent, as its last heartbeat told."""
+    """An agent, as its last heartbeat describes it."""
 
     worker: str
     incarnation: str
@@ -156,7 +156,7 @@ class AgentView:
     restarts: int = 0
     failure: Failure | None = None
     progress: Progress = Progress()
-    progressed_at: float = 0.0  # when a step of its was last heard of
+    progressed_at: float = 0.0  # when it last reported a new step
     steps_per_second: float | None = None  # over the last few heartbeats
     newest: int = 0  # the number of the newest round that it knows, whether or not it has taken it up
 
@@ -166,16 +166,16 @@ class Observed:
     """Everything known about one job at one moment."""
 
     now: float  # monotonic seconds
-    time: str  # the same moment as people write it, RFC 3339, for status timestamps only
+    time: str  # the same moment in RFC 3339, for status timestamps only
     pods: tuple[PodView, ...] = ()
     stores: tuple[PodView, ...] = ()  # of stock rendezvous
-    nodes: Mapping[str, NodeView] = field(default_factory=dict)  # a node that is missing has not been heard of yet
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)  # a missing node has not been seen yet
     agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
     round: Round | None = None  # the newest declared; None: none yet
-    listening_since: float = 0.0  # when this operator began to hear agents
+    listening_since: float = 0.0  # when this operator began to listen to agents
     last_heard_at: float = 0.0  # when it last heard any agent of any job
     heartbeat_seconds: float = 1.0  # between two heartbeats of an agent
-    arrived_at: float = 0.0  # when it last heard an agent for the first time that had a round from before
+    arrived_at: float = 0.0  # when the last agent arrived that already had a round
     heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
     lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died
     service_exists: bool = False

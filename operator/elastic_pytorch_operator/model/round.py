@@ -1,4 +1,4 @@
-"""A round: who is in the group, in rank order. Declared by the operator, carried out by the agents."""
+"""A round: the members of the group, in rank order. Declared by the operator, carried out by the agents."""
 
 from dataclasses import dataclass
 
@@ -21,10 +21,10 @@ class Round:
         members: in rank order; empty: all stop and wait.
         store_port: where rank 0 serves this round's c10d store.
         reason: one of the causes in `names`.
-        cause: the reason and its story, for people.
+        cause: the reason in detail, for people.
         declared_at: monotonic seconds.
         size: how many members were declared. More than `len(members)` only in a round that a restarted operator has
-            put together from what agents said, when not all of them have spoken.
+            put together from what agents reported, when not all of them have done so.
         orderly_since: the oldest round since which no member has been lost: every member of every round was alive when the
             next one was declared. The round's own number if a member was lost before it.
         unformed: rounds after that one whose groups never formed, and of which a member was lost.

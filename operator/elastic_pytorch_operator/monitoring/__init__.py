@@ -1,1 +1,1 @@
-"""Metrics, probes, and whether the operator is well."""
+"""Metrics, probes, and the checks behind the liveness probe."""

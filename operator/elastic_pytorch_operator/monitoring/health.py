@@ -28,7 +28,7 @@ class HealthSample:
 
 
 def failed_checks(sample: HealthSample) -> tuple[str, ...]:
-    """What is wrong, for people; nothing: the operator is well."""
+    """Returns what is wrong, for people; nothing: the operator is well."""
     found = []
     if sample.answering_since is not None:
         for kind, since in sorted(sample.silent_since.items()):

@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus: every metric's name, labels and meaning stand here, and nowhere else.
+"""The operator's metrics: their names, labels and meanings stand here, and nowhere else.
 
 Queue, reconciles and requests have the names that controller-runtime and client-go gave them, so that dashboards for operators
 know them. The number of series grows with the namespaces that have jobs, and with the jobs only on request. docs/metrics.md is made
@@ -31,8 +31,8 @@ JOB_STATES = (
 )
 WORKER_STATES = ("Starting", "Ready", "Running", "Silent", "Leaving", "Succeeded", "Lost")
 
-# What labels may say. Every series begins at 0 with its process: Prometheus takes no note of a counter's first value, so that of one
-# that came into being with its first count, this count would be missing.
+# The values of labels. Every series begins at 0 with its process: Prometheus' `increase()` ignores a counter's first sample, so that a
+# series created by its first increment would lose it.
 ROUND_REASONS = (
     names.FIRST_ROUND,
     names.WORKER_FAILED,
@@ -52,7 +52,7 @@ REVIEW_RESULTS = ("valid", "invalid", "error")
 REFUSAL_REASONS = ("rate", "address", "total", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-KEEP_SECONDS = 600.0  # for which the counts of a namespace without jobs are still told: some scrapes
+KEEP_SECONDS = 600.0  # for which the counts of a namespace without jobs are still exported: a few scrapes
 
 RECOVERY_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 
@@ -90,15 +90,15 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class GaugeValues:
-    """What is counted for each scrape.
+    """The values of the gauges at one scrape.
 
     Attributes:
-        leading: whether this replica leads. Only then the rest is told, so that a sum over replicas counts nothing twice.
+        leading: whether this replica leads. Only then the rest is exported, so that a sum over replicas counts nothing twice.
         jobs: by namespace and state. The namespaces that have jobs are its keys.
         workers: of jobs that have not ended, by namespace and state.
         pending_seconds: by namespace, for how long the job has been Pending that has been so for longest.
         figures: of each job, found as they are read, once: they are exported on request only.
-        agents: that have spoken of late.
+        agents: that have sent a request of late.
         polls: long polls that wait for an answer.
         queued: jobs that await a reconcile by this replica, now or later.
         longest_reconcile_seconds: since when the oldest reconcile goes on; 0 if none does.
@@ -130,7 +130,7 @@ class Metrics:
         self.families: list[Family] = []
         self._per_job = per_job
         self._clock = clock
-        self._namespaces: dict[str, float] = {}  # those whose counts are told, and when each had a job last
+        self._namespaces: dict[str, float] = {}  # those whose counts are exported, and when each last had a job
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._define_queue()
@@ -314,15 +314,15 @@ class Metrics:
         self._queue_retries.labels(CONTROLLER).inc()
 
     def taken(self, seconds: float) -> None:
-        """A job was taken out of the queue, so long after it was due."""
+        """A job was taken out of the queue, this long after it was due."""
         self._queue_wait.labels(CONTROLLER).observe(seconds)
 
     def worked(self, seconds: float) -> None:
-        """A job has been worked on for so long."""
+        """A job has been worked on for this long."""
         self._queue_work.labels(CONTROLLER).observe(seconds)
 
     def reconciled(self, result: str, seconds: float) -> None:
-        """A reconcile is over: with `success`, `error` or `requeue_after`, after so long."""
+        """A reconcile is over: with `success`, `error` or `requeue_after`, after this long."""
         self._reconciles.labels(CONTROLLER, result).inc()
         self._reconcile_seconds.labels(CONTROLLER).observe(seconds)
         if result == "error":

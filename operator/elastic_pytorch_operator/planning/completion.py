@@ -58,7 +58,7 @@ def decide_ending(
     Args:
         job: with its limits.
         observed: what is known.
-        candidates: its workers, weighed.
+        candidates: its workers, assessed.
         budget: its failures.
         departures: workers that go, or have gone, for a reason that is known.
         invalid: why the API server will never accept a pod of its template, or a claim of its claim templates.
@@ -125,7 +125,7 @@ def _never_joined(observed: Observed) -> str:
 def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate], departures: Departures) -> list[str]:
     """The members that go without having been asked to, and that no rule excuses.
 
-    If a rule is about conditions, an agent's word that it was told to stop is not enough: its pod will tell why.
+    If a rule is about conditions, an agent's report of SIGTERM is not enough: the pod's conditions will show why.
     """
     excepted = {*departures.victims, *departures.excused}
     members = frozenset(observed.round.workers if observed.round else ())
@@ -144,7 +144,7 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
     if len(members) < size:
         alive = (c.worker for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING))
         accounted_for = members.union(alive, excepted)
-        told = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
-        unheard = (name for name in told if name not in accounted_for)
+        ranked = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
+        unheard = (name for name in ranked if name not in accounted_for)
         lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
     return lost

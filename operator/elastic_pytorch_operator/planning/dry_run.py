@@ -1,4 +1,4 @@
-"""Whether the API server is asked for its opinion of a job's worker pods before it is time to make one. Pure."""
+"""Whether a dry run asks the API server about a job's worker pods before the first is created. Pure."""
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition

@@ -1,4 +1,4 @@
-"""Writes that the API server has not taken: when each is tried again, and what the job's user is told about them. Pure."""
+"""Writes that the API server has not accepted: when each is tried again, and what the job's user is told about them. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -81,7 +81,7 @@ def describe(failed: FailedWrites) -> str:
 
 
 def unreported(failed: FailedWrites) -> tuple[str, ...]:
-    """What events are yet to tell."""
+    """Returns what no event has reported yet."""
     return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting and not write.reported))[:MAX_REPORTED]
 
 

@@ -27,8 +27,8 @@ class Memory:
         excused: lost members on which a rule has decided.
         grown_at: when the group last grew, monotonic seconds; None: never, as far as is known.
         active_since: when the job began, or was resumed, monotonic seconds.
-        failed: the writes that the API server has not taken.
-        invalid: the template cannot make a pod, says the API server: why.
+        failed: the writes that the API server has not accepted.
+        invalid: why the API server can make no pod from the template; empty: it has not said so.
         generation: of the spec that the last plan was made for.
         tried_generation: the generation of the spec whose pods the API server has been asked about by a dry run.
         written: the status that was last written.
@@ -62,7 +62,7 @@ class Plan:
 
     Attributes:
         round: to be declared to the agents; None: the current one stands.
-        nudge: ask the agents to speak at once.
+        nudge: ask the agents to report at once.
         dump_stacks: have the agents of the current round write down where their workers are.
         verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
             succeeded: what an agent acts on must be in the cluster first.
@@ -81,7 +81,7 @@ class Plan:
 
 
 def notice_spec(job: Job, memory: Memory) -> Memory:
-    """What is remembered of the job's spec as it is now: what was refused of another one's pods says nothing of this one's."""
+    """The memory for the job's present spec: what was refused of the pods of another one says nothing about this one's."""
     changed = memory.generation not in (None, job.generation)
     failed = forget_refused_pods(memory.failed) if changed else memory.failed
     return replace(memory, generation=job.generation, failed=failed)

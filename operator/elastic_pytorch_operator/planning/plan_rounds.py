@@ -175,7 +175,7 @@ def _decide_round(
 
 
 def _missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action, ...]:
-    """Pods for indices that have none, which a new leader need not hear any agent to know of.
+    """Pods for indices that have none: a new leader can create them before it has heard any agent.
 
     None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
     """

@@ -44,7 +44,7 @@ from elastic_pytorch_operator.spec.job import Job
 
 # Once one worker has ended: the others end in that time, and each may be the one that knows why.
 EXIT_REPORT_SECONDS = 5.0
-STEADY_SECONDS = 60.0  # a rendezvous that has lasted so long may be followed by another one at once
+STEADY_SECONDS = 60.0  # a rendezvous that has lasted this long may be followed by another one at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class _View:
     """What one plan is made from.
 
     Attributes:
-        observed: with the group as it was last told as its round.
-        candidates: the workers, weighed: ready is who runs.
-        lost: names of pods, workers' and stores', that have not ended and never will say so: their nodes are gone.
+        observed: with the group as it was last reported as its round.
+        candidates: the workers, assessed: those that run are ready.
+        lost: names of pods, workers' and stores', that will never report their end: their nodes are gone.
         running: the workers of the current rendezvous that run.
         starts: the pods that have failed to start.
     """
@@ -82,7 +82,7 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
     group, settled_at = next_group(
         job, stock.group, view.running, {c.worker: c.why for c in view.candidates}, stock.victims, observed.now
     )
-    told = group.round if group.round is not view.observed.round else None
+    changed = group.round if group.round is not view.observed.round else None
     stock = replace(stock, group=group)
     last_before = memory.budget.last
     memory = replace(
@@ -104,7 +104,9 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         rechecks += [t for t in (over_at, stock.backoff_until, budget.backoff_until, *pauses) if t > observed.now]
     news = unreported(memory.failed)
     ruled = budget.last if budget.last is not last_before else None
-    actions += record_events(job, view.observed, told if told and told.reason else None, None, ending, news, failed=ruled)
+    actions += record_events(
+        job, view.observed, changed if changed and changed.reason else None, None, ending, news, failed=ruled
+    )
     memory = replace(memory, failed=mark_reported(memory.failed))
     due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
     if due is not None and due <= observed.now:
@@ -170,7 +172,7 @@ def _understand(
 
 
 def _exits_collected(view: _View, stock: StockMemory) -> bool:
-    """Whether every worker that may say why the rendezvous is over has said it, or has had the time to."""
+    """Whether every worker that may know why the rendezvous is over has ended, or has had the time to."""
     assert stock.over_since is not None
     if view.observed.now >= stock.over_since + EXIT_REPORT_SECONDS:
         return True
@@ -257,7 +259,7 @@ def _serving(view: _View) -> list[PodView]:
 
 
 def _ready_if_running(candidate: Candidate) -> Candidate:
-    """No agent says that it is ready: a container that runs has to do."""
+    """There is no agent to report that it is ready: a container that runs is enough."""
     if candidate.liveness is Liveness.STARTING and candidate.container_runs:
         return replace(candidate, liveness=Liveness.READY)
     return candidate

@@ -1,4 +1,4 @@
-"""What a new leader remembers of a job: what its status says about its past."""
+"""What a new leader knows of a job's past: what its status says."""
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
@@ -14,7 +14,7 @@ def recall(job: Job, now: float) -> Memory:
     progress, failures = job.status.get("progress") or {}, int(job.status.get("failures", 0))
     running = find_condition(job.status, names.RUNNING) or {}
     backing_off = running.get("status") == "False" and running.get("reason") == names.BACKING_OFF
-    # Failures that a rule keeps from counting are not in the status: that there is a pause at all tells of two in a row.
+    # Failures that a rule keeps from counting are not in the status: a pause means that there were two in a row.
     in_a_row = max(failures, 2 if backing_off else 0)
     return Memory(
         budget=Budget(

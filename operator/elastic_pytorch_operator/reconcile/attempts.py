@@ -16,7 +16,7 @@ Write = Callable[[], Awaitable[None]]
 class Attempts:
     """The writes of one plan, and what has become of them.
 
-    Once the API server gives no answer, or asks not to be asked, no further write is sent: each would take as long as the first.
+    Once the API server gives no answer, or asks to wait, no further write is sent: each would take as long as the first.
 
     Args:
         before: the writes that have failed before; those that may not be tried again yet are not.
@@ -54,7 +54,7 @@ class Attempts:
         errors = await self._try(writes[:1]) or await self._try(writes[1:])
         if not errors:
             return
-        # A refusal tells more than the trouble beside it.
+        # A refusal is more informative than the trouble beside it.
         error = min(errors, key=lambda error: error.judgement is Judgement.TROUBLE)
         if error.judgement is Judgement.MALFORMED:
             self.malformed = str(error)

@@ -39,7 +39,7 @@ class Controller:
     Args:
         cluster: to write to, and to list from.
         cache: what is known of the cluster.
-        registry: what agents say.
+        registry: what agents report.
         queue: the jobs that are to be looked at.
         agent: what the agents in new pods are given.
         clock: monotonic seconds.
@@ -87,7 +87,7 @@ class Controller:
         self.listen()
 
     def listen(self) -> None:
-        """Agents are listened to from here on."""
+        """Starts the takeover grace period: agents can connect from now on."""
         self._listening_since = self._clock()
 
     async def run(self) -> None:
@@ -111,7 +111,7 @@ class Controller:
             self._queue.add(key)
 
     async def resync(self) -> None:
-        """Puts right what the watches have missed, until it is cancelled."""
+        """Corrects what the watches have missed, until it is cancelled."""
         while True:
             await asyncio.sleep(RESYNC_SECONDS)
             try:
@@ -130,7 +130,7 @@ class Controller:
                 self._queue.forget(key)
             except ClusterError as error:
                 delay = self._queue.add_after_failure(key)
-                if self._leading():  # else it is no matter of this replica's any more
+                if self._leading():  # otherwise it no longer concerns this replica
                     logger.warning("the API server: %s", error, extra={"job": str(key), "retry_seconds": delay})
             except Exception:
                 delay = self._queue.add_after_failure(key)
@@ -146,7 +146,7 @@ class Controller:
             ClusterError: what is wrong with a job that cannot be read could not be written into its status.
         """
         if not self._leading():
-            return "success"  # also if this process was held up for longer than its lease, and nothing has told it yet
+            return "success"  # also if this process was suspended for longer than its lease, and has not noticed yet
         job = self._cache.job(key)
         if job is None:
             known = self._cache.job_uids
@@ -177,7 +177,7 @@ class Controller:
         return "success" if todo.recheck_at is None else "requeue_after"
 
     async def _carry_out(self, job: Job, todo: Plan) -> bool:
-        """Whether it went as it should: what is refused is its user's to put right.
+        """Returns whether it succeeded. A refusal is no failure: only the job's user can resolve it.
 
         Rounds come first: they need no API server, and agents wait for them.
         """
@@ -204,7 +204,7 @@ class Controller:
         failed = STATUS in outcome.failed or any(error.judgement is Judgement.TROUBLE for error in outcome.errors)
         known = {write.words for write in todo.memory.failed.values()}
         for error in outcome.errors:
-            # What is refused is refused again every few seconds: it is logged once. What a replica is refused that leads no more is not.
+            # A refusal recurs every few seconds, and is logged once. Those of a replica that no longer leads are not logged.
             if self._leading() and (error.judgement is Judgement.TROUBLE or error.words not in known):
                 logger.warning("the API server: %s", error, extra={"job": str(job.key), "code": error.code})
         if not self._cache.has_job(job.key, job.uid):  # deleted meanwhile, and perhaps forgotten already

@@ -70,7 +70,7 @@ class Outcome:
     Attributes:
         failed: the writes that are yet to succeed.
         errors: what has failed this time.
-        malformed: why the API server will never take a pod of the template; empty: it has not said so.
+        malformed: why the API server will never accept a pod of the template; empty: it has not said so.
         written: the status that was written; None: none was.
         wrote: whether something was written.
     """
@@ -147,9 +147,9 @@ class Executor:
         return Outcome(attempts.failed, attempts.errors, attempts.malformed, written, attempts.wrote)
 
     async def report_invalid(self, manifest: Mapping[str, Any], problem: InvalidJob) -> None:
-        """Says in the status of a job that cannot be read what is wrong with it.
+        """Reports in the status of a job that cannot be parsed what is wrong with it.
 
-        A job that has begun goes on as it is, and may be put right; one that has ended stays as it has ended.
+        A job that has begun goes on as it is, and may be corrected; one that has ended stays as it is.
         """
         metadata, known_status = manifest["metadata"], manifest.get("status") or {}
         managed_by = (manifest.get("spec") or {}).get("managedBy")
@@ -157,12 +157,12 @@ class Executor:
             return
         generation, time = metadata.get("generation", 1), write_time(datetime.now(UTC))
         began = bool(known_status.get("round"))
-        told = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
-        known = find_condition(known_status, told.type) or {}
-        if known.get("status") == "True" and known.get("message") == told.message[:MAX_MESSAGE]:
+        condition = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
+        known = find_condition(known_status, condition.type) or {}
+        if known.get("status") == "True" and known.get("message") == condition.message[:MAX_MESSAGE]:
             return
-        conditions = [told] if began else ended(told.reason, told.message, complete=False)
-        others = [c for c in known_status.get("conditions") or () if began and c.get("type") != told.type]
+        conditions = [condition] if began else ended(condition.reason, condition.message, complete=False)
+        others = [c for c in known_status.get("conditions") or () if began and c.get("type") != condition.type]
         merged = merge_conditions(known_status, conditions, generation=generation, time=time)
         status: dict[str, Any] = {"conditions": [*others, *merged], "observedGeneration": generation}
         if not began:
@@ -211,7 +211,7 @@ class Executor:
         try:
             return await self._cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
         except ClusterError as error:
-            # The suffix is another one each time: without it, what is told stays the same, and is not written again.
+            # The suffix differs each time: without it the message stays the same, and is not written again.
             error.args = (str(error).replace(f"-{suffix}", ""),)
             raise
 
@@ -247,7 +247,7 @@ class Executor:
         self._cache.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
 
     def _record(self, job: Job, action: RecordEvent) -> None:
-        """Sends an event beside the work: an event must not hold up what it reports."""
+        """Sends an event in the background: it must not delay what it reports."""
         task = asyncio.ensure_future(self._send_event(job, action, time.time_ns()))
         self._recording.add(task)
         task.add_done_callback(self._recording.discard)

@@ -1,4 +1,4 @@
-"""Puts together what is known about one job: the cache's objects and the registry's agents."""
+"""Puts together what is known about one job: the objects in the cache, and the agents in the registry."""
 
 from collections.abc import Mapping, Sequence
 
@@ -43,21 +43,21 @@ def observe(
 
 
 def heard_before(job: Job) -> frozenset[str]:
-    """The workers that the status says have spoken; stock workers never do."""
+    """The workers whose agents have reported, as the status says; stock workers have none."""
     states = ("Running", "Ready", "Succeeded", "Silent")
     return frozenset(worker["name"] for worker in job.status.get("workers") or () if worker.get("state") in states)
 
 
 def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float) -> Round | None:
-    """The round that the agents of an operator that has just started say they carry out; None if they know of none.
+    """The round that agents report to an operator that has just started; None if they report none.
 
-    The newest number counts. Each worker that reports it is a member; the round's size tells whether others have not spoken.
+    The highest round number counts. Each worker that reports it is a member; the round's size shows whether others have not reported yet.
     If a newer round has been declared that none of them has taken up, the workers were told to stop: that round is empty.
 
     Args:
         pods: the job's.
         agents: by pod name.
-        now: since when the operator can say that the round is there.
+        now: since when the operator knows of the round.
     """
     newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)
     if newest == 0:

@@ -15,7 +15,7 @@ MAX_BACKOFF_SECONDS = 30.0
 
 
 class QueueObserver(Protocol):
-    """Is told what goes on in a queue."""
+    """Is told what happens in a queue."""
 
     def queued(self) -> None:
         """A key was added."""
@@ -26,11 +26,11 @@ class QueueObserver(Protocol):
         ...
 
     def taken(self, seconds: float) -> None:
-        """A key was taken out so long after it was due."""
+        """A key was taken out, this long after it was due."""
         ...
 
     def worked(self, seconds: float) -> None:
-        """The work on a key took so long."""
+        """The work on a key took this long."""
         ...
 
 
@@ -38,7 +38,7 @@ class WorkQueue(Generic[Key]):
     """Keys that await work, now or later.
 
     Args:
-        observer: is told what goes on.
+        observer: is told what happens.
         begun: whether keys are taken in before `begin`. Without workers nothing would ever take them out.
     """
 

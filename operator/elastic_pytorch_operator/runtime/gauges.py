@@ -1,4 +1,4 @@
-"""Counts what there is, for the metrics. Cheap enough to be done for each scrape: it reads statuses, it judges nothing."""
+"""Reads the values of the gauges. It only counts what statuses say, so that it is cheap enough for each scrape."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from elastic_pytorch_operator.monitoring.metrics import GaugeValues, JobFigures
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
-CONNECTED_SECONDS = 10.0  # agents speak every second, or every few of them where there are thousands
+CONNECTED_SECONDS = 10.0  # agents send a heartbeat every second, or every few seconds where there are thousands
 PENDING = "Pending"
 
 
 def read_gauges(
     cache: Cache, registry: AgentRegistry, queue: WorkQueue[JobKey], *, leading: bool, now: float, time: str
 ) -> GaugeValues:
-    """What is known at this moment.
+    """Returns the values at this moment.
 
     Args:
         cache: the jobs.
@@ -56,7 +56,7 @@ def read_gauges(
 
 
 def pending_since(manifest: Mapping[str, Any]) -> str:
-    """Since when a job that is Pending wants to train and does not: RFC 3339, empty if nothing tells."""
+    """Since when a Pending job has been due to train: RFC 3339, empty if it is not known."""
     status = manifest.get("status") or {}
     times = [manifest["metadata"].get("creationTimestamp") or ""]
     for type_ in (names.RUNNING, names.SUSPENDED):

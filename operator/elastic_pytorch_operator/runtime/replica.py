@@ -1,7 +1,7 @@
 """One replica of the operator: it watches, takes part in the election, and acts while it leads.
 
-A standby replica knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that has
-led and does so no more ends: whatever it remembers may be wrong by now, and another one follows it that begins with nothing.
+A standby replica knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that no longer
+leads ends: what it remembers may be out of date, and its successor begins with nothing.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.fence import FencedCluster
-from elastic_pytorch_operator.leadership.leader_label import keep_endpoint, take_endpoint
+from elastic_pytorch_operator.leadership.leader_label import keep_label, take_label
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
@@ -41,7 +41,7 @@ from elastic_pytorch_operator.tls.secret import keep_trust, load_certificate, se
 logger = logging.getLogger(__name__)
 
 PRIME_RETRY_SECONDS = 1.0
-TRUST_SECONDS = 3600.0  # between two looks at whether a certificate is to be renewed
+TRUST_SECONDS = 3600.0  # between two checks whether a certificate is to be renewed
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 END_SECONDS = 2.0  # for a part that has been told to end
 
@@ -60,7 +60,7 @@ class Replica:
         settings: where it is.
         watch: keeps the cache up to date until it is cancelled.
         agent_image: which brings the agent into the pods; None: the jobs' images do.
-        metrics: what it tells Prometheus.
+        metrics: what it exports to Prometheus.
         answering_since: since when the API server has answered every request; None: it does not.
         clock: monotonic seconds, for the election.
         timing: how soon a leader is replaced.
@@ -116,7 +116,7 @@ class Replica:
         """Runs until it is told to stop.
 
         Raises:
-            LeadershipLostError: it has led, and does so no more.
+            LeadershipLostError: it no longer leads.
             Exception: a part has failed; everything is to be started again.
         """
         limited = Connections(PROBE_LIMITS)
@@ -174,14 +174,14 @@ class Replica:
             await asyncio.wait({acting, renewing}, timeout=END_SECONDS)
 
     async def _act(self) -> None:
-        """Does the leader's work. What the leader before has written last is listed first.
+        """Does the leader's work. It begins with a list, which has what the previous leader wrote last.
 
         The agents' connections are closed at the end, before another replica can lead: none goes on listening to this one.
         """
         self._queue.begin()  # before the listing, which adds every job
         settings = self._settings
         tls = server_context() if urlsplit(settings.operator_url).scheme == "https" else None
-        # An agent that comes before all is known is refused by the kernel, and tries again sooner than one that is sent away.
+        # Until all is known, the kernel refuses agents: they retry sooner than after an answer that refuses them.
         async with asyncio.TaskGroup() as preparations:
             if tls is not None:
                 preparations.create_task(self._keep_trust(tls))
@@ -195,19 +195,19 @@ class Replica:
             logger.info("listening to agents", extra={"jobs": len(self._cache.keys)})
             tasks.create_task(self._controller.work())
             if self._elector is not None:
-                tasks.create_task(keep_endpoint(self._cluster, settings.namespace, settings.pod))
+                tasks.create_task(keep_label(self._cluster, settings.namespace, settings.pod))
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)
                 await self._keep_trust(tls)
 
     async def _succeed(self, elector: Elector) -> None:
-        """Takes the agents' Service over, and notes the node that the leader before has probably died with."""
-        labelled = await take_endpoint(self._cluster, self._settings.namespace, self._settings.pod)
+        """Takes the agents' Service over, and notes the node with which the previous leader has probably died."""
+        labelled = await take_label(self._cluster, self._settings.namespace, self._settings.pod)
         lost = [pod for pod in labelled if pod["metadata"]["name"] == elector.lost_leader]
         self._controller.lost_leader_node = lost[0]["spec"].get("nodeName", "") if lost else ""
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
-        """Has the server show a certificate that is good for a while, and new pods trust who has signed it."""
+        """Keeps the server's certificate valid, and gives new pods the authority that has signed it."""
         hosts = [urlsplit(self._settings.operator_url).hostname or ""]
         while True:
             try:
@@ -247,7 +247,7 @@ class Replica:
 
 
 async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> None:
-    """Runs a replica until it is told to stop; after one that has led and does so no more, another one.
+    """Runs a replica until it is told to stop; after one that no longer leads, another one.
 
     The process goes on: were it to end, the kubelet would wait longer each time before it starts the container again.
 

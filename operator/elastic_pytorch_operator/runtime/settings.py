@@ -1,4 +1,4 @@
-"""What one replica of the operator is told when it starts."""
+"""The settings of one replica of the operator."""
 
 from dataclasses import dataclass
 

@@ -93,7 +93,7 @@ def parse_rules(rules: object) -> tuple[FailureRule, ...]:
     """Reads `failurePolicy.rules`.
 
     Raises:
-        InvalidRule: a rule is not one; says which field and why.
+        InvalidRule: a rule cannot be read; it names the field and the reason.
     """
     if rules is None:
         return ()

@@ -99,7 +99,7 @@ class Job:
 
     @property
     def stock(self) -> bool:
-        """Whether stock torchrun forms the group, and the operator sees no more than pods."""
+        """Whether stock torchrun forms the group, so that the operator sees only pods."""
         return self.backend != names.BACKEND_OPERATOR
 
     @property
@@ -107,11 +107,6 @@ class Job:
         """Seconds between SIGTERM and SIGKILL of a worker pod."""
         seconds = self.template.get("spec", {}).get("terminationGracePeriodSeconds")
         return DEFAULT_GRACE_SECONDS if seconds is None else int(seconds)
-
-    @property
-    def image(self) -> str:
-        """The image that trains, for messages."""
-        return str(training_container(self.template).get("image", ""))
 
 
 def training_container(template: Manifest) -> Manifest:
@@ -140,7 +135,7 @@ def parse_job(manifest: Manifest) -> Job:
     """Reads a job's manifest.
 
     Raises:
-        InvalidJob: a field is missing, of the wrong type or out of bounds; says which and why.
+        InvalidJob: a field is missing, of the wrong type or out of bounds; it names the field and the reason.
     """
     metadata, spec = manifest["metadata"], manifest.get("spec")
     key = parse_key(manifest)
@@ -201,7 +196,7 @@ def parse_job(manifest: Manifest) -> Job:
 
 
 def parse_ended(manifest: Manifest) -> Job:
-    """What is left to read of a job that has ended and cannot be read as a whole: what becomes of its pods, and of itself."""
+    """Reads of a job that has ended, and cannot be parsed as a whole, what becomes of its pods and of itself."""
     metadata, spec = manifest["metadata"], manifest.get("spec")
     spec = spec if isinstance(spec, Mapping) else {}
     ttl, policy, rendezvous = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy"), spec.get("rendezvous")

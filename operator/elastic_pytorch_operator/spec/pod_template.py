@@ -1,4 +1,4 @@
-"""What the operator itself touches of a pod template must have the right form; the rest is the API server's to judge."""
+"""Checks the form of those parts of a pod template that the operator touches; the API server checks the rest."""
 
 from collections.abc import Mapping
 from typing import Any

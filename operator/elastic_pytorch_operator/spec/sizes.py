@@ -40,7 +40,7 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
 
     Args:
         spec: of the job.
-        stock: stock torchrun forms the group. What it is told as its largest size cannot be changed when the job is scaled.
+        stock: stock torchrun forms the group. Its largest size cannot be changed when the job is scaled.
 
     Raises:
         InvalidJob: a size is missing or out of bounds.

@@ -41,7 +41,7 @@ def read_claim_templates(value: object) -> tuple[ClaimTemplate, ...]:
     """Reads `spec.volumeClaimTemplates`.
 
     Raises:
-        ValueError: says which part is wrong, and how.
+        ValueError: names the part that is wrong, and why.
     """
     if value is None:
         return ()
@@ -58,7 +58,7 @@ def keeps_claims(value: object) -> bool:
     """Whether claims stay when their job is deleted, as `spec.volumeClaimRetentionPolicy` says.
 
     Raises:
-        ValueError: it says neither.
+        ValueError: it is neither.
     """
     when = value.get("whenDeleted") if isinstance(value, Mapping) else value
     if not (when is None or when in (RETAIN, DELETE)) or not isinstance(value, Mapping | None):

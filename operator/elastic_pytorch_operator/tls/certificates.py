@@ -1,4 +1,4 @@
-"""Makes certificates. The only module that knows the library for it; what to make when, `rotation.py` decides."""
+"""Makes certificates. The only module that knows the library for it; `rotation.py` decides what to make, and when."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,8 +1,8 @@
-"""Which authorities agents trust, and which of them signs. Pure: what there is and the time in, what is to be made out.
+"""Which authorities agents trust, and which of them signs. Pure: it takes what there is and the time, and returns what to make.
 
 The operator is its own certificate authority. Pods are given the authorities that there are when they are made, and keep them for as long
 as they run. So a new authority is made long before the old one ends, and signs nothing before every pod that does not know it has had
-a year to end. What the operator shows is short-lived, and renewed unnoticed.
+a year to end. The operator's own certificate is short-lived, and renewed without a restart.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Trust:
 
     Attributes:
         authorities: the oldest first.
-        serving: what the operator shows; None: not made yet.
+        serving: the operator's own certificate; None: not made yet.
         signer: the certificate of the authority that has signed it.
         hosts: the names that it is good for.
     """
@@ -70,7 +70,7 @@ def signing(authorities: Sequence[Pair], now: float) -> Pair:
 
 
 def wants_serving(trust: Trust, signer: Pair, hosts: Sequence[str], now: float) -> bool:
-    """Whether what the operator shows is to be made again."""
+    """Whether the operator's own certificate is to be made again."""
     if trust.serving is None or trust.signer != signer.certificate or trust.hosts != tuple(hosts):
         return True
     return not 0 <= now - trust.serving.made_at < RENEW_AFTER_DAYS * DAY

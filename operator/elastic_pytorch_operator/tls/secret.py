@@ -1,4 +1,4 @@
-"""The Secret that holds what agents trust and what the operator shows: in the operator's own namespace, kept by the one that leads."""
+"""The Secret with the authorities that agents trust, and the operator's certificate: in the operator's namespace, kept by the leader."""
 
 import base64
 import json
@@ -51,7 +51,7 @@ async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now
 
 
 def renew(trust: Trust, hosts: Sequence[str], now: float) -> Trust:
-    """What is to be trusted and shown from now on; the same if nothing is due."""
+    """The authorities and the certificate from now on; the same if nothing is due."""
     authorities = unexpired(trust.authorities, now)
     if wants_authority(authorities, now):
         authorities = (*authorities, make_authority(now))
@@ -97,9 +97,9 @@ def write_trust(trust: Trust, namespace: str, version: str) -> Manifest:
 
 
 def load_certificate(trust: Trust, context: ssl.SSLContext) -> None:
-    """Has a server's context show what is to be shown, on all connections from now on."""
+    """Loads the operator's own certificate into a server's context, for all connections from now on."""
     assert trust.serving is not None  # `renew` has made one
-    with tempfile.TemporaryDirectory() as folder:  # the library reads files only; nobody else may read this folder
+    with tempfile.TemporaryDirectory() as folder:  # the library reads only files; no other user may read this folder
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
         certificate.write_text(trust.serving.certificate)
         key.write_text(trust.serving.key)
@@ -107,7 +107,7 @@ def load_certificate(trust: Trust, context: ssl.SSLContext) -> None:
 
 
 def server_context() -> ssl.SSLContext:
-    """A context for the agents' server, which shows nothing yet."""
+    """A context for the agents' server, without a certificate yet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context

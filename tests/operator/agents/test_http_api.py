@@ -195,7 +195,7 @@ def test_rounds_that_a_member_has_left(case: str) -> None:
     registry = AgentRegistry()
     said, left = MEMBERS_WORDS[case]
     for state, number in said:
-        registry.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": number}), 0.0)
+        registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": number}), 0.0)
     assert [number for number in range(10) if registry.peer_stopped("uid-lm", number)] == left
 
 
@@ -204,7 +204,7 @@ def test_rounds_that_a_member_has_left(case: str) -> None:
 )
 def test_agent_that_leaves_has_left_its_round_once_its_poll_drops(state: str, dropped: bool, left: bool) -> None:
     registry = AgentRegistry()
-    registry.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0)
+    registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0)
     registry.open_poll("uid-lm", OTHER)
     registry.close_poll("uid-lm", OTHER, 1.0, dropped=dropped)
     assert registry.peer_stopped("uid-lm", 7) == left
@@ -213,7 +213,7 @@ def test_agent_that_leaves_has_left_its_round_once_its_poll_drops(state: str, dr
 async def test_agents_are_told_that_a_peer_has_stopped_its_workers(served: Served) -> None:
     _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
     assert not answer["peerStopped"]
-    served.registry.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0)
-    served.registry.hear("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0)
+    served.registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0)
+    served.registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0)
     _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
     assert answer["peerStopped"]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.leadership.leader_label import CHECK_SECONDS, keep_endpoint, take_endpoint
+from elastic_pytorch_operator.leadership.leader_label import CHECK_SECONDS, keep_label, take_label
 
 from tests.operator.virtual_time import run_in_virtual_time
 
@@ -31,7 +31,7 @@ def labelled(cluster: FakeCluster) -> list[str]:
 
 @contextmanager
 def kept(cluster: FakeCluster, pod: str) -> Iterator[None]:
-    keeping = asyncio.create_task(keep_endpoint(cluster, SYSTEM, pod))
+    keeping = asyncio.create_task(keep_label(cluster, SYSTEM, pod))
     try:
         yield
     finally:
@@ -40,7 +40,7 @@ def kept(cluster: FakeCluster, pod: str) -> Iterator[None]:
 
 async def test_the_label_moves() -> None:
     cluster = await a_cluster("first", "second", "third", labelled=("first", "third"))
-    others = await take_endpoint(cluster, SYSTEM, "second")
+    others = await take_label(cluster, SYSTEM, "second")
     assert labelled(cluster) == ["second"]
     assert [pod["metadata"]["name"] for pod in others] == ["first", "third"]
 
@@ -49,13 +49,13 @@ async def test_there_is_always_one_to_go_to() -> None:
     cluster = await a_cluster("first", "second", labelled=("first",))
     seen: list[list[str]] = []
     cluster.watch(lambda *_: seen.append(labelled(cluster)))
-    await take_endpoint(cluster, SYSTEM, "second")
+    await take_label(cluster, SYSTEM, "second")
     assert [] not in seen
 
 
 async def test_a_label_that_is_right_is_left_alone() -> None:
     cluster = await a_cluster("first", labelled=("first",))
-    assert await take_endpoint(cluster, SYSTEM, "first") == []
+    assert await take_label(cluster, SYSTEM, "first") == []
     assert "label_pod" not in cluster.calls
 
 
@@ -86,7 +86,7 @@ def test_api_server_that_is_away_for_a_while_is_asked_again() -> None:
         cluster = await a_cluster("first")
         for verb in ("list_labelled_pods", "label_pod", "list_labelled_pods"):
             cluster.fail_next(verb, 503)
-        await take_endpoint(cluster, SYSTEM, "first")
+        await take_label(cluster, SYSTEM, "first")
         assert labelled(cluster) == ["first"]
 
     run_in_virtual_time(story())

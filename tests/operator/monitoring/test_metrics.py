@@ -92,7 +92,9 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
 def test_agents_are_counted_that_still_speak() -> None:
     registry, metrics = AgentRegistry(), Metrics()
     for worker, heard_at in (("ended", 100.0), ("alive", 195.0)):
-        registry.hear("uid-lm", worker, parse_heartbeat({"incarnation": worker, "state": "ready", "round": 0}), heard_at)
+        registry.note_heartbeat(
+            "uid-lm", worker, parse_heartbeat({"incarnation": worker, "state": "ready", "round": 0}), heard_at
+        )
     found = read(metrics, read_gauges(Cache(), registry, WorkQueue(), leading=True, now=200.0, time=NOON))
     assert found["elastic_pytorch_agents_connected{}"] == 1
 

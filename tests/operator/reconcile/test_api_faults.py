@@ -231,7 +231,7 @@ class World:
             beat: dict[str, Any] = {"incarnation": uid, "state": "ready", "round": 0}
             if declared is not None and rank is not None:
                 beat |= {"state": "running", "round": declared.number, "rank": rank, "worldSize": declared.size}
-            if self.registry.hear(job_uid, name, parse_heartbeat(beat), self.clock()):
+            if self.registry.note_heartbeat(job_uid, name, parse_heartbeat(beat), self.clock()):
                 self.agenda.add(key)
 
     def disturb(self) -> None:

@@ -6,7 +6,7 @@ from elastic_pytorch_operator.spec.job import Job
 
 
 def active_since(job: Job, observed: Observed, known: float | None) -> float | None:
-    """When the job began, monotonic seconds: as known from before, else as the status says, for an operator that has just started."""
+    """When the job began, monotonic seconds: as remembered, or as the status says if this operator has just started."""
     if job.suspend:
         return None
     if known is not None:

@@ -14,14 +14,14 @@ from elastic_pytorch_operator.spec.failure_rules import FailureAction
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 PROGRESS_STEPS = 10  # beyond the last mark: progress even without a checkpoint
-STEADY_SECONDS = 300.0  # a round that has lasted so long is progress of a script that reports no steps
+STEADY_SECONDS = 300.0  # a round that lasts this long is progress of a script that reports no steps
 CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
 GRAVITY = (
     FailureAction.FAIL_JOB,
     FailureAction.RESTART_GROUP,
     FailureAction.COUNT,
     FailureAction.IGNORE,
-)  # which one decides on what becomes known together
+)  # the first of them decides where several failures become known together
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Budget:
         )
 
     def after_steady_round(self, seconds: float) -> "Budget":
-        """The budget of a script that reports no steps, whose round has lasted so long: fresh if that is long enough."""
+        """The budget of a script that reports no steps, after a round of that many seconds: unused if that is long enough."""
         return (
             replace(self, failures=0, in_a_row=0) if max(self.failures, self.in_a_row) and seconds >= STEADY_SECONDS else self
         )
@@ -130,14 +130,14 @@ class Budget:
 
 
 def action_on(failure: FailureRecord) -> FailureAction | None:
-    """What a failure does: as the rule that matches it says, else it counts if it is the job's own fault; None: nothing."""
+    """What a failure leads to: what its rule says; without one, it counts if it is the job's own fault; None: nothing."""
     if failure.rule is not None:
         return failure.rule.action
     return FailureAction.COUNT if failure.fault is Fault.CODE else None
 
 
 def backoff_seconds(failures: int) -> float:
-    """How long a group waits for its restart after a number of failures in a row: not at all, then 1, 2, 4, … at most 60 s."""
+    """How long a group waits for its restart after a number of failures in a row: not at all, then 1, 2, 4, … up to 60 s."""
     if failures <= 1:
         return 0.0
     return float(min(FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 2), MAX_BACKOFF_SECONDS))

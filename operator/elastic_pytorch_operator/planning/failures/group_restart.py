@@ -1,8 +1,8 @@
 """RestartGroup of `failurePolicy.rules`: all worker pods of a job are replaced, once for a failure.
 
-The cluster's objects tell all. `status.groupRestarts` counts how often it was asked for, and each pod carries the count of the time when
-it was made. A failure in a pod with the count N asks for N + 1: each operator that finds it, before or after a restart, asks for the
-same. Pods with a lower count than the stored one are deleted, so none is deleted before the new count is stored.
+The cluster's objects hold all that is needed. `status.groupRestarts` counts how often it was asked for, and each pod carries the count of
+the time when it was made. A failure in a pod with the count N asks for N + 1: each operator that finds it, before or after a restart,
+asks for the same. Pods with a lower count than the stored one are deleted, so none is deleted before the new count is stored.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def outdated_pods(job: Job, observed: Observed) -> frozenset[str]:
 
 
 def find_group_restart(job: Job, observed: Observed, budget: Budget) -> GroupRestart:
-    """Tells where the restart of a job's group stands."""
+    """Returns where the restart of a job's group stands."""
     asked, outdated = budget.group_restarts > group_restarts(job), outdated_pods(job, observed)
     if not asked and not outdated:
         return NO_RESTART

@@ -1,4 +1,4 @@
-"""`progressDeadlineSeconds`: a group that has not finished a step for so long hangs.
+"""`progressDeadlineSeconds`: a group that finishes no step within that time hangs.
 
 First its agents are asked for the stacks of their workers, which go to the pods' logs. Then the group is restarted, and that counts as a
 failure of the job's own.
@@ -30,11 +30,11 @@ class Stall:
 
 
 def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall | None, float | None]:
-    """Tells whether the current round hangs.
+    """Returns whether the current round hangs.
 
     Args:
         job: says how long a step may take.
-        observed: the round, and what its agents last told.
+        observed: the round, and what its agents last reported.
         known: the stall found before.
 
     Returns:
@@ -57,7 +57,7 @@ def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall
 
 
 def _cause(job: Job, now: float, round_: Round, members: list[AgentView]) -> FailureRecord:
-    """Lays it on the worker that is furthest behind."""
+    """Blames the worker that is furthest behind."""
     training = [agent for agent in members if agent.state is not AgentState.SUCCEEDED]
     steps = {agent.worker: agent.progress.step for agent in training}
     reported = [step for step in steps.values() if step is not None]

@@ -1,9 +1,9 @@
-"""Why a round has failed: the one failure that explains the others, told once every member of the round has spoken or is lost.
+"""Why a round has failed: the one failure that explains the others, found once every member of the round has reported or is lost.
 
 - A member that is lost explains whatever the others report: none of it is the job's own fault.
 - With every member there, the earliest failure that is not an echo of another is the cause.
 - Echoes of a member that has not taken the round up, since it is on its way to a step boundary of the one before, count nothing.
-- With every member there and nothing but echoes, the one that spoke first is the cause, and it is the job's own fault: a network that
+- With every member there and nothing but echoes, the first one is the cause, and it is the job's own fault: a network that
   drops connections, a rank that has never come. A loss may become known a moment after its echoes, so this waits for a
   heartbeat of every member that was sent later.
 """
@@ -24,7 +24,7 @@ class RoundFailure:
     """What is known of the failure of the current round.
 
     Attributes:
-        open: not all members have spoken yet, so that the cause is not known: they are to speak at once.
+        open: not all members have reported yet, so that the cause is not known: they are asked to report at once.
         cause: what counts, with whose fault it is; None: nothing has failed, a lost member explains it, or it is not known yet.
         echoes_only: all that has failed is the echo of something that no agent has reported.
     """
@@ -35,11 +35,11 @@ class RoundFailure:
 
 
 def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFailure:
-    """Tells why the current round has failed.
+    """Returns why the current round has failed.
 
     Args:
         observed: the round and its agents.
-        candidates: the workers, weighed.
+        candidates: the workers, assessed.
     """
     round_ = observed.round
     if round_ is None or round_.size == 0:

@@ -58,7 +58,7 @@ def judge_pods(
 
     Args:
         observed: the job's pods and its group.
-        candidates: its workers, weighed.
+        candidates: its workers, assessed.
         rules: in their order.
         ended: the pods that have ended without success.
         ours: workers that go because the operator wants them to.
@@ -97,7 +97,7 @@ def leaving_members(
 
     Args:
         observed: the group.
-        candidates: the job's workers, weighed.
+        candidates: the job's workers, assessed.
         known: those found before.
         ours: workers that go because the operator wants them to.
     """

@@ -1,4 +1,4 @@
-"""Pods that end before they have begun: the next pod of their index waits a while, and after two it goes to another node.
+"""Pods that end before they join: the next pod of their index waits a while, and after two failures it avoids the node.
 
 As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is written on the pod itself: each one carries the nodes on which
 those before it have failed in a row, so that a change of leader forgets nothing.

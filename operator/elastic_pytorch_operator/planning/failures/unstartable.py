@@ -1,21 +1,21 @@
-"""A job that will never start as it is written: its containers cannot even be made."""
+"""A job that will never start as it is written: its containers cannot even be created."""
 
 from collections.abc import Sequence
 
 from elastic_pytorch_operator.model.observed import PodView
 
-GIVE_UP_SECONDS = 300.0  # registries and webhooks have bad minutes; a missing image stays missing
+GIVE_UP_SECONDS = 300.0  # registries and webhooks may fail for minutes; a missing image stays missing
 
 
 def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:
-    """Tells why none of a job's pods will ever start.
+    """Returns why none of a job's pods will ever start.
 
     Args:
         pods: of a job that has never had a round.
         now: monotonic seconds.
 
     Returns:
-        The reason for people, empty while there is hope; and when to look again.
+        The reason, for people, empty while one may still start; and when to look again.
     """
     waiting = [pod for pod in pods if not pod.ended and not pod.deleting]
     if not waiting or any(pod.started or not pod.stuck for pod in waiting):

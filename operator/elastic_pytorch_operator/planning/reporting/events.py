@@ -1,4 +1,4 @@
-"""A job's story as `kubectl describe` tells it: one event a turn."""
+"""The events of a job, as `kubectl describe` lists them: one for each change."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def record_events(
     waited: str = "",
     failed: FailureRecord | None = None,
 ) -> list[RecordEvent]:
-    """The events of this moment.
+    """Returns the events of this moment.
 
     Args:
         job: with the status before this moment.
@@ -41,7 +41,7 @@ def record_events(
         declared: the round that is declared now.
         recovered: the change of the group that is over now.
         ending: how the job ends now.
-        refusals: what came of the writes that the API server does not take, as far as that is news.
+        refusals: what came of the writes that the API server does not accept, as far as no event has reported it.
         waited: why a wait for a checkpoint is over now.
         failed: the cause of a failure that has become known now.
     """
@@ -81,7 +81,7 @@ def record_events(
 
 
 def record_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
-    """One event for each thing that the API server does not take."""
+    """Returns one event for each write that the API server does not accept."""
     return [RecordEvent(names.REFUSED, words[:1].upper() + words[1:], warning=True) for words in refusals]
 
 

@@ -45,9 +45,9 @@ class Findings:
         budget: its failures.
         recovery: its last change of the group.
         ending: set if it ends now.
-        refusal: what came of the writes that the API server does not take.
+        refusal: what came of the writes that the API server does not accept.
         waiting: which change of the group waits for a checkpoint, and for how long; empty: none.
-        cooling: which newcomers wait since the group has grown a short while ago, and until when; empty: none.
+        cooling: which newcomers wait because the group has just grown, and until when; empty: none.
         restarting: where a restart of the whole group stands.
         grown: the round that is declared now makes the group larger.
         starts: the pods that have failed to start.
@@ -72,7 +72,7 @@ def describe_job(
     Args:
         job: the job, with the status it has now.
         observed: what is known.
-        candidates: its workers, weighed.
+        candidates: its workers, assessed.
         round_: the newest round, perhaps declared just now.
         findings: of the plan.
     """
@@ -285,7 +285,7 @@ def _which_failure(job: Job, budget: Budget) -> str:
 
 
 def _suspended(observed: Observed, size: int, waiting: str, refusal: str) -> list[Condition]:
-    """The conditions of a job that is to rest: its group trains on while it waits for a checkpoint, its pods take time to stop."""
+    """The conditions of a suspended job: its group trains on while it waits for a checkpoint, and its pods take time to stop."""
     left = len(observed.pods) + len(observed.stores)
     reason = names.SUSPENDING if left else names.REFUSED if refusal else names.JOB_SUSPENDED
     does = waiting or (f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs")

@@ -13,7 +13,7 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.spec.job import Job
 
 CANNOT_WAIT = (names.WORKER_FAILED, names.WORKER_LOST)
-LEAVE_SECONDS = 2.0  # how long a leaving worker trains on beyond any wait, for the round without it to be declared
+LEAVE_SECONDS = 2.0  # how long a leaving worker trains on after any wait, until the round without it is declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class CheckpointWait:
     Attributes:
         round: the one that trains on meanwhile.
         since: when its change was first wanted, monotonic seconds.
-        counts: by worker, how many checkpoints its agent had seen when it was first heard in this wait.
+        counts: by worker, how many checkpoints its agent had seen at its first report in this wait.
         leaving_since: when the first member that has to go was seen to leave; None: none leaves.
     """
 
@@ -35,7 +35,7 @@ class CheckpointWait:
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Whether a change waits.
+    """Whether a change of the group is deferred.
 
     Attributes:
         wait: what to remember.
@@ -55,7 +55,7 @@ def defer_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, kno
 
     Args:
         job: says how long a change may wait, and which folder its agents watch.
-        observed: what the agents have told.
+        observed: what the agents have reported.
         wanted: the round that would be declared now; None: nothing is to change, or not yet.
         known: the wait that was going on.
     """
@@ -74,7 +74,7 @@ def defer_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, kno
         if (agent := observed.agents.get(worker)) and agent.progress.checkpoints is not None
     }
     wait = known or CheckpointWait(current.number, observed.now)
-    if wait.leaving_since is None and _somebody_leaves(current, observed):
+    if wait.leaving_since is None and _any_leaves(current, observed):
         wait = replace(wait, leaving_since=observed.now)
     until = wait.since + job.checkpoint_wait_seconds
     if wait.leaving_since is not None:
@@ -106,7 +106,7 @@ def leave_seconds(job: Job) -> float:
     return LEAVE_SECONDS + leaving_wait_seconds(job)
 
 
-def _somebody_leaves(current: Round, observed: Observed) -> bool:
+def _any_leaves(current: Round, observed: Observed) -> bool:
     going = {pod.name for pod in observed.pods if pod.deleting}
     going |= {agent.worker for agent in observed.agents.values() if agent.state is AgentState.LEAVING}
     return not going.isdisjoint(current.workers)

@@ -1,6 +1,6 @@
-"""`resizePolicy.minSecondsBetweenResizes`: newcomers join no sooner than so long after the group last grew.
+"""`resizePolicy.minSecondsBetweenResizes`: the least time between two growths of a group.
 
-`status.lastGrowthTime` stores when that was: no other object tells it once the operator has restarted. Each round that makes the
+`status.lastGrowthTime` stores when that was: no other object records it when the operator restarts. Each round that makes the
 group larger sets it, the first one included. A round that forms for another reason takes ready newcomers along.
 """
 

@@ -1,9 +1,9 @@
-"""Who is in the next round, and whether it is time for one.
+"""Which workers are in the next round, and whether it is time for one.
 
-The rules (docs/rounds.md tells them at more length):
+The rules (docs/rounds.md describes them in full):
 
 - **first**: when the minimum is ready, and all wanted ones are or no further one has come for a settle time;
-- **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has spoken since or is
+- **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has reported since or is
   known to be gone, so that one round is enough;
 - **newcomers**: when they are ready, several in one round, without disturbing a worker before, and not too soon after the last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
@@ -33,9 +33,9 @@ class Decision:
 
     Attributes:
         round: to be declared; None: the current one stands.
-        nudge: ask every agent to speak at once.
+        nudge: ask every agent to report at once.
         recheck_at: when to decide again if nothing happens before; None: only on an event.
-        cooling: which newcomers are ready and wait only since the group has grown a short while ago; empty: none.
+        cooling: which newcomers are ready and wait only because the group has just grown; empty: none.
     """
 
     round: Round | None = None
@@ -77,10 +77,10 @@ class GroupState:
     Attributes:
         last_number: the highest round number known from elsewhere (status, agents).
         backoff_until: do not restart a failed group before (back-off of a crash loop).
-        failure_open: why a member has failed is not known yet: all are to speak first.
+        failure_open: why a member has failed is not known yet: all are to report first.
         finishing: a member has finished its work: a whole group is not disturbed any more.
         stalled: why the group hangs and is to be restarted; empty: it does not.
-        settled: the change for which newcomers are awaited is held up anyway: none is waited for beside that.
+        settled: the change waits for a checkpoint anyway, so that no further newcomers are awaited.
         grow_at: newcomers make no round of their own before, monotonic seconds.
         replaced: why all workers are replaced, so that the group stops; empty: they are not.
     """
@@ -181,7 +181,7 @@ def next_round(
 def assign_ranks(members: Sequence[str], group: Sequence[Candidate]) -> list[Candidate]:
     """Puts a group in rank order.
 
-    Who was a member keeps its rank if that is below the group's size; the others fill the holes by index.
+    A member of the round before keeps its rank if that is below the group's size; the others fill the gaps by index.
 
     Args:
         members: the workers of the round before, in rank order.
@@ -212,7 +212,7 @@ def _settled_at(
 
 
 def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:
-    """The reason and the story of a round that follows a loss: a lost worker explains its peers' failures."""
+    """The reason and the cause of a round that follows a loss: a lost worker explains its peers' failures."""
     gone, leaving = [], []
     retired = True
     for worker in current.workers:
@@ -228,9 +228,9 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
         return names.WORKER_LOST, "; ".join(gone + leaving)
     if leaving:
         return (names.SCALED_DOWN if retired else names.WORKER_LEAVING), "; ".join(leaving)
-    told = sorted((c for c in failed if c.failure), key=lambda c: c.failed_since)
-    if told:
-        return names.WORKER_FAILED, f"{told[0].worker} has failed: {told[0].failure}"
+    explained = sorted((c for c in failed if c.failure), key=lambda c: c.failed_since)
+    if explained:
+        return names.WORKER_FAILED, f"{explained[0].worker} has failed: {explained[0].failure}"
     return names.WORKER_FAILED, f"the workers of {_list(failed)} have failed"
 
 

@@ -1,4 +1,4 @@
-"""Since when has no member been lost? It tells an agent that is rounds behind whether the group it trains in is still whole.
+"""Since when has no member been lost? From this, an agent that is rounds behind knows whether the group in which it trains is still whole.
 
 Only a whole group reaches its next step boundary: a collective needs all members. So workers may train on towards it when all members of
 their round were alive as each later round was declared. They must be stopped at once when they were not.
@@ -18,8 +18,8 @@ class Order:
     Attributes:
         since: the oldest round since which every member of every round was alive when the next one was declared. The new round's own if
             a member was lost before it, or none trained.
-        unformed: rounds after that one whose groups never formed, and which have lost a member. It takes nothing away from a group before
-            them, which still trains; but theirs reaches no step boundary.
+        unformed: rounds after that one whose groups never formed, and which have lost a member. A group before them may still
+            train; theirs reaches no step boundary.
     """
 
     since: int
@@ -27,11 +27,11 @@ class Order:
 
 
 def order_of(before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool) -> Order:
-    """Tells since when no member has been lost.
+    """Returns since when no member has been lost.
 
     Args:
         before: the round that the new one follows; None: there was none.
-        candidates: all workers of the job, weighed.
+        candidates: all workers of the job, assessed.
         number: of the new round.
         now: monotonic seconds.
         stuck: the members of `before` are not all at work, though alive: their group hangs, or some have finished.
@@ -41,7 +41,7 @@ def order_of(before: Round | None, candidates: Sequence[Candidate], number: int,
     by_name = {candidate.worker: candidate for candidate in candidates}
     members = [by_name[worker] for worker in before.workers if worker in by_name]
     lost = [member for member in members if not _is_at_work(member, now)]
-    if len(members) < before.size:  # some have been deleted, or a restarted operator has not heard of them
+    if len(members) < before.size:  # some have been deleted, or are unknown to a restarted operator
         return Order(number)
     if not lost:
         return Order(before.orderly_since, before.unformed)

@@ -1,7 +1,7 @@
 """The group of a job whose rendezvous is stock torchrun's, as far as the operator can see it: the worker pods that run.
 
-Each change of it is told as a round, as if the operator had declared it, so that status and events speak of all jobs alike. Who has which
-rank, and when a new group really trains, torchrun alone knows.
+Each change of it is reported as a round, as if the operator had declared it, so that the status and events of all jobs are alike. Only
+torchrun knows the ranks, and when a new group really trains.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,8 +20,8 @@ class StockGroup:
     """The workers that run.
 
     Attributes:
-        round: as it was last told.
-        running: who runs now.
+        round: as it was last reported.
+        running: the workers that run now.
         since: since when no other does, monotonic seconds.
     """
 
@@ -34,8 +34,8 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
     """The group that an operator finds when it starts: as the status has it, so that a worker lost meanwhile is missed."""
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
-    told = [worker for worker in job.status.get("workers") or () if size and worker.get("state") == "Running"]
-    members = tuple(Member(w["name"], int(w["index"]), addresses.get(w["name"], "")) for w in told)
+    listed = [worker for worker in job.status.get("workers") or () if size and worker.get("state") == "Running"]
+    members = tuple(Member(w["name"], int(w["index"]), addresses.get(w["name"], "")) for w in listed)
     round_ = Round(number, members, job.store_port, "", "taken over from the status", now) if number else None
     return StockGroup(round_, frozenset(pod.name for pod in running), now)
 
@@ -48,7 +48,7 @@ def next_group(
     Args:
         job: with its sizes.
         group: as it was.
-        running: who runs now.
+        running: the workers that run now.
         reasons: why workers are gone or go, by name.
         victims: those of them that the operator has deleted because they were too many.
         now: monotonic seconds.

@@ -1,6 +1,6 @@
 """How the pod of a stock worker has ended, read from its exit code and its last words.
 
-Stock torchrun exits with 1 whatever has happened: told to stop, peers lost, a store gone, a script that raises. Only the traceback at
+Stock torchrun exits with 1 in all cases: on SIGTERM, with lost peers, without a store, with a script that raises. Only the traceback at
 the end of its log tells them apart; the kubelet hands it over as the termination message.
 """
 
@@ -16,14 +16,14 @@ USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined n
 SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without a word to anybody
 
 TOLD_TO_STOP = re.compile(r"SignalException: .*got signal")
-# The second is what torch makes of a worker too many whose peers are done.
+# The second is torch's error for a surplus worker whose peers are done.
 TOO_LATE = re.compile(r"RendezvousClosedError|RendezvousGracefulExitError|no attribute 'is_failed'")
 NO_RENDEZVOUS = re.compile(r"Rendezvous(Connection|Timeout|State)Error|Dist(Store|Network)Error")
 GAVE_UP = "ChildFailedError"
 PEER_GONE = "caused by a remote worker crashing"  # gloo's advice, which may be all of its error that is left
 EXCEPTION = re.compile(r"^(\[rank\d+\]: )?[\w.]*(Error|Exception|Interrupt|Exit)\b", re.MULTILINE)
 
-# What torchrun prints when it gives up, after what the script has said itself.
+# What torchrun prints when it gives up, after the script's own output.
 _CHILD_LOG = re.compile(r"^E\d{4} .*failed \(exitcode: ", re.MULTILINE)
 _RECORDED = re.compile(r"^ *traceback : (Traceback .*?)^=+$", re.MULTILINE | re.DOTALL)
 _RANK = re.compile(r"^ *rank +: (\d+)", re.MULTILINE)
@@ -37,9 +37,9 @@ class Manner(StrEnum):
 
     SUCCEEDED = "succeeded"  # it has done its work
     NOT_STARTED = "not started"  # the kubelet or the container runtime refused it: it never joined
-    LOST = "lost"  # somebody else has stopped it: deleted, drained, killed
+    LOST = "lost"  # stopped from outside: deleted, drained, killed
     RENDEZVOUS_CLOSED = "rendezvous closed"  # its rendezvous had been closed
-    STORE_UNREACHABLE = "store unreachable"  # it could not speak to the store
+    STORE_UNREACHABLE = "store unreachable"  # it could not reach the store
     PEER_LOST = "peer lost"  # its workers failed because of a peer's loss, more often than torchrun restarts them
     BROKEN = "broken"  # its own fault, and the rendezvous stands: it never joined, or died without a word
     FAILED = "failed"  # its own fault, and it has closed the rendezvous
@@ -54,7 +54,7 @@ class End:
 
     Attributes:
         gave_up: torchrun has started the script again as often as it may.
-        telling: its record says what has gone wrong, and not only that something has.
+        telling: its record names what has gone wrong.
         record: what is known, as a failure.
     """
 
@@ -66,7 +66,7 @@ class End:
 
 
 def read_end(pod: PodView, now: float) -> End:
-    """Tells how a pod has ended.
+    """Returns how a pod has ended.
 
     Args:
         pod: one that has ended.
@@ -91,7 +91,7 @@ def read_end(pod: PodView, now: float) -> End:
 
 
 def last_words(message: str) -> str:
-    """What the script itself has said last: torchrun's own traceback, which is always the same, is left out."""
+    """The end of the script's own output. Torchrun's traceback, which is always the same, is left out."""
     recorded = _RECORDED.search(message)
     if recorded:
         return recorded[1].strip()

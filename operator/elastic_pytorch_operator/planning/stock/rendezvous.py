@@ -1,7 +1,7 @@
 """What has become of a stock rendezvous: whether workers may still join it, it is about to finish, or it is over.
 
 Stock torchrun closes its rendezvous for all when one of its agents ends, with success or without, and what has been closed stays
-closed. A later worker can only join a new one. No agent tells: it is read from how the pods have ended.
+closed. A later worker can only join a new one. No agent reports it: it is read from how the pods have ended.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ class Phase(StrEnum):
     OPEN = "open"
     FINISHING = "finishing"  # a worker has done its work, others still run
     DONE = "done"
-    OVER = "over"  # not done, but of no use to anybody any more
+    OVER = "over"  # not done, and no worker can use it any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def current_number(job: Job, observed: Observed) -> int:
 
 
 def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number: int, *, disturbed: bool) -> Rendezvous:
-    """Tells what has become of a rendezvous.
+    """Returns what has become of a rendezvous.
 
     Args:
         job: whose it is.
@@ -75,7 +75,7 @@ def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number
         done = succeeded[0].pod.name
         return Rendezvous(number, Phase.OVER, f"{done} had returned while others still trained", peer_lost[0], counts=True)
     if succeeded:
-        # Who was shut out or has been lost did not belong to the group any more: its members wait for each other before they exit.
+        # Workers that were shut out or lost no longer belonged to the group: its members wait for each other before they exit.
         return Rendezvous(number, Phase.DONE)
     if peer_lost and not disturbed:
         return Rendezvous(number, Phase.OVER, str(peer_lost[0].record), peer_lost[0], counts=True)

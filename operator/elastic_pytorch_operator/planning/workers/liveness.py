@@ -17,12 +17,12 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Obser
 from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
 from elastic_pytorch_operator.planning.workers.node_outage import is_outage
 
-SILENCE_SECONDS = 3.0  # of heartbeats that come every second; as much longer as they come more rarely
+SILENCE_SECONDS = 3.0  # of heartbeats that come every second; longer in proportion where they come less often
 GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are heard
-BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, where everybody was asked to speak
-DISCONNECTED_SECONDS = 0.25  # how long an agent may take between two polls before its peers' failure is laid on it
+BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, whose agents have all been asked to report
+DISCONNECTED_SECONDS = 0.25  # between two polls of an agent; after that it is to blame for its peers' failure
 NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready, or has been removed
-UNHEARD_SECONDS = 15.0  # of an agent that has spoken to an operator before this one
+UNHEARD_SECONDS = 15.0  # of an agent that has reported to an operator before this one
 STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
 START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
 
@@ -38,7 +38,7 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A worker pod weighed for the next round.
+    """A worker pod, assessed for the next round.
 
     Attributes:
         why: what made it leave or be gone, for people: follows the worker's name in a sentence.
@@ -79,13 +79,13 @@ def assess_workers(
     *,
     stock: bool = False,
 ) -> tuple[Candidate, ...]:
-    """Weighs all worker pods of a job, and the members of its round whose pods are no more.
+    """Assesses all worker pods of a job, and the members of its round whose pods no longer exist.
 
     Args:
         observed: the job's pods, nodes, agents and current round.
         victims: pods that are about to be removed; they count as leaving.
         suspects: nodes that have probably died, and since when that is suspected.
-        stock: there are no agents to ask: a node that is not ready counts once its taint has evicted the pod.
+        stock: there are no agents to ask, so that a node that is not ready counts once its taint has evicted the pod.
     """
     pods = {pod.name: pod for pod in observed.pods}
     members = observed.round.workers if observed.round else ()
@@ -158,13 +158,13 @@ def _silence_seconds(observed: Observed, last_heard: float) -> float:
         return silence_seconds
     if observed.now - observed.last_heard_at < SILENCE_SECONDS:
         return GROUP_SILENCE_SECONDS
-    return math.inf  # nobody at all is heard: the fault is on this side, and only the cluster's own word counts
+    return math.inf  # no agent of any job is heard: the fault is on this side, and only the API server's view counts
 
 
 def _unheard_until(observed: Observed) -> float:
     """How long to wait for an agent that was heard before this operator began to listen, but never since; monotonic seconds."""
     if observed.now - observed.last_heard_at >= SILENCE_SECONDS:
-        return observed.now + UNHEARD_SECONDS  # nobody at all is heard: the fault is on this side
+        return observed.now + UNHEARD_SECONDS  # no agent of any job is heard: the fault is on this side
     return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
 
 
@@ -210,7 +210,7 @@ def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: boo
     Args:
         evidence: what is known of it.
         observed: the moment, with the nodes.
-        outage: the nodes' conditions say nothing of their pods.
+        outage: the nodes' conditions say nothing about their pods.
         stock: there are no agents to ask.
     """
     pod, agent, now = evidence.pod, evidence.agent, observed.now
@@ -236,7 +236,7 @@ def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: boo
             return _Assessment(
                 Liveness.GONE, f"is on node {pod.node}, which has probably died with the operator that led before"
             )
-        # It trains, perhaps, in a group of its own: nothing that is declared from now on would reach it.
+        # It may still train in a group of its own, which no round declared from now on would reach.
         if now >= evidence.unheard_until:
             return _Assessment(Liveness.GONE, "has not been heard since this operator began to listen")
         return _Assessment(Liveness.STARTING, recheck_at=evidence.unheard_until)

@@ -1,4 +1,4 @@
-"""Which workers a leader took along when its node died: its successor need not wait for their agents as long as for others.
+"""Which workers were lost with the leader's node: its successor waits for their agents for a shorter time.
 
 Three witnesses have to agree: the leader let its lease run out, the agent of a worker beside it is not heard, and the worker's group has
 broken. One of them alone (an operator out of memory, a slow agent, an exception) loses no worker.

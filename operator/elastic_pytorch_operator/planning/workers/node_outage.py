@@ -1,4 +1,4 @@
-"""When most nodes are NotReady, so that the control plane is probably what is cut off: then their conditions say nothing of their pods.
+"""Detects that most nodes are NotReady: the control plane is probably cut off, and their conditions say nothing about their pods.
 
 The rule is that of Kubernetes' node lifecycle controller. It stops evicting pods from a zone in full disruption (no node is ready). It
 slows down in partial disruption (more than two nodes, and at least 55 % of them, are not).
@@ -13,7 +13,7 @@ FEW_NODES = 2
 
 
 def is_outage(nodes: Mapping[str, NodeView]) -> bool:
-    """Whether the nodes' conditions are not to be believed."""
+    """Whether the nodes' conditions say nothing about their pods."""
     there = [node for node in nodes.values() if not node.removed]
     not_ready = sum(not node.ready for node in there)
     if not_ready == len(there):

@@ -1,4 +1,4 @@
-"""Could a node take a pod? Only what the node and the pod's spec say by themselves: who else is there, the scheduler knows.
+"""Could a node take a pod? It looks at the node and the pod's spec alone; only the scheduler knows which other pods are there.
 
 The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
 """
@@ -14,7 +14,7 @@ def could_take(node: NodeView, spec: Manifest) -> bool:
     """Whether a node, were it empty, could take a pod.
 
     Args:
-        node: as the API server last told.
+        node: as the API server last reported it.
         spec: of the pod.
     """
     selector: Manifest = spec.get("nodeSelector") or {}

@@ -32,7 +32,7 @@ def differs(candidate: Candidate, processes: int) -> bool:
 
 
 def explain_difference(members: Collection[str], candidates: Sequence[Candidate], pods: Sequence[PodView]) -> str:
-    """Which workers are left out for the number of their processes, and what to do, for people; empty if none is."""
+    """Names the workers that are left out for the number of their processes, and what to do, for people; empty if there are none."""
     processes = processes_each(members, candidates)
     nodes = {pod.name: pod.node for pod in pods}
     apart = [c for c in candidates if differs(c, processes)]

@@ -1,4 +1,4 @@
-"""Which nodes are better avoided: a worker there is lost, and yet the cluster still calls the node ready.
+"""Which nodes to avoid: a worker there is lost, but the cluster still reports the node as ready.
 
 Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead node, where the fewest pods run.
 """
@@ -10,19 +10,19 @@ from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.placement import could_take
 
-SUSPICION_SECONDS = 90.0  # after that the cluster has made up its own mind
+SUSPICION_SECONDS = 90.0  # by then the cluster has found out by itself
 
 
 def suspect_nodes(known: Mapping[str, float], observed: Observed, candidates: Collection[Candidate]) -> dict[str, float]:
-    """Tells which nodes are suspected now.
+    """Returns the nodes that are suspected now.
 
-    A suspicion ends when an agent of the job is heard from there again, or the kubelet says that the pods have ended. It also ends when the
-    node is no longer called ready, and in any case after a while.
+    A suspicion ends when an agent of the job reports from there again, or the kubelet reports that the pods have ended. It also
+    ends when the node is no longer reported as ready, and in any case after a while.
 
     Args:
         known: those suspected so far, and since when, in monotonic seconds.
         observed: the job's pods, nodes and agents.
-        candidates: the workers, weighed.
+        candidates: the workers, assessed.
 
     Returns:
         As `known`.
@@ -48,7 +48,7 @@ def suspect_nodes(known: Mapping[str, float], observed: Observed, candidates: Co
 def others_have_room(
     suspects: Collection[str], nodes: Mapping[str, NodeView], pods: Collection[PodView], template: Mapping[str, Any]
 ) -> bool:
-    """Whether another than the suspected nodes will take a new pod, as far as that can be told beforehand.
+    """Whether a node that is not suspected will probably take a new pod.
 
     Args:
         suspects: those that are suspected.
@@ -62,7 +62,7 @@ def others_have_room(
 
 
 def avoids_in_vain(pod: PodView, suspects: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
-    """Whether a pod waits for a place, and keeps away from a node that would be a good one after all or the only one left."""
+    """Whether a pod waits for a node while it avoids one that is no longer suspected, or is the only one left."""
     return not pod.node and any(
         (pod.unschedulable or name not in suspects)
         and (node := nodes.get(name)) is not None

@@ -1,21 +1,21 @@
-"""How long a new leader listens before it calls a worker lost: until all agents have had the time to find it, and to be heard.
+"""How long a new leader waits before it considers a worker lost: until every agent has had time to connect.
 
-Thousands of agents that come at once are heard one after the other: as long as they keep coming, the operator is not yet done hearing.
+Thousands of agents that connect at once are served one after another. So the grace period lasts as long as further agents arrive.
 """
 
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
 
-GRACE_SECONDS = 5.0  # agents try again every 2 s at most, so all that live have come by then
-UNHEARD_GROUP_SECONDS = 10.0  # unless each of them is still at a try that nobody refuses, which takes 5 s: then none has come
+GRACE_SECONDS = 5.0  # agents retry every 2 s or sooner, so all live ones have connected by then
+UNHEARD_GROUP_SECONDS = 10.0  # if no agent of a group has connected: an attempt to reach a dead leader takes 5 s to time out
 MAX_GRACE_SECONDS = 30.0
-ARRIVAL_SECONDS = 1.0  # without another agent that had a round before: they have all come
+ARRIVAL_SECONDS = 1.0  # without a further agent that already had a round: all have arrived
 LOST_NODE_GRACE_SECONDS = 1.0  # agents open another connection every quarter of a second
 LOST_NODE_ARRIVAL_SECONDS = 0.5
 
 
 def takeover_grace_until(observed: Observed) -> float | None:
-    """Until when to decide nothing about a job yet, monotonic seconds; None: it is time."""
+    """Returns until when nothing is decided about a job, monotonic seconds; None: the grace period is over."""
     running = [pod for pod in observed.pods if pod.started and not pod.ended and not pod.deleting]
     unheard = [pod for pod in running if pod.name not in observed.agents]
     if not unheard:

@@ -1,4 +1,4 @@
-"""Which worker pods should exist: as many as are wanted, each with an index of its own; who goes when they are too many."""
+"""Which worker pods should exist: as many as are wanted, each with its own index; and which are removed when there are too many."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def _choose_victims(
     round_: Round | None,
     wanted: int,
 ) -> set[str]:
-    """The pods that go: twins of an index first, then those that serve least, then the highest indices."""
+    """The pods to remove: duplicates of an index first, then those that serve least, then the highest indices."""
     members = round_.workers if round_ else ()
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool, int]:
