@@ -31,6 +31,19 @@ class Commands:
         return await self._run(Path("docker"), arguments, "")
 
     async def _run(self, program: Path, arguments: tuple[str, ...], stdin: str) -> str:
+        run = asyncio.ensure_future(self._communicate(program, arguments, stdin))
+        try:
+            returncode, output, error = await asyncio.shield(run)
+        except asyncio.CancelledError:
+            # What has begun may end: otherwise it might come after the command that undoes it.
+            await asyncio.wait([run], timeout=self._interrupted_seconds)
+            raise
+        if returncode:
+            printed = error.strip() or output.strip()
+            raise CommandFailed(f"{program.name} {' '.join(arguments)}: {printed}")
+        return output
+
+    async def _communicate(self, program: Path, arguments: tuple[str, ...], stdin: str) -> tuple[int | None, str, str]:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             program,
@@ -41,14 +54,5 @@ class Commands:
             env=self._environment,
             start_new_session=True,  # Ctrl-C is for this program alone, which still has commands to finish
         )
-        talk = asyncio.ensure_future(process.communicate(stdin.encode()))
-        try:
-            output, error = await asyncio.shield(talk)
-        except asyncio.CancelledError:
-            # What has begun may end: otherwise it might come after the command that undoes it.
-            await asyncio.wait([talk], timeout=self._interrupted_seconds)
-            raise
-        if process.returncode:
-            printed = error.decode().strip() or output.decode().strip()
-            raise CommandFailed(f"{program.name} {' '.join(arguments)}: {printed}")
-        return output.decode()
+        output, error = await process.communicate(stdin.encode())
+        return process.returncode, output.decode(), error.decode()
