@@ -4,8 +4,9 @@ import functools
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
@@ -14,11 +15,17 @@ from tests.paths import ROOT
 
 CHART = ROOT / "charts" / "elastic-pytorch-operator"
 HELM = shutil.which("helm", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
-needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm, on the PATH or in .cluster/bin")
 
 Object = dict[str, Any]
+Test = TypeVar("Test", bound=Callable[..., object])
 
 REGISTRY = "registry.example.com"
+
+
+def needs_helm(test: Test) -> Test:
+    """Marks a test that starts helm."""
+    missing = pytest.mark.skipif(HELM is None, reason="needs helm, on the PATH or in .cluster/bin")
+    return pytest.mark.process(missing(test))
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
