@@ -1,6 +1,6 @@
-"""What a training script may import, in the pods of an ElasticPyTorchJob or anywhere else: without an agent it does what it can alone.
+"""What a training script may import, in the pods of an ElasticPyTorchJob or anywhere else; it also works without an agent.
 
-Importing this package is cheap: it does not import torch, which what is used of it does.
+Importing this package is cheap: torch is imported by its parts, when they are used.
 """
 
 import importlib

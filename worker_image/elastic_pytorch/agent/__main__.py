@@ -1,7 +1,7 @@
 """`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
 
-Exit codes: 0, the job is complete; 1, it has failed; 2, this cannot be run at all; 137, a worker has outlived SIGKILL; 143, SIGTERM has
-ended it.
+Exit codes: 0, the job is complete; 1, it has failed; 2, the configuration cannot be run; 137, a worker has outlived SIGKILL; 143, SIGTERM
+has ended the agent.
 """
 
 import signal
@@ -71,15 +71,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _forget_working_directory() -> None:
-    """Undoes that `python -m` finds modules in the working directory, where a script's queue.py would pass for Python's own."""
+    """Removes the working directory, which `python -m` adds to the path: a script's queue.py there would pass for Python's own."""
     here = str(Path.cwd())
-    # Python 3.10 has no -P, which says that it never was there.
+    # Python 3.10 has no -P, with which it is never added.
     if not getattr(sys.flags, "safe_path", False) and sys.path[:1] == [here] and not __file__.startswith(here + os.sep):
         del sys.path[0]
 
 
 def _find_temporary_directory() -> None:
-    """With a read-only root there may be no /tmp, but torch and multiprocessing need something of the kind."""
+    """Provides a temporary directory: with a read-only root there may be no /tmp, and torch and multiprocessing need one."""
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def _find_temporary_directory() -> None:
 
 
 def _limit_threads(argv: Sequence[str]) -> None:
-    """As torchrun does for several workers, but before numpy and torch are imported, which read it then."""
+    """Limits threads as torchrun does for several workers, but before the import of numpy and torch, which read the variable then."""
     workers = os.environ.get("PET_NPROC_PER_NODE", "")
     if workers.isdecimal() and int(workers) > 1 and not any(argument.startswith("--nproc") for argument in argv):
         os.environ.setdefault("OMP_NUM_THREADS", "1")

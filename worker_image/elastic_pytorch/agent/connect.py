@@ -1,4 +1,4 @@
-"""Starting the talk with the operator, for our agent and for torchrun's alike."""
+"""Prepares the connection to the operator, for this package's agent and for torchrun's."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,10 +20,10 @@ def prepare_client(
     on_news: Callable[[], None],
     on_dump: Callable[[], None],
 ) -> OperatorClient:
-    """Makes a client that tells the operator of the workers' progress and checkpoints; it is not started yet.
+    """Returns a client that reports the workers' progress and checkpoints to the operator; it is not started yet.
 
     Args:
-        settings: the operator's.
+        settings: from the operator.
         progress: what the workers report.
         store_port: the port that is kept for the next store.
         local_world_size: processes per pod.

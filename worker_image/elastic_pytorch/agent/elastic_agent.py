@@ -30,10 +30,10 @@ from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
 from elastic_pytorch.stopping.stacks import dump_stacks
 
-# In one call of C, for a worker that is being stopped in an orderly change of which another member has stopped its workers.
+# How long a worker that is being stopped in an orderly change may stay in one call of C after another member has stopped its workers.
 PEER_STOPPED_SECONDS = 5.0
 
-# An event of torch's carries the host's fully qualified name, looked up anew each time, workers waiting: with a slow DNS for seconds.
+# Torch's events carry the host's fully qualified name. Torch looks it up each time, and with a slow DNS the workers wait for seconds.
 api._get_fq_hostname = socket.gethostname
 
 
@@ -57,10 +57,10 @@ class ElasticAgent(LocalElasticAgent):
         spec: what to run; its rendezvous handler is `rendezvous`.
         logs: where output goes, and what the workers have written to stderr.
         rendezvous: where the rounds come from.
-        client: the talk with the operator.
+        client: the connection to the operator.
         signals: what asks this agent to leave.
         wakeup: rung on news and on signals.
-        handover: the talk with the workers at the end of a round.
+        handover: brings the workers from one round to the next.
         timeouts: how long it waits for what.
         more: what else torch's agent takes.
 
@@ -123,7 +123,7 @@ class ElasticAgent(LocalElasticAgent):
         self._tails.start_round()
         self._handover.start_round()
         self._local_failures = LocalFailures()
-        self._oom_kills.happened()  # what was killed before is no worker of this round
+        self._oom_kills.happened()  # what was killed before was not a worker of this round
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
@@ -133,7 +133,7 @@ class ElasticAgent(LocalElasticAgent):
             self._start_error = error
             return {}
         finally:
-            self._signals.install()  # torch has just put its own in their place
+            self._signals.install()  # torch has just installed its own
         assert self._pcontext is not None
         self._processes = WorkerProcesses(self._pcontext)
         logger.info("workers started in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
@@ -148,7 +148,7 @@ class ElasticAgent(LocalElasticAgent):
         if self._client.verdict is not None:
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler
-        # A newer round goes before a failure, which then is its consequence.
+        # A newer round takes precedence over a failure, which is then its consequence.
         if not handler.newer_round_known() and not handler.restart.broken:
             self._look_at_exits(worker_group)
         way = self._way_to_next_round()
@@ -160,7 +160,7 @@ class ElasticAgent(LocalElasticAgent):
         return RunResult(WorkerState.HEALTHY)
 
     def _way_to_next_round(self) -> Way | None:
-        """How the workers leave their round; None: it is not over."""
+        """Returns how the workers leave their round; None: it is not over."""
         handler = self._rendezvous_handler
         newer = handler.newer_round_known()
         if not newer and not handler.restart.broken:
@@ -175,13 +175,13 @@ class ElasticAgent(LocalElasticAgent):
         )
 
     def _keep_workers(self, worker_group: WorkerGroup) -> None:
-        """Brings living workers into the next round: torch's way of starting them again, but for the stop and the start."""
+        """Brings living workers into the next round: as torch restarts them, but without the stop and the start."""
         since = time.monotonic()
         assert self._processes is not None
         pids = self._processes.pids
         self._rendezvous(worker_group)
         self._local_failures = LocalFailures()
-        if self._processes.exit_codes():  # while they waited for the round, which may have been for hours
+        if self._processes.exit_codes():  # they may have waited for the round for hours
             logger.info("a worker that waited is gone: all are started again")
             self._shutdown()
             pids = self._start_workers(worker_group)
@@ -222,7 +222,7 @@ class ElasticAgent(LocalElasticAgent):
             message = f"{type(error).__name__}: {error}"
             self._report_failure(Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message))
         elif self._processes is not None:
-            exit_codes = dict(self._processes.exit_codes())  # one look for both questions
+            exit_codes = dict(self._processes.exit_codes())  # read once for both questions
             running = self._find_failures(worker_group, exit_codes)
             seconds_left = self._local_failures.seconds_left()
             if seconds_left is not None:
@@ -233,7 +233,7 @@ class ElasticAgent(LocalElasticAgent):
                 logger.info("all workers have exited with 0; waiting for the verdict")
 
     def _find_failures(self, worker_group: WorkerGroup, exit_codes: dict[int, int]) -> set[int]:
-        """Takes note of the workers that have failed or lost a peer; returns the local ranks of those that run on."""
+        """Records the workers that have failed or lost a peer; returns the local ranks of those that still run."""
         assert self._processes is not None
         found = self._local_failures
         failed = {local_rank for local_rank, code in exit_codes.items() if code != 0 and local_rank not in found}
@@ -296,7 +296,7 @@ class ElasticAgent(LocalElasticAgent):
             self._wakeup.wait(seconds)
 
     def _leave_at(self) -> float:
-        """When the workers are stopped after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
+        """When to stop the workers after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
         return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._timeouts.stop_seconds / 2))
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
@@ -318,20 +318,20 @@ class ElasticAgent(LocalElasticAgent):
                     death_sig, asked + self._timeouts.stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
                 )
             except UnkillableError:
-                self._pcontext = None  # torch would wait for it once more, in older releases for ever
+                self._pcontext = None  # torch would wait for it once more, in older releases without end
                 raise
             finally:
                 processes.close()
             if running:
                 logger.info("workers stopped in %s", milliseconds(since))
-        # What is left to torch are the tails of the log files; the processes are gone.
+        # Torch still has to close the tails of the log files; the processes are gone.
         super()._shutdown(death_sig, *args, **kwargs)
 
     def _patience_seconds(self, *, failed: bool) -> float | None:
-        """How long workers that are being stopped may stay in one call of C; None: as long as they like, no peer of theirs is gone.
+        """Returns how long workers that are being stopped may stay in one call of C; None: without limit, as no peer is gone.
 
-        After a loss, no time at all beyond what shows that they are stuck. In an orderly change, some: they may be at a long computation
-        of their own, after which their handler runs.
+        After a loss it is only the time that shows that they are stuck. In an orderly change it is longer: they may be in a long
+        computation of their own, after which their handler runs.
         """
         handler = self._rendezvous_handler
         if failed or handler.restart.broken or not handler.newer_round_is_orderly():
@@ -339,4 +339,4 @@ class ElasticAgent(LocalElasticAgent):
         return PEER_STOPPED_SECONDS if self._client.peer_stopped(handler.taken.number) else None
 
     def _exit_barrier(self) -> None:
-        """The operator's verdict is the barrier, and it has been passed."""
+        """Does nothing: the operator's verdict is the barrier, and it has been passed."""

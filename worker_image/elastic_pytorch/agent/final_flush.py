@@ -1,4 +1,4 @@
-"""An agent's last duty: it ends when what its workers have asked to be written is on the disk, if that can be had."""
+"""The end of an agent: it waits until the checkpoints that its workers have requested are on the disk, as far as time allows."""
 
 import time
 
@@ -6,17 +6,17 @@ from elastic_pytorch.agent.signals import Signals
 from elastic_pytorch.log import logger
 from elastic_pytorch.pod.server import PodServer
 
-DISK_SECONDS = 600.0  # if nobody presses; a disk that takes longer is given up
+DISK_SECONDS = 600.0  # without a signal; a disk that takes longer is given up
 MARGIN_SECONDS = 0.5  # kept from the grace period, for what comes after
 POLL_SECONDS = 0.1
 
 
 def wait_for_disk(pod_server: PodServer, signals: Signals, grace_seconds: float, disk_seconds: float = DISK_SECONDS) -> bool:
-    """Waits for the flushes in hand, but never beyond the pod's grace period, once that runs.
+    """Waits for the flushes in progress, but never beyond the pod's grace period once that has begun.
 
     Args:
-        pod_server: who writes.
-        signals: what begins the grace period, now or during the wait.
+        pod_server: writes the checkpoints.
+        signals: the first one begins the grace period, before or during the wait.
         grace_seconds: from the signal to SIGKILL.
         disk_seconds: how long to wait at most without a signal.
 

@@ -1,6 +1,6 @@
-"""How a pod's workers get from one round to the next: stopped at a step boundary, and taken along in their processes or started again.
+"""How a pod's workers get from one round to the next: stopped at a step boundary, then kept in their processes or started again.
 
-The agent's end of what `agent_link` says for a worker.
+The agent's end of `agent_link`.
 """
 
 import threading
@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOST_PEER, PARKED
 
-UNHURRIED_SECONDS = 300.0  # for a step boundary that nobody is in a hurry for: two steps, and a checkpoint that takes minutes
+UNHURRIED_SECONDS = 300.0  # for a step boundary that is not urgent: two steps, and a checkpoint that takes minutes
 
 
 class Way(Enum):
-    """What is to be done with workers whose round is over."""
+    """What to do with workers whose round is over."""
 
     WAIT = auto()
     KEEP_PROCESSES = auto()
@@ -28,11 +28,11 @@ class WorkerReport:
     """What a worker has reported in this round.
 
     Attributes:
-        cooperates: it stops at a step boundary when it hears that the group changes.
+        cooperates: it stops at a step boundary when it is told that the group changes.
         in_process: it can join another group without a restart.
         parked: it has stopped at a boundary.
         left: it has left its group after that.
-        lost_peer: it has stopped as a collective has failed: with what error.
+        lost_peer: the error of the collective whose failure has stopped it; empty: none has failed.
     """
 
     cooperates: bool = False
@@ -43,7 +43,7 @@ class WorkerReport:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it does nothing more in this round, except to leave its group."""
+        """Whether it does nothing more in this round except to leave its group."""
         return self.parked or self.left or bool(self.lost_peer)
 
     @property
@@ -67,11 +67,11 @@ def choose_way(
     Args:
         workers: all of the pod's.
         newer: a newer round is known. If not, a worker has failed.
-        orderly: all members of the round live, so its workers do reach a step boundary together.
-        waited_seconds: for how long it has been known that the round is over, and whether that is orderly.
+        orderly: all members of the round are alive, so its workers reach a step boundary together.
+        waited_seconds: since it was known that the round is over, and whether in an orderly way.
         idle_seconds: for how long all workers have been idle.
         boundary_seconds: how long to wait for a step boundary.
-        rest_seconds: how long workers that can go on without a restart may take to notice the loss of a peer, or to leave their
+        rest_seconds: how long workers that can continue without a restart may take to notice the loss of a peer, or to leave their
             group at a boundary.
     """
     if all(worker.is_idle for worker in workers):
@@ -88,24 +88,24 @@ def choose_way(
 
 
 class Server(Protocol):
-    """What is needed of the pod's local server."""
+    """What is needed of the pod's server."""
 
     on_message: Callable[[int, dict[str, Any]], None]
 
     def broadcast(self, message: dict[str, Any] | None) -> None:
-        """Tells all workers, also those that connect later; None: no more."""
+        """Sends a message to all workers, including later ones, until replaced; None clears it."""
 
     def send(self, pid: int, message: dict[str, Any]) -> None:
-        """Tells one worker."""
+        """Sends a message to one worker."""
 
 
 class Handover:
-    """Talks with the workers of the pod about the end of their round.
+    """Agrees with the workers of the pod on how their round ends.
 
     Args:
         server: where they are connected.
-        on_news: called from the server's thread when a worker has said something.
-        boundary_seconds: see `choose_way`; of a change that is urgent.
+        on_news: called from the server's thread when a worker has reported something.
+        boundary_seconds: see `choose_way`; for a change that is urgent.
         rest_seconds: see `choose_way`.
         clock: monotonic seconds.
     """
@@ -132,19 +132,19 @@ class Handover:
         server.on_message = self._receive
 
     def start_round(self) -> None:
-        """Begins again with workers that have just been started."""
+        """Forgets all reports: the workers have just been started."""
         with self._lock:
             self._reports = {}
         self._forget_change()
 
     def way(self, pids: Iterable[int], *, newer_round: int | None, orderly: bool, urgent: bool = True) -> Way:
-        """What is to be done with the workers now that their round is over; tells them of it.
+        """Returns what to do with the workers now that their round is over, and announces the change to them.
 
         Args:
             pids: the workers' processes, all of them alive.
-            newer_round: the round that ends theirs; None: a failure does.
+            newer_round: the round that ends theirs; None: a failure ends it.
             orderly: see `choose_way`.
-            urgent: a member has to leave, and has only its pod's grace period for that.
+            urgent: a member must leave within its pod's grace period.
         """
         now = self._clock()
         workers = self._of(pids)
@@ -180,10 +180,10 @@ class Handover:
         return {local_rank: report.lost_peer for local_rank, report in reports if report.lost_peer}
 
     def keep_processes(self, environments: Mapping[int, Mapping[str, str]]) -> None:
-        """Lets the workers go on in the next round, where they stop at boundaries once they say so again: then their group is formed.
+        """Lets the workers continue in the next round. They stop at boundaries again once they report that their group is formed.
 
         Args:
-            environments: what tells each process, by its id, of the round.
+            environments: the variables that describe the round to each process, by process id.
         """
         with self._lock:
             self._reports = {pid: WorkerReport(in_process=report.in_process) for pid, report in self._reports.items()}
@@ -192,7 +192,7 @@ class Handover:
             self._server.send(pid, {"kind": GO, "environment": dict(environment)})
 
     def _boundary_limit(self) -> float:
-        """How long a boundary is waited for in all. Who comes to be in a hurry has the whole time for that, however long it has been."""
+        """Returns the total wait for a boundary. A change that becomes urgent gets the full time from that moment on."""
         if self._urgent_since is None:
             return max(UNHURRIED_SECONDS, self._boundary_seconds)
         return self._urgent_since - self._since + self._boundary_seconds

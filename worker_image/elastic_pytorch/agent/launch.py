@@ -1,4 +1,4 @@
-"""Puts an agent together, runs it, and turns its end into an exit code. Importing this module imports torch."""
+"""Builds an agent, runs it, and turns its end into an exit code. Importing this module imports torch."""
 
 import dataclasses
 import os
@@ -52,9 +52,9 @@ def launch(
 
     Args:
         argv: torchrun's options, the script, and its arguments.
-        settings: the operator's.
-        progress: what the workers will report to.
-        pod_server: what keeps their state; it is started here.
+        settings: from the operator.
+        progress: receives the workers' reports.
+        pod_server: keeps their state; it is started here.
         began: when this process began, by `time.monotonic()`.
 
     Returns:
@@ -64,7 +64,7 @@ def launch(
         OptionsError: the command line cannot be run.
     """
     options, config, command, command_arguments = _prepare(argv, settings)
-    pod_server.start()  # after the fork of the forkserver, which shall have none of it
+    pod_server.start()  # after the fork of the forkserver, which must not inherit its sockets
     logger.info("warm after %.2f s", time.monotonic() - began)
 
     wakeup = Wakeup()
@@ -88,7 +88,7 @@ def launch(
         wakeup.ring()
 
     signals = Signals(options.signals_to_handle or HANDLED, leave)
-    # Torch installs its own handler each time that it starts workers, and starts them then: what it installs is ours.
+    # Torch installs a handler each time before it starts workers: it gets this one to install.
     vars(multiprocessing_api)["_terminate_process_handler"] = signals.note
 
     def wait_for_round(seconds: float) -> None:
@@ -139,7 +139,7 @@ def launch(
         logger.info("end: left because of %s", error.sigval.name)
         return 128 + error.sigval
     except UnkillableError as error:
-        # At once, as if the node had died: the operator replaces a silent pod, and elsewhere. An end in order would wait for the process.
+        # At once, as if the node had died: the operator replaces a silent pod on another node. An orderly end would wait for the process.
         reason = f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use"
         logger.error("end: %s", reason)
         write_termination_message(settings.termination_log, reason)
@@ -158,7 +158,7 @@ def launch(
 
 
 def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
-    """Reads the options and gets ready to start workers; returns the options and what torchrun makes of them."""
+    """Reads the options and prepares the start of workers; returns the options and what torchrun derives from them."""
     options = parse_options(argv)
     if options.warm:
         warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
@@ -168,20 +168,20 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
         sys.stderr.flush()
         warm_start.start_forkserver()
     try:
-        # Only after the fork: this may ask for GPUs, which a process must not have done before it is forked.
+        # Only after the fork: this may initialise CUDA, which does not survive a fork.
         return options, *config_from_args(options)
     except (ValueError, OSError) as error:
         raise OptionsError(str(error)) from error
 
 
 def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
-    """Options that both this torch's LaunchConfig and its WorkerSpec have, beside those that all releases have."""
+    """Returns the options that LaunchConfig and WorkerSpec of this torch share, besides those that all releases have."""
     names = {field.name for field in dataclasses.fields(spec)} & {field.name for field in dataclasses.fields(config)}
     return {name: getattr(config, name) for name in names - {"role", "max_restarts", "monitor_interval"}}
 
 
 def _stop_seconds(settings: Settings, options: Any) -> float:
-    """How long workers have to stop: what the pod's grace period allows, or less if torchrun's option says so."""
+    """Returns the seconds that workers have to stop: what the pod's grace period allows, or less if torchrun's option says so."""
     wanted = getattr(options, "shutdown_timeout", None)
     if wanted is None:
         wanted = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")

@@ -16,7 +16,7 @@ from elastic_pytorch.log import logger
 
 MONITOR_SECONDS = 0.05
 
-# Options that make no sense for a pod of a job, and what decides instead.
+# Options that the operator decides for a pod of a job, and what decides them.
 DECIDED = {
     "nnodes": "spec.replicas, spec.minReplicas and spec.maxReplicas of the job",
     "node_rank": "the operator, for each round",
@@ -31,9 +31,9 @@ DECIDED = {
 }
 
 
-# Options of newer releases of torch that the agent carries out by itself, whatever the image's torch knows.
+# Options of newer releases of torch that the agent implements itself, whichever torch the image has.
 CARRIED_OUT = {"shutdown_timeout": int, "signals_to_handle": str}
-# Options that some release has. One that the image's torch does not know would otherwise be passed over in silence.
+# Options that only some releases have. One that the image's torch does not know would otherwise be ignored silently.
 NEWER = (
     "event_log_handler",
     "log_line_prefix_template",
@@ -54,11 +54,11 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         What torchrun's parser returns, plus `warm`: whether workers are forked from a process that has imported torch.
 
     Raises:
-        OptionsError: the options are wrong, or not this agent's to decide.
+        OptionsError: the options are wrong, or decided by the operator.
     """
     try:
         parser = get_args_parser()
-    except ValueError as error:  # a flag's variable that is no number
+    except ValueError as error:  # a flag's variable that is not a number
         raise OptionsError(f"a PET_ variable for a flag of torchrun must be 0 or 1: {error}") from error
     parser.prog = "python -m elastic_pytorch.agent"
 
@@ -95,7 +95,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         )
     if options.monitor_interval <= 0:
         raise OptionsError("--monitor-interval must be more than 0")
-    # What torchrun's own reading of the options expects; none of it is used.
+    # Expected by torchrun's own reading of the options; none of it is used.
     vars(options).update(
         nnodes="1:1",
         node_rank=0,
@@ -108,7 +108,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         master_port=0,
         local_addr=None,
     )
-    if options.run_path:  # a script in this interpreter, which goes before --no-python; started by its path it is the same
+    if options.run_path:  # a script in this interpreter, as one that is started by its path; it overrides --no-python
         options.run_path = options.no_python = False
         other_interpreter = False
     else:
@@ -118,7 +118,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def unknown_variables(known: Collection[str]) -> list[str]:
-    """Says of each option that the environment sets that this torch does not have it.
+    """Returns a complaint for each option that the environment sets and this torch does not have.
 
     Args:
         known: the names of the options of this torch.
@@ -135,6 +135,6 @@ def unknown_variables(known: Collection[str]) -> list[str]:
 
 
 def worker_arguments(options: Any) -> tuple[str, ...]:
-    """The arguments of `run_script` for these options."""
+    """Returns the arguments of `run_script` for these options."""
     mode = "module" if options.module else "script"
     return (mode, options.training_script, *options.training_script_args)

@@ -1,4 +1,4 @@
-"""Torch's rendezvous, carried out by waiting for a round that lists this pod."""
+"""Torch's rendezvous, implemented as a wait for a round that lists this pod."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.progress.receiver import ProgressReceiver
 
 BACKEND = "elastic-pytorch"
-POLL_SECONDS = 0.5  # how long a wait lasts at most if nothing rings
+POLL_SECONDS = 0.5  # the longest wait if nothing rings
 
 
 @dataclass(slots=True)
@@ -35,19 +35,19 @@ class RestartRequest:
 
 
 class OperatorRendezvous(RendezvousHandler):
-    """Takes rank and size of the group from the operator's rounds: no other agent is asked, so it takes no time.
+    """Takes rank and size of the group from the operator's rounds: no other agent takes part, so it takes no time.
 
     Args:
-        client: the talk with the operator.
-        worker: this pod's name, for as long as the operator has not said who it takes us for.
+        client: the connection to the operator.
+        worker: this pod's name, used until the operator has sent the name by which it knows this pod.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads the round.
-        progress: what the workers report; belongs to one round each.
-        wait: waits for news, but not longer than the given seconds; raises what ends the wait permanently.
+        progress: what the workers report, for one round at a time.
+        wait: waits for news, at most the given seconds; raises what ends the wait permanently.
 
     Attributes:
         taken: the last round this agent took up; its number is 0 before the first.
-        restart: what is requested of torch's loop, beside what a newer round does.
+        restart: what is requested of torch's loop besides newer rounds.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class OperatorRendezvous(RendezvousHandler):
         return self._client.newest.number > self.taken.number
 
     def newer_round_is_orderly(self) -> bool:
-        """Whether all members of the round this agent has taken up still live, as far as the newest one tells."""
+        """Whether all members of the round this agent has taken up are still alive, according to the newest one."""
         return self._client.newest.orderly_since <= self.taken.number
 
     def newer_round_keeps_all(self) -> bool:
@@ -82,7 +82,7 @@ class OperatorRendezvous(RendezvousHandler):
         return {member.worker for member in self.taken.members} <= {member.worker for member in self._client.newest.members}
 
     def rank_in(self, declared: Round) -> int | None:
-        """Tells this pod's rank in a round; None: it is not listed."""
+        """Returns this pod's rank in a round; None: it is not listed."""
         return declared.rank_of(self._client.worker or self._worker)
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -98,7 +98,7 @@ class OperatorRendezvous(RendezvousHandler):
         self.taken, self.restart.broken = declared, False
         if rank == 0:
             self._store_port.lend(declared.store_port)
-        self._progress.start_round()  # before it is told: the steps of the last round are none of this one's
+        self._progress.start_round()  # before it is reported: the steps of the last round do not belong to this one
         self._client.tell(
             state="running",
             round=declared.number,
@@ -121,7 +121,7 @@ class OperatorRendezvous(RendezvousHandler):
         return RendezvousInfo(self.make_store(rank, declared.size), rank, declared.size, store)
 
     def make_store(self, rank: int, size: int) -> HashStore:
-        """The agent's own store, which torch asks for: nothing is exchanged through it."""
+        """Returns the agent's own store, which torch requires: nothing is exchanged through it."""
         del rank, size
         return HashStore()
 
@@ -158,7 +158,7 @@ class OperatorRendezvous(RendezvousHandler):
 
     def _say_waiting(self) -> None:
         state = self._client.reported.state
-        # A failure stands until a newer round has passed us by: the operator may not have heard of it yet.
+        # A failure is reported until a newer round leaves this pod out: the operator may not have received it yet.
         if state != "ready" and (self.newer_round_known() or state != "failed"):
             self._client.tell(state="ready", failure=None)
             logger.info("ready, waiting for a round that lists this pod; the newest is %d", self._client.newest.number)

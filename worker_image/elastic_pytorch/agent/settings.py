@@ -1,4 +1,4 @@
-"""What the operator tells an agent through its environment (docs/protocol.md)."""
+"""The environment variables by which the operator configures an agent (docs/protocol.md)."""
 
 import os
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 REST_SECONDS = 1.0
-GRACE_MARGIN_SECONDS = 1.0  # kept from the pod's grace period for the agent's own end
+GRACE_MARGIN_SECONDS = 1.0  # reserved from the pod's grace period for the agent's own end
 
 
 class SettingsError(ValueError):
@@ -22,7 +22,7 @@ class Settings:
         operator_host: the operator's host name or address.
         operator_port: its port.
         operator_authorities: which must have signed its certificate, PEM; empty: plain HTTP is spoken.
-        token_file: a file with the token that says who this agent is; empty: none is sent.
+        token_file: a file with the token that identifies this agent; empty: none is sent.
         job: the job's name.
         run_id: the job's UID: TORCHELASTIC_RUN_ID.
         worker: this pod's name.

@@ -10,12 +10,12 @@ HANDLED = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 
 
 class Signals:
-    """Notes the first signal; the main thread acts on it where it is safe to.
+    """Records the first signal; the main thread acts on it where that is safe.
 
     Torch's own handlers raise an exception wherever the main thread happens to be, maybe half-way through starting workers.
 
     Args:
-        names: the signals to handle, with commas between.
+        names: the signals to handle, separated by commas.
         on_first: called in the signal handler on the first signal.
 
     Attributes:
@@ -30,7 +30,7 @@ class Signals:
         self._on_first = on_first
 
     def install(self) -> None:
-        """Makes these the process's handlers. From the main thread; again whenever torch has installed its own."""
+        """Installs the handlers. To be called from the main thread, and again whenever torch has installed its own."""
         for number in self._numbers:
             signal.signal(number, self.note)
 
@@ -44,7 +44,7 @@ class Signals:
 
 
 def end_at_once(number: int, _frame: FrameType | None) -> None:
-    """The handler while there is nothing yet to stop or to tell."""
+    """The handler while there is nothing yet to stop or to report."""
     os._exit(128 + number)
 
 

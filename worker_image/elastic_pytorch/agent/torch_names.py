@@ -1,6 +1,6 @@
-"""What the agent and the training library rely on of torch beyond its documentation, and whether this torch has it.
+"""The undocumented names of torch that the agent and the training library rely on, and a check that this torch has them.
 
-A hook that torch has renamed would never be called, and nothing would say so.
+A hook that torch has renamed would silently never be called.
 """
 
 import dis
@@ -13,7 +13,7 @@ from elastic_pytorch.log import logger
 
 TESTED = "2.4 to 2.15"  # docs/compatibility.md
 
-# By module. An attribute stands behind the class that has it, or whose methods set it.
+# By module. An attribute follows the class that has it, or whose methods set it.
 AGENT: Mapping[str, Sequence[str]] = {
     "torch.distributed.elastic.agent.server.local_elastic_agent": (
         "LocalElasticAgent._assign_worker_ranks",
@@ -47,7 +47,7 @@ class UnsuitableTorch(SettingsError):
 
 
 def check_torch() -> None:
-    """Imports torch, and what the agent relies on of it.
+    """Imports torch and checks that it has what the agent relies on.
 
     Raises:
         UnsuitableTorch: it lacks something; the message has its version and the names.
@@ -63,7 +63,7 @@ def check_torch() -> None:
 
 
 def missing(names: Mapping[str, Sequence[str]]) -> list[str]:
-    """Those of the names that are not there, with their modules; of a module that is not there its name alone."""
+    """Returns the missing names, with their modules; for a missing module, its name alone."""
     return list(_missing(names))
 
 
@@ -87,7 +87,7 @@ def _has(holder: object, path: str) -> bool:
 
 
 def _objects_have(kind: type, name: str) -> bool:
-    """Whether a method of the class, or of one that it is derived from, sets this attribute."""
+    """Whether a method of the class, or of one of its bases, sets this attribute."""
     functions = [inspect.unwrap(value) for each in kind.__mro__ for value in vars(each).values() if inspect.isfunction(value)]
     instructions = (each for function in functions if inspect.isfunction(function) for each in dis.get_instructions(function))
     return any(each.opname == "STORE_ATTR" and each.argval == name for each in instructions)

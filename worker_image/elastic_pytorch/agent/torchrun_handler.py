@@ -1,7 +1,7 @@
-"""Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the same rounds, without an agent of ours.
+"""Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the same rounds, with torchrun's own agent.
 
-Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous handler sees less than an agent: not how a
-worker failed, and not SIGTERM. Workers start cold, and torchrun's own `--max-restarts` counts.
+Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous handler sees less than an agent: neither how
+a worker failed nor SIGTERM. Workers start cold, and torchrun's own `--max-restarts` counts.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ BARRIER_KEY = "torchelastic/agent/terminal_state"  # where stock agents meet whe
 
 
 def handler_creator() -> RendezvousHandlerCreator:
-    """What the entry point names."""
+    """Returns the creator: the function that the entry point names."""
     return create_handler
 
 
 def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
-    """Makes torchrun's handler from the operator's environment; torchrun's own rendezvous options are not used.
+    """Returns torchrun's handler, built from the operator's environment; torchrun's own rendezvous options are not used.
 
     Raises:
-        SettingsError: this is no pod of an ElasticPyTorchJob.
+        SettingsError: this is not a pod of an ElasticPyTorchJob.
     """
     del parameters
     start_logging()
     settings = read_settings()
-    # All pods run equally many workers: without this, torchrun exchanges their numbers through a store that we do not have.
+    # All pods run the same number of workers: without this, torchrun exchanges the numbers through a store that does not exist here.
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
     _warn_of_unknown_options()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
@@ -72,10 +72,10 @@ def _warn_of_unknown_options() -> None:
 
 
 class TorchrunRendezvous(OperatorRendezvous):
-    """Tells the operator what torchrun's calls give away of the workers' state.
+    """Reports to the operator what torchrun's calls reveal of the workers' state.
 
     Args:
-        client: the talk with the operator.
+        client: the connection to the operator.
         wakeup: rung on news.
         progress: what the workers report.
         worker: this pod's name.
@@ -97,18 +97,18 @@ class TorchrunRendezvous(OperatorRendezvous):
         self._wakeup = wakeup
 
     def next_rendezvous(self) -> Any:
-        """Waits for a round; asked again while the last round stands, the workers must have failed."""
+        """Waits for a round. If torchrun calls it again while the last round is the newest, the workers have failed."""
         if self.taken.number and not self.newer_round_known():
             self._client.tell(state="failed")
         return super().next_rendezvous()
 
     def make_store(self, rank: int, size: int) -> HashStore:
-        """A store in which an agent that reaches torchrun's exit barrier has succeeded."""
+        """Returns a store that recognises success by the agent's arrival at torchrun's exit barrier."""
         del rank
         return _BarrierStore(self, size)
 
     def succeeded(self) -> None:
-        """The workers are done: waits for the verdict, or for a round that torchrun can no longer take part in."""
+        """Reports success; then waits for the verdict, or for a round that torchrun can no longer take part in."""
         self._client.tell(state="succeeded")
         logger.info("all workers have exited with 0; waiting for the verdict")
         while not self.newer_round_known():
@@ -122,7 +122,7 @@ class TorchrunRendezvous(OperatorRendezvous):
 
 
 class _BarrierStore(HashStore):
-    """Tells who comes to the exit barrier, and makes no agent wait there for others that it does not connect."""
+    """Notes arrivals at the exit barrier, and lets no agent wait there for others, which this store does not connect."""
 
     def __init__(self, rendezvous: TorchrunRendezvous, size: int) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class _BarrierStore(HashStore):
 
 
 def _dump_stacks() -> None:
-    """All children of torchrun are workers, as far as it is known here."""
+    """Dumps the stacks of all children of torchrun, which are treated as workers."""
     dump_stacks({pid: f"rank {_rank(pid)}" for pid in children(os.getpid())})
 
 
@@ -151,14 +151,14 @@ def _rank(pid: int) -> str:
 
 
 def _local_world_size() -> int:
-    """What torchrun makes of its options, which are this process's; of another launcher's, the operator's variable."""
+    """Returns what torchrun derives from this process's options; under another launcher, the operator's variable."""
     # Torch imports this module while it imports its own: what this needs is not there before.
     from torch.distributed.run import determine_local_world_size, get_args_parser  # noqa: PLC0415
 
     workers = os.environ.get("PET_NPROC_PER_NODE", "1")
     with contextlib.suppress(SystemExit, ValueError):
         parser = get_args_parser()
-        parser.error = sys.exit  # type: ignore[assignment] # without a word: they are not torchrun's
+        parser.error = sys.exit  # type: ignore[assignment] # silently: the options are not torchrun's
         workers = parser.parse_args(sys.argv[1:]).nproc_per_node
     with contextlib.suppress(ValueError):
         return int(determine_local_world_size(workers))

@@ -14,7 +14,7 @@ MAX_TRACEBACK_BYTES = 2048
 MAX_MESSAGE_BYTES = 1024
 MAX_TERMINATION_BYTES = 4096  # Kubernetes cuts what is longer
 MAX_ERROR_FILE_BYTES = 1 << 20
-OUT_OF_MEMORY = "OutOfMemory"  # told as the exception of a worker that the kernel has killed for it
+OUT_OF_MEMORY = "OutOfMemory"  # reported as the exception of a worker that the kernel's OOM killer has killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Failure:
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL for 9, and so on."""
+    """Returns the name of a signal, such as SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -85,17 +85,17 @@ def describe(
     stderr: str = "",
     oom_killed: bool = False,
 ) -> Failure:
-    """Gathers what can be known of a worker that has just failed.
+    """Collects what is known of a worker that has just failed.
 
     Args:
         local_rank: which of the pod's workers it was.
         rank: its RANK.
         pid: its process id.
         exit_code: the process's exit code, not 0.
-        error_file: what `@record` writes, if it was written.
+        error_file: the file that `@record` writes, if it was written.
         stderr_file: where its stderr went, if it went to a file.
         stderr: the end of its stderr, if that is known.
-        oom_killed: the kernel has just killed a process of this container for lack of memory.
+        oom_killed: the kernel's OOM killer has just killed a process of this container.
     """
     if exit_code == -signal.SIGKILL and oom_killed:
         text = "the kernel killed it: the container is out of memory; raise its memory limit or make it use less"
@@ -122,18 +122,18 @@ def describe(
 
 
 def write_termination_message(path: str, message: str, traceback: str = "") -> None:
-    """Leaves the message, then the end of the traceback, where Kubernetes looks for it. Does nothing if there is no such file."""
+    """Writes the message and the end of the traceback to the container's termination log. Does nothing if there is no such file."""
     head = _head(message.strip(), MAX_TERMINATION_BYTES // 2)
     room = MAX_TERMINATION_BYTES - len(head.encode()) - 1
     text = f"{head}\n{_tail(traceback.strip(), room)}".strip()
-    # It is a mount of a single file: it can be written, not replaced. Outside a pod there is none, and none is made.
+    # It is a mount of a single file: it can be written, not replaced. Outside a pod there is none, and none is created.
     with contextlib.suppress(OSError), Path(path).open("r+", encoding="utf-8") as file:
         file.truncate()
         file.write(text)
 
 
 def _describe_exit(exit_code: int, words: str) -> str:
-    """What an exit code means, with what stderr says of it."""
+    """Returns what an exit code means, with the reason that stderr gives."""
     if exit_code < 0:
         killed = f"killed by {signal_name(-exit_code)}{last_words.place_of_crash(words)}"
         why = last_words.reason(words) if exit_code == -signal.SIGABRT else ""
@@ -145,7 +145,7 @@ def _describe_exit(exit_code: int, words: str) -> str:
 
 
 def _read_error_file(path: str) -> tuple[str, str]:
-    """The message and the traceback of an error file; empty if there is none, or none that can be read.
+    """Returns the message and the traceback of an error file; empty if it is missing or unreadable.
 
     A script may write its own error file, so it can hold anything.
     """
@@ -162,7 +162,7 @@ def _read_error_file(path: str) -> tuple[str, str]:
 
 
 def _age_of_file(path: str) -> float:
-    """Seconds since a file was written; 0 if that cannot be told."""
+    """Returns the seconds since a file was written; 0 if that is unknown."""
     try:
         return max(0.0, time.time() - Path(path).stat().st_mtime)
     except OSError:
@@ -170,10 +170,10 @@ def _age_of_file(path: str) -> float:
 
 
 def _head(text: str, size: int) -> str:
-    """The first `size` bytes, without half a character at the end."""
+    """Returns the first `size` bytes, without half a character at the end."""
     return text.encode(errors="replace")[:size].decode(errors="ignore")
 
 
 def _tail(text: str, size: int) -> str:
-    """The last `size` bytes, without half a character at the start."""
+    """Returns the last `size` bytes, without half a character at the start."""
     return text.encode(errors="replace")[-size:].decode(errors="ignore") if size > 0 else ""

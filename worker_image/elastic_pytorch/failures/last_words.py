@@ -5,7 +5,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-# As much as is kept. A crash in a process with many threads and modules leaves tens of kilobytes after the reason.
+# What is kept. A crash in a process with many threads and modules writes tens of kilobytes after the reason.
 MAX_STDERR_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 600
 MAX_REASON_LINE_CHARACTERS = 300
@@ -16,9 +16,9 @@ _CRASHED = re.compile(_CRASH + r'.*?File "(?P<file>[^"]+)", line (?P<line>\d+) i
 _RANK_PREFIX = re.compile(
     r"^\[rank\d+\]: ?", re.MULTILINE
 )  # torch puts it in front of each line of an exception and of its log
-_NCCL_NAME = re.compile(r"nccl[A-Z]\w+: ")  # NCCL's name for an error, with which torch's explanation of it begins
-_LAST_ERROR = "Last error:"  # what NCCL itself says is in the next line
-# Lines in which torch's C++ code tells why it ends the process; of those, C++ frames tell nothing.
+_NCCL_NAME = re.compile(r"nccl[A-Z]\w+: ")  # NCCL's name for an error; torch's explanation begins with it
+_LAST_ERROR = "Last error:"  # NCCL's own message is in the next line
+# Lines in which torch's C++ code gives the reason why it ends the process; lines of C++ frames give none.
 _TELLS = re.compile(
     r"watchdog|heartbeat ?monitor|terminate called|^\s*what\(\):|nccl (error|operations)|cuda error: |dist(backend|network|store)error",
     re.IGNORECASE,
@@ -27,7 +27,7 @@ _FRAME = re.compile(r"\s*(frame #|#\d+ |Exception raised from )")
 
 
 def read_end(path: str) -> str:
-    """The end of a file; empty if it cannot be read."""
+    """Returns the end of a file; empty if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -38,25 +38,25 @@ def read_end(path: str) -> str:
 
 
 def without_noise(stderr: str) -> str:
-    """Stderr without what torch and faulthandler add to it: prefixes of lines, and kilobytes of names of modules."""
+    """Returns stderr without what torch and faulthandler add: prefixes of lines, and kilobytes of module names."""
     text = _RANK_PREFIX.sub("", stderr)
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("Extension modules: "))
 
 
 def crash(words: str) -> str:
-    """What faulthandler has written of a crash, the crash's own frames first; empty if it has written nothing."""
+    """Returns what faulthandler has written about a crash, the crash's own frames first; empty if there is none."""
     begin = words.rfind(_CRASH)
     return words[begin:] if begin >= 0 else ""
 
 
 def place_of_crash(words: str) -> str:
-    """The innermost frame of a crash, to follow what has happened; empty if it is not known."""
+    """Returns the innermost frame of a crash, as the end of a sentence; empty if it is not known."""
     found = _CRASHED.search(crash(words))
     return f" in {found['function']} ({found['file']}, line {found['line']})" if found else ""
 
 
 def exception(words: str) -> str:
-    """The message of the exception that was printed last, with what NCCL says of it; empty if there was none."""
+    """Returns the message of the exception that was printed last, with NCCL's explanation; empty if there was none."""
     lines = [line.rstrip() for line in words.splitlines() if line.strip()]
     for i, (before, line) in reversed(list(enumerate(pairwise(lines), start=1))):
         if before.startswith("  ") and EXCEPTION.match(line):  # the line after the indented ones
@@ -66,9 +66,9 @@ def exception(words: str) -> str:
 
 
 def reason(words: str) -> str:
-    """Why torch has aborted the process: the lines that tell it, each once; of many, the last. Empty if none does.
+    """Returns why torch has aborted the process: the lines that give the reason, each once; of many, the last ones.
 
-    They come before what faulthandler writes of the crash.
+    It is empty if there are none. They come before what faulthandler writes about the crash.
     """
     found: dict[str, None] = {}
     before = ""

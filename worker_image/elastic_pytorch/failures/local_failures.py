@@ -1,4 +1,4 @@
-"""Which of a pod's workers has failed first, and of itself: the one that is reported to the operator."""
+"""Finds the worker of a pod whose failure is the cause of the others': it is reported to the operator."""
 
 import time
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.failures.peer_errors import is_echo
 
-ECHO_WAIT_SECONDS = 0.05  # an echo may be seen before the exit that it is the echo of
+ECHO_WAIT_SECONDS = 0.05  # an echo may be seen before the exit that causes it
 
 
 class LocalFailures:
-    """The failures of a round's workers here, until one of them is told as the cause.
+    """The failures of a round's workers in this pod, until one of them is reported as the cause.
 
     Args:
         clock: monotonic seconds.
@@ -25,7 +25,7 @@ class LocalFailures:
         return local_rank in self._found
 
     def add(self, failure: Failure) -> None:
-        """Takes note of a failure; of those of a worker the first counts."""
+        """Records a failure; only the first one of each worker counts."""
         if self._until is None:
             self._until = self._clock() + ECHO_WAIT_SECONDS
         self._found.setdefault(failure.local_rank, failure)
@@ -33,11 +33,11 @@ class LocalFailures:
             self._until = self._clock()
 
     def seconds_left(self) -> float | None:
-        """How long to wait for the exits of others; None: no worker has failed."""
+        """Returns how long to wait for the exits of others; None: no worker has failed."""
         return None if self._until is None else max(0.0, self._until - self._clock())
 
     def in_order(self) -> list[Failure]:
-        """The cause first: the earliest that is not the echo of what has happened to a peer, or the earliest if all are."""
+        """Returns the cause first: the earliest failure that is not the echo of a peer's, or the earliest if all are."""
         return sorted(self._found.values(), key=lambda failure: (_is_echo(failure), failure.observed, failure.local_rank))
 
 

@@ -1,4 +1,4 @@
-"""Was it the kernel's out-of-memory killer? The container's cgroup counts what it has killed."""
+"""Detects kills by the kernel's OOM killer: the container's cgroup counts them."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/me
 
 
 class OomKills:
-    """Tells whether processes of this container have been killed for lack of memory.
+    """Reports whether the OOM killer has killed processes of this container.
 
     Args:
-        counters: files of which one may be there, with a line `oom_kill N`.
+        counters: files of which one may exist, with a line `oom_kill N`.
     """
 
     def __init__(self, counters: tuple[Path, ...] = COUNTERS) -> None:
@@ -18,7 +18,7 @@ class OomKills:
         self._seen = self._count()
 
     def happened(self) -> bool:
-        """Whether there was one since this was last asked."""
+        """Whether there was a kill since the last call."""
         before, self._seen = self._seen, self._count()
         return self._seen > before
 

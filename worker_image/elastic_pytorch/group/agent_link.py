@@ -1,4 +1,4 @@
-"""A worker's talk with its agent about changes of the group."""
+"""A worker's link to its agent, for changes of the group."""
 
 import os
 from typing import Protocol
@@ -14,10 +14,10 @@ class Client(Protocol):
     """What is needed of the client of the pod's server."""
 
     def messages(self) -> list[Message]:
-        """What has come since the last call."""
+        """Returns the messages since the last call."""
 
     def wait_message(self, timeout_seconds: float) -> Message | None:
-        """The next message; None: the time is over."""
+        """Returns the next message; None: the time is over."""
 
     def connected(self) -> bool:
         """Whether the agent is there, as far as is known."""
@@ -27,7 +27,7 @@ class Client(Protocol):
 
 
 class AgentLink:
-    """What the agent says of a change of the group, and what it is told.
+    """What the agent announces of a change of the group, and what is reported to it.
 
     Args:
         client: the connection to the agent.
@@ -38,25 +38,25 @@ class AgentLink:
         self._wanted = False
 
     def wanted(self) -> bool:
-        """Whether the group is to stop at a step boundary, as far as this worker knows. Takes microseconds."""
+        """Whether the group must stop at a step boundary, as far as this worker knows. Takes microseconds."""
         for message in self._client.messages():
             self._take(message)
         return self._wanted
 
     def cooperate(self, *, in_process: bool) -> None:
-        """Says that this worker stops at step boundaries, and whether it can join another group without a restart."""
+        """Reports that this worker stops at step boundaries, and whether it can join another group without a restart."""
         self._client.send({"kind": COOPERATES, "inProcess": in_process})
 
     def stop_at_boundary(self, step: int) -> None:
-        """Says that this worker has committed a step, as all others have, and does nothing more in this group but to leave it."""
+        """Reports that this worker has committed a step, as all others have, and now only leaves its group."""
         self._client.send({"kind": PARKED, "step": step})
 
     def leave(self) -> None:
-        """Says that nothing of the group is left in this worker, which can join another one now."""
+        """Reports that nothing of the group is left in this worker, which can join another one now."""
         self._client.send({"kind": LEFT})
 
     def lose_peer(self, message: str) -> None:
-        """Says that this worker is well, but can do nothing more in this group, as a peer is lost: with what error."""
+        """Reports that this worker is healthy but has lost a peer, with the error, so it can do nothing more in this group."""
         self._client.send({"kind": LOST_PEER, "message": message[:MAX_MESSAGE_CHARACTERS]})
 
     def wait_for_go(self) -> dict[str, str]:

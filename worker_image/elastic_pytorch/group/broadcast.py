@@ -12,10 +12,10 @@ CHUNK_BYTES = 16 << 20
 
 
 def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
-    """Sends a small tree to all ranks of a group; what the root gives is what all get. Collective.
+    """Sends the root's tree, which is small, to all ranks of a group and returns it. Collective.
 
     Args:
-        tree: what the root sends; not looked at elsewhere.
+        tree: what the root sends; ignored on other ranks.
         root: the rank in the group that sends.
         group: of a backend that sends CPU tensors.
     """
@@ -34,7 +34,7 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
 
 
 def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -> None:
-    """Sends tensors along a chain of ranks, each of which passes on what it gets while the next piece comes.
+    """Sends tensors along a chain of ranks, each of which forwards a piece while it receives the next one.
 
     So it takes about as long for many ranks as for one, and no rank sends more than the tensors' bytes. Only these ranks call it.
 
@@ -75,7 +75,7 @@ def _stream(
     Args:
         tensors: of the same types and shapes on all ranks.
         transfer: sends a buffer, or fills it.
-        filled: whether the tensors are filled with what comes, or are what is sent.
+        filled: whether the tensors receive data, rather than send it.
         until_free: waits until a buffer may be written to.
     """
     length = min(CHUNK_BYTES, sum(tensor.nbytes for tensor in tensors))

@@ -1,7 +1,7 @@
-"""Hearing, beside a main thread that waits in a collective, that the group is broken.
+"""Notices that the group is broken while the main thread waits in a collective.
 
-NCCL's collectives do not raise when a peer is lost: the thread that waits for them is in C++, where no signal handler of Python's runs. So
-a thread of its own listens to the agent, and ends what is waited for.
+NCCL's collectives do not raise when a peer is lost: the thread that waits for them is in C++, where no Python signal handler runs. So a
+separate thread listens to the agent, and aborts the collectives.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from elastic_pytorch.pod.messages import CHANGE, LOCAL_SOCKET, MAX_MESSAGE_BYTES
 
 
 class GroupWatch:
-    """Listens for as long as one group lasts. Its connection is its own: what was said of an earlier group does not reach it.
+    """Listens for the lifetime of one group. It has its own connection, which carries no messages about earlier groups.
 
     Args:
-        abort: ends what the group's collectives wait for; called in the thread of the watch, once at most.
+        abort: aborts the group's collectives; called in the thread of the watch, at most once.
 
     Attributes:
-        broken: the agent has said that the group is broken. Set before `abort` is called, so what has been waited for is sound if this is
-            not set when the wait is over.
+        broken: the agent has reported that the group is broken. Set before `abort` is called: the result of a collective is sound if
+            this is not set after it.
     """
 
     def __init__(self, abort: Callable[[], None]) -> None:
@@ -37,7 +37,7 @@ class GroupWatch:
             self._thread.start()
 
     def stop(self) -> None:
-        """Ends it. If it aborts the group at this moment, returns after that."""
+        """Ends the watch. If it is aborting the group at this moment, waits for that."""
         if self._link is not None:
             with contextlib.suppress(OSError):  # the agent is gone
                 self._link.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
 """Changing the group within the living process, instead of starting the script again.
 
-A function that is decorated so is called again when the group has changed: with a new process group, and with all that its `State` has
-committed. Whatever it made before the change, such as the DistributedDataParallel of the old group, is gone by then.
+A decorated function is called again when the group has changed: with a new process group, and with all that its `State` has committed. What
+it made before the change, such as the DistributedDataParallel of the old group, is gone by then.
 """
 
 import contextlib
@@ -27,17 +27,17 @@ from elastic_pytorch.torch_fixes import gloo_sockets
 
 Result = TypeVar("Result")
 
-# For ProcessGroupNCCL, whose groups are aborted from outside here, as torch's `_abort_process_group` wants it: its watchdog shall not end
-# the process when a peer is lost, nor sleep for a minute before it ends itself, as the end of the group waits for that.
+# For ProcessGroupNCCL, whose groups are aborted from outside here, as torch's `_abort_process_group` requires. Its watchdog must not end
+# the process when a peer is lost. Nor may it sleep for a minute before it ends, because the end of the group waits for that.
 _NCCL_VARIABLES = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0"}
 
 
 class GroupChanged(BaseException):
-    """Raised by `State.commit` at the boundary at which the group stops. Not an Exception: no script takes it for an error.
+    """Raised by `State.commit` at the boundary at which the group stops. Not an Exception, so that scripts do not handle it as an error.
 
     Args:
         step: how many steps are done.
-        meet: waits until all ranks of the group have come there.
+        meet: waits until all ranks of the group have reached the boundary.
     """
 
     def __init__(self, step: int, meet: Callable[[], None]) -> None:
@@ -51,10 +51,10 @@ class GroupAborted(BaseException):
 
 
 class Holder(Protocol):
-    """What holds on to a process group from one call to the next."""
+    """An object that refers to a process group from one call to the next."""
 
     def leave_group(self) -> None:
-        """Lets go of it."""
+        """Drops its references to the group."""
 
 
 _depth = 0
@@ -63,7 +63,7 @@ _holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
 
 
 def register_holder(holder: Holder) -> None:
-    """Has something told when the group is left: a group is only gone when nothing refers to it any more."""
+    """Registers an object that must drop its references when the group is left: a group lives as long as anything refers to it."""
     _holders.add(holder)
 
 
@@ -73,7 +73,7 @@ def active() -> bool:
 
 
 def check() -> None:
-    """To be called when all that the tensors hold is there, and before it is kept.
+    """To be called when the tensors' values are complete, and before they are kept.
 
     Raises:
         GroupAborted: a collective may have ended before it was done.
@@ -83,7 +83,7 @@ def check() -> None:
 
 
 def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Has a function called again, in the same process, when the group changes.
+    """Decorates a function to be called again, in the same process, when the group changes.
 
     The function does all that depends on the group: `init_process_group`, `State.restore`, DistributedDataParallel, and the training. It
     may be called any number of times. It is called again
@@ -95,7 +95,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
     Where no agent of elastic-pytorch runs the script (plain torchrun, a notebook) it is called once, and errors go their way.
 
     Raises:
-        RuntimeError: when it is called: there is a process group already, which it could not make again as it was.
+        RuntimeError: at the call: there is a process group already, which the function could not make again as it was.
     """
 
     @wraps(function)
@@ -111,7 +111,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
         mark = names.mark()
         try:
             while True:
-                names.go_back(mark)  # a State that the function makes is the same one each time
+                names.go_back(mark)  # so that a State that the function makes is the same one each time
                 lost, step = "", 0
                 with _watching() as watch:
                     try:
@@ -124,11 +124,11 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                         if not watch.broken and not is_peer_loss(error):
                             raise
                         lost = f"{type(error).__name__}: {error}"
-                    # Here, where no error holds on to the group any more.
+                    # Here, where no error refers to the group any more.
                     if not lost:
                         agent.stop_at_boundary(
                             step
-                        )  # said before: if this process hangs in leaving, its agent starts another one
+                        )  # reported first: if this process hangs in leaving, its agent starts another one
                     _leave_group(broken=bool(lost))
                 if lost:
                     logger.info("a peer is lost: %s", lost.partition("\n")[0])
@@ -160,7 +160,7 @@ def _checked(result: Result) -> Result:
 
 
 def _meet(changed: GroupChanged) -> str:
-    """Waits for all ranks, so that none takes away what another one still waits for; returns with what error that has failed."""
+    """Waits for all ranks, so that none leaves while another still waits for it; returns the error of that wait, or an empty text."""
     try:
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()
@@ -172,7 +172,7 @@ def _meet(changed: GroupChanged) -> str:
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """All is kept: a handler of the script's has nothing to save, and one that only notes the signal would have it waited for."""
+    """Lets SIGTERM end the process: all is committed, so the script's handler has nothing to save, and might only delay the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -184,7 +184,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _leave_group(*, broken: bool) -> None:
-    """Takes the old group down, with whatever still refers to it."""
+    """Destroys the old group, and first what still refers to it."""
     if broken:
         _abort()
     for holder in list(_holders):
@@ -195,19 +195,19 @@ def _leave_group(*, broken: bool) -> None:
 
 
 def _abort() -> None:
-    """Ends whatever this process waits for in a collective. May be called from any thread, and more than once."""
+    """Aborts all collectives of this process. May be called from any thread, and more than once."""
     gloo_sockets.cut()
-    groups = dict(distributed_c10d._world.pg_names)  # a copy: another thread may make one more
+    groups = dict(distributed_c10d._world.pg_names)  # a copy: another thread may add a group
     for group in sorted(groups, key=lambda each: groups[each], reverse=True):  # as torch's _abort_process_group
         for each in _with_abort(group):
             try:
                 each.abort()
-            except Exception as error:  # it has been already, or gloo's cannot be in this release of torch
+            except Exception as error:  # it has been aborted already, or this release of torch cannot abort gloo's
                 logger.debug("a group is not aborted: %s", error)
 
 
 def _with_abort(group: Any) -> list[Any]:
-    """What of a group can be aborted: itself in newer releases of torch, its backends since 2.6, and nothing before."""
+    """Returns what of a group can be aborted: itself in newer releases of torch, its backends since 2.6, and nothing before."""
     if hasattr(group, "abort"):
         return [group]
     backends = [group._get_backend(device) for device in group._device_types]

@@ -1,1 +1,1 @@
-"""Committed states in memory that outlives the process."""
+"""Committed states in memory that outlives the training process."""

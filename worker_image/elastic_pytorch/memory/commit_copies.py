@@ -1,9 +1,9 @@
-"""How a commit gets a state's tensors into memory: at once on a CPU, by the GPU itself from there.
+"""How a commit copies a state's tensors into memory: at once from the CPU, asynchronously from a GPU.
 
-A GPU's work is a queue. A copy that takes its turn in it sees the values of the commit, and whatever writes to a tensor later waits for it.
-A copy beside the queue lets forward and backward of the next step go on, which only read weights. The optimizer's step would overwrite
-what is still being copied, so it is made to wait first; only what an optimizer owns is copied so. Whether something else has written to it
-meanwhile is seen by the tensors' version counters: then the copy is worth nothing, and is not entered.
+A GPU's work is a queue. A copy in that queue sees the values of the commit, and later writes to a tensor wait for it. A copy beside the
+queue lets forward and backward of the next step continue, which only read weights. The optimizer's step would overwrite what is still being
+copied, so it waits for the copy; only what an optimizer owns is copied in this way. The tensors' version counters show whether something
+else has written to it meanwhile: then the copy is invalid, and is dropped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,17 +17,17 @@ Tensors = Sequence[torch.Tensor]
 
 
 class Copy(Protocol):
-    """A copy of a state's tensors that is under way."""
+    """A copy of a state's tensors in progress."""
 
     def done(self) -> bool:
         """Whether it is complete."""
 
     def finish(self) -> bool:
-        """Waits until it is complete; whether it holds what was to be copied."""
+        """Waits until it is complete; returns whether it is valid."""
 
 
 class Lane(Protocol):
-    """What copies tensors while the training goes on. `CudaLane` is one."""
+    """Copies tensors while training continues. `CudaLane` is one."""
 
     def takes(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is copied here."""
@@ -36,19 +36,19 @@ class Lane(Protocol):
         """Waits until the training's own work of this step is done."""
 
     def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts to copy. The training's own work that comes later waits for it."""
+        """Starts to copy. Later work of the training waits for it."""
 
     def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts to copy. The training's own work that comes later goes on meanwhile, until `hold_writes`."""
+        """Starts to copy. Later work of the training continues meanwhile, until `hold_writes`."""
 
     def hold_writes(self) -> bool:
-        """Has the training's own work from here on wait for the copies beside it; False: it cannot."""
+        """Makes the training's work from here on wait for the copies beside it; False: it cannot."""
 
     def done(self) -> bool:
         """Whether all copies are complete."""
 
     def wait(self) -> float:
-        """Waits for all copies; the seconds for which the training's own work has waited for them."""
+        """Waits for all copies; returns the seconds for which the training's work has waited for them."""
 
 
 class Complete:
@@ -59,13 +59,13 @@ class Complete:
         return True
 
     def finish(self) -> bool:
-        """It is what was to be copied."""
+        """It is valid."""
         return True
 
 
 @torch.no_grad()
 def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
-    """Copies tensors, and returns when it is done."""
+    """Copies tensors, and returns when the copy is complete."""
     if targets:
         torch._foreach_copy_(list(targets), list(sources))
     return Complete()
@@ -76,7 +76,7 @@ class Copier:
 
     Args:
         lane: for the tensors that it takes; others are copied at once.
-        registered: what the states are of. Its optimizers own weights, and states of their own.
+        registered: the objects whose states are copied. Optimizers among them own weights and states of their own.
         overlap: whether what they own is copied beside the next step.
 
     Attributes:
@@ -94,7 +94,7 @@ class Copier:
         self._used_lane = False
 
     def close(self) -> None:
-        """Lets go of the optimizers."""
+        """Removes the hooks from the optimizers."""
         for hook in self._hooks:
             hook.remove()
 
@@ -104,7 +104,7 @@ class Copier:
             self._lane.catch_up()
 
     def end_step(self) -> None:
-        """Says that a step of the training is over, and what it has committed is being copied."""
+        """To be called when a step of the training is over, and what it has committed is being copied."""
         self._stepped.clear()
 
     @torch.no_grad()
@@ -129,7 +129,7 @@ class Copier:
         return self._running
 
     def _owned_memory(self) -> set[int]:
-        """Where the tensors lie that only an optimizer writes to; of those that have been seen to step.
+        """Returns the addresses of tensors that only an optimizer writes to, for optimizers that have been seen to step.
 
         One that steps unseen, in a recorded graph, would not wait.
         """
@@ -177,7 +177,7 @@ class _UnderWay:
         self._checked = False
 
     def check(self) -> None:
-        """To be called when an optimizer is going to write: what was written before, something else has."""
+        """To be called before an optimizer writes: anything that was written earlier came from something else."""
         if not self._checked:
             self._checked = True
             self._whole = self._whole and self._versions == [source._version for source in self._beside]
@@ -191,7 +191,7 @@ class _UnderWay:
         return self._copier._lane.done()
 
     def finish(self) -> bool:
-        """Waits until it is complete; whether it holds what was to be copied."""
+        """Waits until it is complete; returns whether it is valid."""
         self.check()
         self._copier._finished(self._whole)
         return self._whole

@@ -1,4 +1,4 @@
-"""Copies from GPUs to the CPU's memory, in turn with the training's own work or beside it."""
+"""Copies from GPUs to the CPU's memory, in the queue of the training's work or beside it."""
 
 import contextlib
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ Span = tuple[torch.cuda.Event, torch.cuda.Event]
 
 
 class CudaLane:
-    """A `Lane` (see `commit_copies`) of CUDA streams: each GPU has one of its own for what is copied beside the training."""
+    """A `Lane` (see `commit_copies`) of CUDA streams: each GPU has its own for copies beside the training."""
 
     def __init__(self) -> None:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
-        self._copied: dict[torch.device, torch.cuda.Event] = {}  # by the GPU, when its copies beside the training are complete
-        self._held_up: list[Span] = []  # between which the training's own work waits for copies
+        self._copied: dict[torch.device, torch.cuda.Event] = {}  # by GPU: the end of its copies beside the training
+        self._held_up: list[Span] = []  # between which the training's work waits for copies
 
     def takes(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is copied here."""
@@ -26,7 +26,7 @@ class CudaLane:
         torch.cuda.current_stream().synchronize()
 
     def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts to copy. The training's own work that comes later waits for it."""
+        """Starts to copy. Later work of the training waits for it."""
         for device, pairs in _by_device(targets, sources).items():
             with torch.cuda.device(device):
                 begun = self._mark(device)
@@ -35,7 +35,7 @@ class CudaLane:
                 self._held_up.append((begun, self._mark(device)))
 
     def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts to copy, behind the training's own work so far. What comes later goes on meanwhile, until `hold_writes`."""
+        """Starts to copy, behind the training's work so far. Later work continues meanwhile, until `hold_writes`."""
         for device, pairs in _by_device(targets, sources).items():
             stream = self._streams.get(device) or self._streams.setdefault(device, torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream(device))
@@ -46,7 +46,7 @@ class CudaLane:
                 self._copied[device].record(stream)
 
     def hold_writes(self) -> bool:
-        """Has the training's own work from here on wait for the copies beside it; False: a graph is being recorded, so it cannot."""
+        """Makes the training's work from here on wait for the copies beside it; False: a graph is being recorded, so it cannot."""
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             return False
         for device, copied in self._copied.items():
@@ -60,7 +60,7 @@ class CudaLane:
         return all(event.query() for event in (*self._copied.values(), *(end for _, end in self._held_up)))  # type: ignore[no-untyped-call]
 
     def wait(self) -> float:
-        """Waits for all copies; the seconds for which the training's own work has waited for them."""
+        """Waits for all copies; returns the seconds for which the training's work has waited for them."""
         for event in (*self._copied.values(), *(end for _, end in self._held_up)):
             event.synchronize()
         seconds: float = sum(begun.elapsed_time(end) for begun, end in self._held_up) / 1000
@@ -75,17 +75,17 @@ class CudaLane:
 
 
 def lock_pages(address: int, length: int) -> bool:
-    """Has memory of this process stay where it is, for GPUs to copy into by themselves; whether that is possible."""
+    """Pins memory of this process, so that GPUs can copy into it asynchronously; returns whether that is possible."""
     if int(torch.cuda.cudart().cudaHostRegister(address, length, 0)) == 0:  # type: ignore[no-untyped-call]
         return True
-    # The runtime keeps the error for the next that asks, which is the next kernel's launch: let it be one of ours.
+    # The runtime keeps the error for the next call that checks, a kernel's launch: launch one here to clear it.
     with contextlib.suppress(RuntimeError):
         torch.zeros(1, device="cuda")
     return False
 
 
 def unlock_pages(address: int) -> None:
-    """Undoes `lock_pages`; to be called before the memory is unmapped."""
+    """Unpins memory; to be called before it is unmapped."""
     torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""A state as it lies in a snapshot's memory, for all processes of a pod at once: nothing is copied before a process writes to it."""
+"""A state in a snapshot's memory, shared by all processes of a pod: nothing is copied before a process writes to it."""
 
 import ctypes
 import mmap
@@ -15,11 +15,11 @@ from elastic_pytorch.state_format.payload import view_payload
 class MappedState:
     """The newest state in a memory file.
 
-    Its tensors are views of the memory, copied page by page as they are written to. They hold for as long as their slot is not written to:
-    `release` is to be called before.
+    Its tensors are views of the memory, copied page by page as they are written to. They are valid until their slot is written to: call
+    `release` before that.
 
     Args:
-        fd: the memory file; not needed any more when this returns.
+        fd: the memory file; it may be closed after the call.
 
     Attributes:
         version: of the state.
@@ -27,7 +27,7 @@ class MappedState:
 
     Raises:
         LookupError: the file holds no state.
-        ValueError: it is of a release that writes another format.
+        ValueError: it was written by a release with another format.
     """
 
     def __init__(self, fd: int) -> None:
@@ -46,7 +46,7 @@ class MappedState:
         return self._address <= at < self._address + self._length
 
     def release(self) -> None:
-        """Lets go of the tree. If a tensor of it is still used, this process gets a copy of the memory: nothing changes it then."""
+        """Drops the tree. If one of its tensors is still used, this process gets its own copy of the memory, which nothing changes."""
         if self._map is None:
             return
         kept = weakref.ref(self._map)
@@ -56,7 +56,7 @@ class MappedState:
 
 
 def _take_copy(memory: mmap.mmap, address: int) -> None:
-    """Has each page of a private mapping copied."""
+    """Copies each page of a private mapping."""
     if ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), MADV_POPULATE_WRITE) == 0:
         return
     for at in range(0, len(memory), mmap.PAGESIZE):  # an older kernel

@@ -1,4 +1,4 @@
-"""A State's place in its pod's memory, which one process of the pod writes, all of them read, and the agent keeps."""
+"""A State's memory in its pod: one process of the pod writes it, all of them read it, and the agent keeps it."""
 
 import os
 from typing import Any, Protocol
@@ -13,17 +13,17 @@ class Client(Protocol):
     """What is needed of the client of the pod's server."""
 
     def keep_memory(self, name: str, fd: int) -> None:
-        """Has a memory file kept."""
+        """Makes the server keep a memory file."""
 
     def fetch(self, name: str) -> int | None:
-        """What is kept under a name; None: nothing.
+        """Returns the file that is kept under a name; None: there is none.
 
         Raises:
-            OSError: that cannot be said.
+            OSError: the server does not answer.
         """
 
     def trouble(self, name: str) -> str:
-        """Why the server has refused the last request, or cannot write what is held under this name."""
+        """Returns why the server has refused the last request, or cannot write the state of this name."""
 
 
 class PodMemory:
@@ -34,7 +34,7 @@ class PodMemory:
         client: of the server that keeps it.
 
     Attributes:
-        pod: a number of the pod's own in the group; None: the processes of this machine share no memory, as there is no agent.
+        pod: the pod's number in the group; None: the processes of this machine share no memory, as there is no agent.
         keeps: whether this process writes the memory.
         snapshot: the memory; only of the process that keeps it.
     """
@@ -47,10 +47,10 @@ class PodMemory:
         self.snapshot: Snapshot | None = None
 
     def open(self) -> None:
-        """Takes the memory over from a process before this one, or makes it, if this process keeps it.
+        """If this process keeps the memory, takes it over from an earlier process, or creates it.
 
         Raises:
-            OSError: the agent does not say whether it has one, or does not keep the new one.
+            OSError: the agent does not answer whether it has one, or does not keep the new one.
         """
         if not self.keeps or self.snapshot is not None:
             return
@@ -77,18 +77,18 @@ class PodMemory:
         self.snapshot = snapshot
 
     def newest(self) -> MappedState | None:
-        """The newest state in the memory that this process keeps; None: there is none."""
+        """Returns the newest state in the memory that this process keeps; None: there is none."""
         if self.snapshot is None or self.snapshot.newest() is None:
             return None
         return MappedState(self.snapshot.fd)
 
     def write(self, version: StateVersion, tree: Any) -> None:
-        """Puts a state into the memory that this process keeps, for the pod's other processes."""
+        """Writes a state to the memory that this process keeps, for the pod's other processes."""
         assert self.snapshot is not None
         self.snapshot.write(version, tree)
 
     def of_keeper(self) -> MappedState:
-        """The newest state in the memory that another process of the pod keeps.
+        """Returns the newest state in the memory that another process of the pod keeps.
 
         Raises:
             OSError: there is none.
@@ -109,5 +109,5 @@ def writes_for_its_pod() -> bool:
 
 
 def pod_number() -> int:
-    """Which of the group's pods this process is in: all have the same number of workers."""
+    """Returns the number of this process's pod in the group: all pods have the same number of workers."""
     return int(os.environ.get("RANK", "0")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

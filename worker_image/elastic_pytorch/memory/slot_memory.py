@@ -1,4 +1,4 @@
-"""The memory of a snapshot's slots: mapped, locked for a GPU that copies into it, and given back."""
+"""The memory of a snapshot's slots: mapped, pinned for a GPU that copies into it, and released."""
 
 import ctypes
 import mmap
@@ -15,11 +15,11 @@ from elastic_pytorch.state_format.payload import PREFIX, TensorKind, tensor_offs
 
 MADV_POPULATE_WRITE = 23  # Linux 5.14
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
-SKELETON_ROOM = 1 << 16  # by which a mapping is longer than it must be, for a skeleton that grows
+SKELETON_ROOM = 1 << 16  # spare bytes of a mapping, for a skeleton that grows
 
 
 class SlotMemory:
-    """A slot's memory, and the tensors that lie in it.
+    """A slot's memory, and the tensors in it.
 
     Args:
         fd: of the snapshot.
@@ -45,7 +45,7 @@ class SlotMemory:
         self._bytes = memoryview(self._map)
         self._whole = torch.frombuffer(self._map, dtype=torch.uint8)
         self._locked = False
-        # All at once is faster than page by page, and leaves other threads alone. Older kernels refuse, and do it page by page.
+        # All pages at once are faster than one by one, and do not slow other threads. Older kernels refuse, and populate page by page.
         address = self._whole.data_ptr()
         ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), MADV_POPULATE_WRITE)
         self.tensors = [
@@ -56,11 +56,11 @@ class SlotMemory:
         ]
 
     def fits(self, kinds: Sequence[TensorKind], skeleton_length: int) -> bool:
-        """Whether a state with these tensors and a skeleton of that length can be put here."""
+        """Whether a state with these tensors and a skeleton of that length fits here."""
         return kinds == self._kinds and self._data_end + skeleton_length <= len(self._bytes)
 
     def lock(self) -> None:
-        """Has the pages stay where they are, so that a GPU copies into them by itself; until this object is gone."""
+        """Pins the pages while this object exists, so that a GPU can copy into them asynchronously."""
         if not self._locked:
             self._locked = True
             address = self._whole.data_ptr()
@@ -68,7 +68,7 @@ class SlotMemory:
                 weakref.finalize(self, unlock_pages, address).atexit = False
 
     def put_skeleton(self, skeleton: bytes) -> int:
-        """Writes what is no tensor, and returns the state's length."""
+        """Writes the prefix and the skeleton, and returns the state's length."""
         end = self._data_end + len(skeleton)
         self._bytes[self._data_end : end] = skeleton
         self._bytes[: PREFIX.size] = PREFIX.pack(self._data_end - PREFIX.size, len(skeleton))
@@ -76,11 +76,11 @@ class SlotMemory:
 
 
 def give_back(fd: int, number: int) -> None:
-    """Gives a slot's memory back to the system; nothing may be mapped there that is still in use."""
+    """Releases a slot's memory to the system; no mapping of it may still be in use."""
     offset = slots.slot_offset(number)
     try:
         taken = os.lseek(fd, offset, os.SEEK_DATA) < offset + SLOT_BYTES
-    except OSError:  # nothing is taken from there to the end
+    except OSError:  # nothing is allocated from there to the end
         taken = False
     if taken:
         mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE

@@ -1,7 +1,7 @@
 """How a snapshot lies in its memory: a header and three slots, each with room to grow.
 
-Each slot holds one state, in the same bytes as a checkpoint file does. The header says of each slot what it holds; a slot without a valid
-entry there holds nothing. The writer takes a slot that is neither the newest nor pinned, so it never waits for a flush.
+Each slot holds one state, in the same bytes as a checkpoint file. The header has an entry for each slot; a slot without a valid entry holds
+nothing. The writer takes a slot that is neither the newest nor pinned, so it never waits for a flush.
 Standard library only: the checkpoint writer needs no torch.
 """
 
@@ -15,7 +15,7 @@ from elastic_pytorch.state_format.state_version import StateVersion
 MAGIC = b"EPTSNAP\x01"
 SLOTS = 3  # the newest, the one that is being flushed, and one to write to
 HEADER_BYTES = 4096
-SLOT_BYTES = 1 << 40  # how far the slots are apart; memory is taken only for what has been written
+SLOT_BYTES = 1 << 40  # the distance between slots; memory is allocated only for what has been written
 PIN_OFFSET = 8
 ENTRIES_OFFSET = 64
 ENTRY_STRIDE = 64
@@ -41,31 +41,31 @@ class Slot(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where it begins in the file."""
+        """The slot's offset in the file."""
         return slot_offset(self.number)
 
 
 def slot_offset(index: int) -> int:
-    """Where a slot begins in the file."""
+    """Returns a slot's offset in the file."""
     return HEADER_BYTES + index * SLOT_BYTES
 
 
 def entry_offset(index: int) -> int:
-    """Where the header has what a slot holds; the first 8 bytes are its sequence number, 0 if it holds nothing."""
+    """Returns the offset of a slot's entry in the header; its first 8 bytes are the sequence number, 0 if the slot holds nothing."""
     return ENTRIES_OFFSET + index * ENTRY_STRIDE
 
 
 def pack_entry(slot: Slot) -> bytes:
-    """A slot's entry in the header."""
+    """Returns a slot's entry for the header."""
     fields = _ENTRY.pack(slot.sequence, slot.version.generation, slot.version.step, slot.length)
     return fields + _CHECK.pack(zlib.crc32(fields))
 
 
 def valid_slots(header: bytes | memoryview) -> list[Slot]:
-    """The slots that hold a state, the newest first.
+    """Returns the slots that hold a state, the newest first.
 
     Raises:
-        ValueError: this is no snapshot's header.
+        ValueError: this is not a snapshot's header.
     """
     if len(header) < HEADER_BYTES or bytes(header[: len(MAGIC)]) != MAGIC:
         raise ValueError("not a snapshot")
@@ -81,24 +81,24 @@ def valid_slots(header: bytes | memoryview) -> list[Slot]:
 
 
 def pinned_slot(header: bytes | memoryview) -> int | None:
-    """The index of the slot that must not be overwritten now."""
+    """Returns the index of the slot that must not be overwritten now; None: no slot is pinned."""
     (pin,) = _PIN.unpack_from(header, PIN_OFFSET)
     return pin - 1 if 0 < pin <= SLOTS else None
 
 
 def read_header(fd: int) -> bytes:
-    """The header, as it is now."""
+    """Returns the current header."""
     return os.pread(fd, HEADER_BYTES, 0)
 
 
 def pin_newest(fd: int) -> Slot | None:
     """Keeps the newest state from being overwritten until `unpin`; None: there is no state.
 
-    The other side decides where to write at the same time. Each first says what it means to do, then looks what the other has said: this
-    one pins a slot and looks whether it still holds what it held, the writer empties a slot and looks whether it has been pinned.
+    At the same time the committing process chooses a slot to write to. Each side first announces its intent, then checks the other's: this
+    one pins a slot and checks that it still holds the same state, the other one empties a slot and checks that it is not pinned.
 
     Raises:
-        ValueError: this is no snapshot.
+        ValueError: this is not a snapshot.
         OSError: it cannot be read.
     """
     while slots := valid_slots(read_header(fd)):
@@ -109,7 +109,7 @@ def pin_newest(fd: int) -> Slot | None:
 
 
 def still_holds(fd: int, slot: Slot) -> bool:
-    """Whether a slot has not been written to since."""
+    """Whether a slot still holds the same state."""
     return slot in valid_slots(read_header(fd))
 
 

@@ -1,4 +1,4 @@
-"""The newest states of training in memory that outlives the process: what a successor in the same pod goes on from."""
+"""The newest states of training in memory that outlives the process, from which a successor in the same pod continues."""
 
 import contextlib
 import fcntl
@@ -20,19 +20,19 @@ _EMPTY = bytes(8)
 
 
 class Snapshot:
-    """States in a memory file (a memfd), written in turns, so that whenever a writer dies a whole one is there.
+    """States in a memory file (a memfd), in alternating slots, so that there is a whole one whenever a writer dies.
 
-    It takes twice the state's size: for the newest, and the one that is being written. A flush that meets with two commits takes it three
-    times, for the one that is being flushed, until the commit after its end.
+    It takes twice the state's size: for the newest state, and the one that is being written. If two commits come during a flush, it takes
+    three times the size, for the state that is being flushed, until the commit after the flush.
 
     Args:
-        fd: the memory file's descriptor; it is this object's from then on.
+        fd: the memory file's descriptor; this object owns it from then on.
 
     Attributes:
         fd: the same, to be handed to the process that keeps it.
 
     Raises:
-        ValueError: the descriptor is of something else.
+        ValueError: the descriptor is not a snapshot's.
     """
 
     def __init__(self, fd: int) -> None:
@@ -44,7 +44,7 @@ class Snapshot:
 
     @classmethod
     def create(cls, name: str) -> "Snapshot":
-        """Makes an empty one.
+        """Creates an empty snapshot.
 
         Args:
             name: for /proc/PID/maps.
@@ -52,7 +52,7 @@ class Snapshot:
         fd = os.memfd_create(name[:200], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, HEADER_BYTES + SLOTS * SLOT_BYTES)
-            # Whoever reads it shall not be killed because another process has made it shorter.
+            # A reader must not be killed because another process has made the file shorter.
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
             os.pwrite(fd, MAGIC, 0)
             return cls(fd)
@@ -61,15 +61,15 @@ class Snapshot:
             raise
 
     def write(self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None) -> None:
-        """Copies a state into a slot that is neither the newest nor being flushed. Takes as long as the memory needs, and never waits.
+        """Copies a state into a slot that is neither the newest nor being flushed, at the memory's speed; never waits for a flush.
 
         Args:
             version: of the state.
             tree: the state.
-            check: called when all is copied, and before that is the newest state; what it raises is raised here.
+            check: called after the copy and before it becomes the newest state; what it raises is raised here.
 
         Raises:
-            UnsupportedValue: something in the state is no plain data; nothing has been changed.
+            UnsupportedValue: something in the state is not plain data; nothing has been changed.
             ValueError: it is larger than a tebibyte.
         """
         self.start(version, tree, check=check)
@@ -82,7 +82,7 @@ class Snapshot:
         copy: Callable[[Tensors, Tensors], Copy] = copy_at_once,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """As `write`, but returns when the copy has begun: the state is the newest one once `settle` has found it complete.
+        """Starts to write a state, which becomes the newest one once `settle` finds the copy complete. See `write`.
 
         Args:
             version: of the state.
@@ -97,7 +97,7 @@ class Snapshot:
         number = self._empty_slots(slots[0].number if slots else None)
         mapping = self._mappings[number]
         if mapping is None or not mapping.fits(kinds, len(skeleton)):
-            self._mappings[number] = None  # its memory is given back before the new one is taken
+            self._mappings[number] = None  # its memory is released before the new one is allocated
             mapping = self._mappings[number] = SlotMemory(self.fd, number, kinds, len(skeleton))
             if kinds != self._prepared:
                 self._prepared = kinds
@@ -117,17 +117,17 @@ class Snapshot:
 
     @property
     def copying(self) -> bool:
-        """Whether a state has been begun and not been settled."""
+        """Whether a state has been started and not settled."""
         return self._copying is not None
 
     def settle(self, *, wait: bool) -> bool:
-        """Enters the state that was begun, if its copy is complete, as the newest one. Drops it if its copy is not what was to be copied.
+        """Makes the state that was started the newest one if its copy is complete. Drops it if the copy is invalid.
 
         Args:
             wait: until the copy is complete.
 
         Returns:
-            Whether no copy is under way any more.
+            Whether no copy is in progress any more.
 
         Raises:
             RuntimeError: the GPU has failed.
@@ -139,21 +139,21 @@ class Snapshot:
             return False
         self._copying = None
         if copy.finish():
-            # A call of the system, as the bytes before it are to be seen before it by others, on any processor.
+            # A system call, so that on any processor others see the earlier bytes before this entry.
             os.pwrite(self.fd, slots.pack_entry(slot), slots.entry_offset(slot.number))
         return True
 
     def newest(self) -> StateVersion | None:
-        """The version of the state that was written last; None: there is none."""
+        """Returns the version of the state that was written last; None: there is none."""
         slots = self._slots()
         return slots[0].version if slots else None
 
     def read(self) -> tuple[StateVersion, Any]:
-        """The state that was written last; its tensors are copies on the CPU.
+        """Returns the state that was written last; its tensors are copies on the CPU.
 
         Raises:
             LookupError: there is none.
-            ValueError: it is of a release that writes another format.
+            ValueError: it was written by a release with another format.
         """
         slots = self._slots()
         if not slots:
@@ -165,7 +165,7 @@ class Snapshot:
         return slots[0].version, read_payload(read_into, slots[0].length)
 
     def close(self) -> None:
-        """Gives the memory back, unless another process holds the file too. A copy that is under way is ended before."""
+        """Releases the memory, unless another process holds the file, too. Waits for a copy in progress."""
         with contextlib.suppress(RuntimeError):
             self.settle(wait=True)
         self._mappings = [None] * SLOTS
@@ -175,9 +175,9 @@ class Snapshot:
         return slots.valid_slots(slots.read_header(self.fd))
 
     def _empty_slots(self, newest: int | None) -> int:
-        """Empties a slot to write to, and gives back the memory of others that are of no use.
+        """Empties a slot to write to, and releases the memory of other unused slots.
 
-        See `pin_newest` for how this and pinning come to terms.
+        See `pin_newest` for how this agrees with pinning.
         """
         empty: list[int] = []
         for number in sorted(range(SLOTS), key=lambda number: self._mappings[number] is None):
@@ -196,7 +196,7 @@ class Snapshot:
         return slots.pinned_slot(slots.read_header(self.fd))
 
     def _prepare(self, number: int, kinds: list[TensorKind], skeleton_length: int) -> None:
-        """Takes the memory of the slot that is written to next, in a thread, so that its commit does not wait for it."""
+        """Allocates the memory of the slot that is written to next, in a thread, so that the next commit does not wait for it."""
         fd = os.dup(self.fd)  # this object may be closed meanwhile
 
         def prepare() -> None:
@@ -216,7 +216,7 @@ def read_exactly(fd: int, offset: int, buffer: memoryview) -> None:
     """Fills a buffer from a file.
 
     Raises:
-        ValueError: the file ends before.
+        ValueError: the file ends too early.
     """
     done = 0
     while done < len(buffer):

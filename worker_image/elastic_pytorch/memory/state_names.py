@@ -1,7 +1,7 @@
-"""The names of a process's States: where each keeps its checkpoints, and under which name the pod's memory has it.
+"""The names of a process's States: where each keeps its checkpoints, and its name in the pod's memory.
 
-A name must come out the same after a restart, and on all ranks. It is that of the checkpoint folder. A State without a folder and without
-a name of its own gets a number: it is the n-th such State that the script makes, now and after a restart.
+A name must be the same after a restart, and on all ranks. It is the name of the checkpoint folder. A State without a folder and without a
+name gets a number: it is the n-th such State that the script creates, now and after a restart.
 """
 
 import hashlib
@@ -14,21 +14,21 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Identity(NamedTuple):
-    """What tells a State from others.
+    """What distinguishes a State from others.
 
     Attributes:
         key: what its memory is named after.
         folder: its checkpoints' absolute path; empty: it has none.
-        told: the same on all ranks, even where the path of the folder is not.
+        description: the same on all ranks, even where the path of the folder is not.
     """
 
     key: str
     folder: str
-    told: str
+    description: str
 
     @property
     def memory(self) -> str:
-        """The name in the pod's memory."""
+        """The State's name in the pod's memory."""
         return "state-" + hashlib.sha256(self.key.encode()).hexdigest()[:16]
 
 
@@ -42,8 +42,8 @@ class Mark(NamedTuple):
 class StateNames:
     """The names that a process has given to its States.
 
-    A name is given once: two States of one name would overwrite each other's memory and checkpoints. The second of two trainings, one
-    after the other, would silently go on from the end of the first.
+    A name is given once: two States of one name would overwrite each other's memory and checkpoints. The second of two successive
+    trainings would silently continue from the end of the first.
     """
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class StateNames:
         self._count = Mark(0, 0)
 
     def give(self, folder: str | os.PathLike[str] | None, name: str) -> Identity:
-        """The identity of a new State.
+        """Returns the identity of a new State.
 
         Args:
-            folder: as the script says; None: there are no checkpoints.
+            folder: from the script; None: there are no checkpoints.
             name: of the State, in that folder; empty: it has none.
 
         Raises:
@@ -87,27 +87,27 @@ class StateNames:
         return identity
 
     def free(self, identity: Identity) -> None:
-        """Lets another State have the name: one that goes on from what this one has left."""
+        """Frees the name for another State, which continues from what this one has left."""
         self._given.pop(identity.key, None)
 
     def leave(self, memory: str) -> None:
-        """Says that a State is gone while its process goes on: its memory may be given back once all of it is on the disk."""
+        """Records that a State is gone while its process continues: its memory may be released once all of it is on the disk."""
         self._left.add(memory)
 
     def left(self) -> frozenset[str]:
-        """The names of memories whose States are gone."""
+        """Returns the names of memories whose States are gone."""
         return frozenset(self._left)
 
     def forget(self, memory: str) -> None:
-        """Says that a memory has been given back."""
+        """Records that a memory has been released."""
         self._left.discard(memory)
 
     def mark(self) -> Mark:
-        """What has been given until now, for `go_back`."""
+        """Returns what has been given until now, for `go_back`."""
         return self._count
 
     def go_back(self, mark: Mark) -> None:
-        """Takes back all names since a mark: a function that is called again makes its States again, and they find their memories."""
+        """Frees all names since a mark: a function that is called again creates its States again, and they find their memories."""
         self._given = {key: number for key, number in self._given.items() if number < mark.given}
         self._left.clear()
         self._count = mark

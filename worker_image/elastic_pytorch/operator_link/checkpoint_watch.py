@@ -1,8 +1,8 @@
-"""Sees from outside that a script has written a checkpoint: by looking at the folder that it writes to.
+"""Detects from outside that a script has written a checkpoint, by scanning the folder that it writes to.
 
-A file is finished when a look finds it as the one before did, and so is a checkpoint of many files: nothing in the folder has changed
-since the last look, but something had before. It costs a `stat` a file, which on network storage is a question to a server: so
-only while workers run, a bounded number of files, and never more than a tenth of the time.
+A checkpoint, of one file or of many, is finished when one scan finds changes in the folder and the next finds none. A scan costs a `stat`
+for each file, which on network storage is a request to a server. So it runs only while workers run, for a bounded number of files, and
+never for more than a tenth of the time.
 """
 
 import os
@@ -16,20 +16,20 @@ from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.progress.receiver import ProgressReceiver
 
 SCAN_SECONDS = 0.2
-IDLE_SHARE = 9  # seconds of rest for each second of looking
+IDLE_SHARE = 9  # seconds of rest for each second of scanning
 MAX_ENTRIES = 10_000
 MAX_LEVELS = 2  # of folders below the one that is watched
 BEING_WRITTEN = (".tmp", ".temp", ".new", ".part", ".partial", ".incomplete", ".lock", "~")
 NO_CHECKPOINT = (".log", ".jsonl", ".csv")  # written beside checkpoints all the time
 
-Signature = tuple[int, int, int]  # of a file's content, as far as `stat` tells: inode, bytes, time of change in nanoseconds
+Signature = tuple[int, int, int]  # of a file's content, as far as `stat` shows it: inode, bytes, time of change in nanoseconds
 
 
 class CheckpointCount:
     """Counts finished checkpoints by what one scan after another finds.
 
     Attributes:
-        count: how many have been finished since the first look.
+        count: how many have been finished since the first scan.
     """
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class CheckpointCount:
         self._changing = False
 
     def begin(self, files: dict[str, Signature]) -> None:
-        """Takes all that is there for known; what was being written when the workers stopped is no checkpoint of theirs."""
+        """Treats all files as known; what was being written when the workers stopped is not a checkpoint of theirs."""
         self._known = files
         self._changing = False
 
     def add_scan(self, files: dict[str, Signature]) -> bool:
-        """Takes note of what a look finds; whether a checkpoint has been finished since the last."""
+        """Records what a scan finds; returns whether a checkpoint has been finished since the last one."""
         changed = any(self._known.get(path) != signature for path, signature in files.items())
-        # Files beyond the bound may be found at one look and not at the next: they are not forgotten.
+        # Files beyond the bound may be found by one scan and not by the next: they are not forgotten.
         self._known = {**self._known, **files} if len(self._known) <= MAX_ENTRIES else files
         finished = self._changing and not changed
         self._changing = changed
@@ -54,9 +54,9 @@ class CheckpointCount:
 
 
 def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
-    """The files in a folder and in those below it that may belong to a finished checkpoint; none if it does not exist yet.
+    """Returns the files in a folder and below it that may belong to a finished checkpoint; none if it does not exist yet.
 
-    Where there are more entries than `most`, those in the folders that have changed last.
+    If there are more entries than `most`, returns those in the folders that have changed last.
 
     Raises:
         OSError: the folder cannot be read.
@@ -79,7 +79,7 @@ def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
 
 
 def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple[int, str]]) -> int:
-    """Adds a folder's files to `found` and its folders to `below`; returns how many more entries may be looked at."""
+    """Adds a folder's files to `found` and its folders to `below`; returns how many more entries may be read."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if left <= 0:
@@ -100,7 +100,7 @@ def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple
 
 
 def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: ProgressReceiver) -> None:
-    """Has the operator told at once of each checkpoint that appears in a folder."""
+    """Reports each checkpoint that appears in a folder to the operator at once."""
 
     def tell(count: int | None) -> None:
         progress.note_checkpoints(count)
@@ -114,8 +114,8 @@ class CheckpointWatch:
 
     Args:
         folder: where the script writes its checkpoints; need not exist yet.
-        running: the number of the round whose workers run here now; 0: none do.
-        tell: called from the thread with the number of checkpoints seen so far when it changes; None: the folder cannot be read.
+        running: returns the number of the round whose workers run here now; 0: none do.
+        tell: called from the thread with the number of checkpoints so far when it changes; None: the folder cannot be read.
     """
 
     def __init__(self, folder: Path, running: Callable[[], int], tell: Callable[[int | None], None]) -> None:
@@ -143,7 +143,7 @@ class CheckpointWatch:
     def _scan(self, number: int) -> None:
         try:
             files = find_files(self._folder)
-        except (OSError, ValueError) as error:  # ValueError: no path at all
+        except (OSError, ValueError) as error:  # ValueError: not a path
             if self._readable:
                 logger.warning("cannot watch for checkpoints: %s", error)
                 self._tell(None)

@@ -1,7 +1,7 @@
-"""The agent's end of the talk with the operator (docs/protocol.md).
+"""The agent's end of the protocol with the operator (docs/protocol.md).
 
-Two daemon threads: one sends heartbeats, one keeps a long poll for the newest round open. Whatever the network does or says, they
-go on; the main thread only ever looks at what is known, and never waits for the operator.
+Two daemon threads: one sends heartbeats, one keeps a long poll for the newest round open. They continue whatever the network does. The
+main thread only reads what is known, and never waits for the operator.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.http_connection import OperatorConnection, RefusedError
 from elastic_pytorch.operator_link.rounds import Round, RoundError, Verdict, integer, parse_round
 
-POLL_SECONDS = 20.0  # the operator holds a poll for as long
+POLL_SECONDS = 20.0  # for which the operator holds a poll
 HEARTBEAT_TIMEOUT_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.2
-FIRST_RETRIES_SECONDS = 10.0  # longer than another operator takes to lead when the node of the one before has died
+FIRST_RETRIES_SECONDS = 10.0  # longer than another operator takes to become the leader when the leader's node has died
 LATER_RETRY_SECONDS = 2.0
 MAX_HEARTBEAT_SECONDS = 60.0
-LEAVE_SECONDS = 2.0  # unless the operator says how long
+LEAVE_SECONDS = 2.0  # unless the operator sends a value
 MAX_LEAVE_SECONDS = 86400.0
 POLL_HEAD_START_SECONDS = 0.02
 
@@ -33,7 +33,7 @@ State = Literal["ready", "running", "stopping", "failed", "succeeded"]
 
 @dataclass(frozen=True, slots=True)
 class ReportedState:
-    """What the agent says of itself in a heartbeat. `leaving` is kept apart: it comes from a signal handler."""
+    """What the agent reports of itself in a heartbeat. `leaving` is kept apart: it is set by a signal handler."""
 
     state: State = "ready"
     round: int = 0
@@ -44,13 +44,13 @@ class ReportedState:
 
 
 class OperatorClient:
-    """What the operator has said last, and what it is told.
+    """The operator's last answers, and what is reported to it.
 
     Args:
         connection: makes a connection to the operator.
         local_world_size: processes per pod.
-        port: the port that is kept for the next store.
-        progress: how far the training is, as JSON.
+        port: returns the port that is reserved for the next store.
+        progress: returns the progress of training, as JSON.
         on_news: called from a thread of the client when there is a newer round or a verdict.
         on_dump: called from a thread of the client when the operator wants the workers' stacks.
 
@@ -58,7 +58,7 @@ class OperatorClient:
         newest: the newest round that is known; its number is 0 before the first.
         verdict: how the job has ended, None while it goes on.
         leave_seconds: how long workers train on after SIGTERM, for the operator to declare a round without them.
-        leaving: set from the signal handler: from then on heartbeats say `leaving`.
+        leaving: set by the signal handler: from then on heartbeats report `leaving`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class OperatorClient:
         self._nudge = 0
         self._heartbeat_seconds = 1.0
         self._reported = ReportedState()
-        self._told = 0  # grows with each thing to tell
+        self._told = 0  # counts the changes to report
         self._attempted = 0  # the last of them that a heartbeat was sent for, whether or not it arrived
         self._incarnation = secrets.token_hex(8)
         self._local_world_size = local_world_size
@@ -97,7 +97,7 @@ class OperatorClient:
 
     @property
     def reported(self) -> ReportedState:
-        """What the heartbeats say."""
+        """What the heartbeats report."""
         return self._reported
 
     @property
@@ -106,27 +106,27 @@ class OperatorClient:
         return self._reported.round if self._reported.state == "running" else 0
 
     def peer_stopped(self, round_number: int) -> bool:
-        """Whether the operator has said that another member of a round has stopped its workers."""
+        """Whether the operator has reported that another member of a round has stopped its workers."""
         return round_number > 0 and self._peer_stopped_in == round_number
 
     @property
     def worker(self) -> str:
-        """Who the operator takes this agent for; empty until it has said so."""
+        """The name by which the operator knows this agent; empty until the operator has sent it."""
         return self._worker
 
     def start(self) -> None:
-        """Starts to talk."""
+        """Starts both threads."""
         for target in (self._send_heartbeats, self._poll_rounds):
             threading.Thread(target=target, name=target.__name__.strip("_"), daemon=True).start()
 
     def tell(self, **changes: Any) -> None:
-        """Changes what the heartbeats say and sends one at once. From the main thread only."""
+        """Changes what the heartbeats report, and sends one at once. From the main thread only."""
         self._reported = replace(self._reported, **changes)
         self._told += 1
         self._heartbeats.put(None)
 
     def stop(self) -> None:
-        """Says no more of troubles with the operator: this process ends."""
+        """Stops logging connection errors; the process is exiting."""
         self._stopped = True
 
     def speak(self) -> None:
@@ -134,13 +134,13 @@ class OperatorClient:
         self._heartbeats.put(None)
 
     def leave(self) -> None:
-        """Says `leaving` from now on. May be called from a signal handler."""
+        """Reports `leaving` from now on. May be called from a signal handler."""
         self.leaving = True
         self._told += 1
         self._heartbeats.put(None)
 
     def flush(self, seconds: float) -> None:
-        """Waits until the operator has been told all, or could not be, but not longer than the given seconds."""
+        """Waits until a heartbeat has been sent, or has failed, for the last change, but at most the given seconds."""
         deadline = time.monotonic() + seconds
         while self._attempted < self._told and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -154,7 +154,7 @@ class OperatorClient:
             if retry.asked:
                 time.sleep(pause)
                 continue
-            # A change is told at once, also while the operator is away: it may be back.
+            # A change is sent at once, also while the operator is away: it may be back.
             with contextlib.suppress(queue.Empty):
                 self._heartbeats.get(timeout=pause if retry.failing else self._heartbeat_seconds)
                 while True:
@@ -169,7 +169,7 @@ class OperatorClient:
             if retry.failing:
                 time.sleep(pause)
             elif (number, nudge) == (self.newest.number, self._nudge) and time.monotonic() - before < FIRST_RETRY_SECONDS:
-                time.sleep(FIRST_RETRY_SECONDS)  # an answer that came too early and brought nothing
+                time.sleep(FIRST_RETRY_SECONDS)  # an early answer without news
 
     def _heartbeat(self, connection: OperatorConnection) -> None:
         body = self._body()
@@ -187,7 +187,7 @@ class OperatorClient:
         newest = integer(answer.get("round"), "round", 0)
         nudge = integer(answer.get("nudge", 0), "nudge", 0)
         if not self._has(newest, nudge):
-            time.sleep(POLL_HEAD_START_SECONDS)  # mostly the poll's answer is on its way
+            time.sleep(POLL_HEAD_START_SECONDS)  # usually the poll's answer is on its way
         if not self._has(newest, nudge):
             # The poll's connection may be dead without having been closed.
             self._fetch(connection)
@@ -208,7 +208,7 @@ class OperatorClient:
             nudged = answer.nudge != self._nudge
             newer = answer.number > self.newest.number
             ended = answer.verdict is not None and self.verdict is None
-            # What was asked before this agent was there, or of an operator before this one, is not asked of it.
+            # A request from before this agent started, or from an earlier operator, is not meant for it.
             dump = self._dump is not None and answer.dump > self._dump
             self._dump = answer.dump
             self._nudge = answer.nudge
@@ -226,7 +226,7 @@ class OperatorClient:
 
     def _body(self) -> dict[str, Any]:
         reported = self._reported
-        # Work that is done is worth more to the operator than the wish to leave.
+        # That the work is done matters more to the operator than that this agent leaves.
         state = "leaving" if self.leaving and reported.state != "succeeded" else reported.state
         return {
             "incarnation": self._incarnation,
@@ -244,11 +244,11 @@ class OperatorClient:
 
 
 class _Retry:
-    """Tries something with the operator, and says how long to wait before it is tried again.
+    """Sends a request to the operator, and computes how long to wait before the next try.
 
     Args:
         what: what is tried, for the log.
-        quiet: whether to say nothing.
+        quiet: whether to log nothing.
 
     Attributes:
         failing: the last try failed.
@@ -280,7 +280,7 @@ class _Retry:
                 self.asked = True
                 return error.retry_after
             if isinstance(error, TimeoutError):
-                return FIRST_RETRY_SECONDS  # it has waited enough: whoever did not answer may have died
+                return FIRST_RETRY_SECONDS  # it has waited enough: the server that did not answer may have died
             if not isinstance(error, OSError):
                 return LATER_RETRY_SECONDS  # it answers, but not sensibly
             first = time.monotonic() - self._failing_since < FIRST_RETRIES_SECONDS

@@ -1,7 +1,7 @@
-"""Connects to whichever server behind an address answers first, as Happy Eyeballs (RFC 8305) does for several addresses.
+"""Connects to the server behind an address that answers first, as Happy Eyeballs (RFC 8305) does for several addresses.
 
-A Service leads each connection to one of its servers, and may know one for a while that has died with its node. A packet to that one is
-lost without notice, while another connection would have found the next.
+A Service routes each connection to one of its servers, and for a while that may be one that has died with its node. Packets to it are lost
+without notice, while another connection would reach the next server.
 """
 
 import errno
@@ -15,7 +15,7 @@ ATTEMPT_DELAY_SECONDS = 0.25  # RFC 8305, section 8
 
 
 def connect_first(place: tuple[str, int], timeout_seconds: float) -> socket.socket:
-    """Opens connections, one every quarter of a second, until one is there; the others are given up.
+    """Opens connections, one every quarter of a second, until one is established; the others are closed.
 
     Args:
         place: a name or an address, and a port.
@@ -25,7 +25,7 @@ def connect_first(place: tuple[str, int], timeout_seconds: float) -> socket.sock
         A connected socket that blocks.
 
     Raises:
-        OSError: none was there in time, or all that were open have failed and each address has been tried.
+        OSError: none was established in time, or all have failed and each address has been tried.
     """
     addresses = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
     untried = itertools.cycle(addresses)

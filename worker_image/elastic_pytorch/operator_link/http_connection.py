@@ -18,8 +18,8 @@ MAX_RETRY_AFTER_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, however busy the operator is
 HANDSHAKE_TIMEOUT_SECONDS = 2.0
 RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another one
-# The kernel gives a connection up whose other end takes nothing in for 2 s, also one that idles, as a poll's does for long: a live
-# operator's kernel does so however busy the operator is. Not every system has each of these options.
+# The kernel closes a connection whose other end acknowledges nothing for 2 s, even an idle one, as a poll's is most of the time. The kernel
+# of a live operator acknowledges however busy the operator is. Not every system has each of these options.
 DEAD_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 2000), ("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 
 
@@ -28,7 +28,7 @@ class RefusedError(OSError):
 
     Attributes:
         status: the HTTP status.
-        retry_after: the seconds that the operator wants to be left alone, None if it did not say.
+        retry_after: the seconds for which the operator refuses further requests; None: not given.
     """
 
     def __init__(self, status: int, reason: str, retry_after: float | None) -> None:
@@ -47,7 +47,7 @@ class OperatorConnection:
         port: the operator's.
         token_file: read again for each request, as the kubelet renews the token; empty: no token is sent.
         timeout: the seconds to wait for an answer.
-        authorities: which must have signed the operator's certificate, PEM; empty: plain HTTP is spoken.
+        authorities: which must have signed the operator's certificate, PEM; empty: plain HTTP is used.
         open_socket: connects to a host, given by name or address, and a port within the given seconds.
     """
 
@@ -79,8 +79,8 @@ class OperatorConnection:
         Raises:
             RefusedError: the operator refused it.
             OSError: there was no answer.
-            http.client.HTTPException: there was one that is not HTTP.
-            ValueError: there was one that is not JSON.
+            http.client.HTTPException: the answer was not HTTP.
+            ValueError: the answer was not JSON.
         """
         fresh = self._connection is None
         try:
@@ -89,7 +89,7 @@ class OperatorConnection:
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
                 if fresh:
                     raise
-                self.close()  # the server had closed a connection that idled: no reason to wait
+                self.close()  # the server has closed an idle connection: no reason to wait
                 return self._exchange(method, path, body)
         except RefusedError:
             raise
@@ -102,7 +102,7 @@ class OperatorConnection:
         connection = self._connection
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):
-                # Below TLS, whose own goodbye is not for another thread.
+                # Below TLS, whose close_notify must not be sent from another thread.
                 socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class OperatorConnection:
         response = connection.getresponse()
         answer = response.read(MAX_ANSWER_BYTES)
         if response.will_close:
-            self.close()  # the next connection is a new one of this class, and perhaps finds another operator
+            self.close()  # the next connection may reach another operator
         if not response.isclosed():
             raise ValueError(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
         if response.status != http.client.OK:

@@ -1,6 +1,6 @@
 """Rounds, as the operator declares them (docs/protocol.md).
 
-What comes from the network is checked here, once: whatever else uses a `Round` may rely on its types and limits.
+What comes from the network is checked here, once: code that uses a `Round` may rely on its types and limits.
 """
 
 import re
@@ -18,7 +18,7 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
 
 
 class RoundError(ValueError):
-    """An answer that is no round; the message says why."""
+    """An answer that is not a round; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Who is in the group, and what the operator says beside it.
+    """The members of the group, and the operator's other news.
 
     Attributes:
         number: grows with each round of a job; 0: none has been declared yet.
@@ -47,11 +47,11 @@ class Round:
         store_port: MASTER_PORT of the round; 0 if there are no members.
         cause: why the round was declared, in one line.
         nudge: changes when the operator wants a heartbeat at once.
-        worker: who the operator takes this agent for; empty if it does not say.
+        worker: the name by which the operator knows this agent; empty if it is not given.
         verdict: how the job has ended, None while it goes on.
         dump: grows when the operator wants to see the workers' stacks.
-        orderly_since: the oldest round since which no member has been lost. Workers of that round or a later one, all of whose peers
-            still train, may reach a step boundary before they are stopped for this round. No peer of older ones is waited for.
+        orderly_since: the oldest round since which no member has been lost. All peers of the workers of that round and later ones still
+            train, so these workers may reach a step boundary before they stop for this round. Workers of older rounds stop at once.
     """
 
     number: int
@@ -71,11 +71,11 @@ class Round:
 
     @property
     def size(self) -> int:
-        """How many pods are in the round."""
+        """The number of pods in the round."""
         return len(self.members)
 
     def rank_of(self, worker: str) -> int | None:
-        """The rank of a pod among the round's pods; None: the round does not list it."""
+        """Returns the rank of a pod among the round's pods; None: the round does not list it."""
         for rank, member in enumerate(self.members):
             if member.worker == worker:
                 return rank
@@ -120,7 +120,7 @@ def parse_round(answer: object) -> Round:
 
 
 def integer(value: object, what: str, least: int, most: int = 2**53) -> int:
-    """The value, if it is an integer within the limits.
+    """Returns the value if it is an integer within the limits.
 
     Raises:
         RoundError: it is not.
@@ -152,5 +152,5 @@ def _text(value: object, what: str, pattern: re.Pattern[str]) -> str:
 
 
 def _line(value: object) -> str:
-    """One line that is safe to log: control characters could forge lines of the agent's log."""
+    """Returns one line that is safe to log: control characters could forge lines of the agent's log."""
     return _UNPRINTABLE.sub(" ", value)[:MAX_CAUSE_CHARACTERS] if isinstance(value, str) else ""

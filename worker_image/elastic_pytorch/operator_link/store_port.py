@@ -1,4 +1,4 @@
-"""A port for the store of the next round that this pod leads, kept free for it."""
+"""A port that is reserved for the store of the next round that this pod leads."""
 
 import contextlib
 import socket
@@ -9,12 +9,12 @@ TRIES = 100
 class StorePort:
     """Reserves a port with a bound socket that never listens.
 
-    With the host's network, other jobs look for ports on the same host. A bound socket without SO_REUSEADDR keeps them off.
-    `lend` lets a server that sets SO_REUSEADDR, as torch's store does, take the port while the reservation stands: there is
-    no moment in which another process could have it.
+    With the host's network, other jobs bind ports on the same host. A bound socket without SO_REUSEADDR keeps this one free.
+    `lend` lets a server that sets SO_REUSEADDR, as torch's store does, bind the port while the reservation remains: at no
+    moment can another process get it.
 
     Args:
-        first: the first port that is tried; the next hundred are tried after it, then any.
+        first: the first port that is tried; then the next hundred, then any.
     """
 
     def __init__(self, first: int) -> None:
@@ -24,11 +24,11 @@ class StorePort:
 
     @property
     def number(self) -> int:
-        """The reserved port; 0 if there is none to be had."""
+        """The reserved port; 0 if none is available."""
         return int(self._held.getsockname()[1]) if self._held else 0
 
     def lend(self, port: int) -> None:
-        """Lets a store take the port, if it is the reserved one, and reserves another for the next round."""
+        """Lets a store bind the port, if it is the reserved one, and reserves another for the next round."""
         if self._held is None or port != self.number:
             return
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,7 +38,7 @@ class StorePort:
         self._held = self._reserve()
 
     def close(self) -> None:
-        """Gives all ports back."""
+        """Releases all ports."""
         for reservation in (self._lent, self._held):
             if reservation is not None:
                 reservation.close()

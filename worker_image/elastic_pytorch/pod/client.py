@@ -1,4 +1,4 @@
-"""A worker's connection to the pod-local server (see `server`)."""
+"""A worker's connection to the pod's server (see `server`)."""
 
 import contextlib
 import json
@@ -19,16 +19,16 @@ from elastic_pytorch.pod.messages import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTE
 from elastic_pytorch.state_format.state_version import StateVersion
 
 ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
-REVIVE_SECONDS = 10.0  # a server that does not stay is not started more often
+REVIVE_SECONDS = 10.0  # between two starts of a server that keeps ending
 
 
 Known = TypeVar("Known")
 
 
 class PodClient:
-    """The connection. All calls but those that wait return in microseconds; none but `fetch` raises because the server is gone.
+    """The connection. All calls but those that wait return in microseconds; only `fetch` raises if the server is gone.
 
-    A process that is forked from the worker has no part in it: there, it is as if the server were gone.
+    A process that is forked from the worker cannot use it: there, the server appears to be gone.
 
     Args:
         link: the socket.
@@ -59,15 +59,15 @@ class PodClient:
 
     @classmethod
     def connect(cls) -> "PodClient":
-        """Connects to the agent's server, or starts a server beside this process if there is no agent of ours.
+        """Connects to the agent's server, or starts a server beside this process where no elastic-pytorch agent runs it.
 
         Raises:
-            OSError: the agent does not answer; a server beside this process would not take its place, as it ends with the process.
+            OSError: the agent does not answer. A server beside this process cannot replace it, as that ends with the process.
         """
         return cls(_open_link())
 
     def keep_memory(self, name: str, fd: int) -> None:
-        """Has the server keep a memory file. It takes the place of an earlier one of that name, unless that has a newer state.
+        """Makes the server keep a memory file. It replaces an earlier one of that name, unless that has a newer state.
 
         Raises:
             ValueError: the name is empty or too long.
@@ -76,17 +76,17 @@ class PodClient:
             raise ValueError(f"a name of {len(name)} characters")
         with self._lock:
             _close_all([self._held.pop(name)] if name in self._held else [])
-            self._held[name] = os.dup(fd)  # for another server, should this one go
+            self._held[name] = os.dup(fd)  # for another server, if this one ends
         self._send({"storage": "hold", "name": name}, os.dup(fd))
 
     def drop(self, name: str) -> None:
-        """Has the server give a memory file back; a flush of it that was asked for is still carried out."""
+        """Makes the server release a memory file; a flush of it that was requested is still carried out."""
         with self._lock:
             _close_all([self._held.pop(name)] if name in self._held else [])
         self._send({"storage": "drop", "name": name})
 
     def fetch(self, name: str) -> int | None:
-        """The memory file that is held under a name, as a new descriptor; None: there is none.
+        """Returns the memory file that is held under a name, as a new descriptor; None: there is none.
 
         Raises:
             TimeoutError: the server has not answered, so there may be one.
@@ -107,16 +107,16 @@ class PodClient:
         raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
 
     def flush(self, name: str, version: StateVersion, folder: str, keep: int, *, now: bool = True) -> None:
-        """Has the newest state of a held snapshot written to a checkpoint folder, and returns at once.
+        """Requests that the newest state of a held snapshot be written to a checkpoint folder, and returns at once.
 
-        A request that comes while another is being carried out replaces those that wait: what is written then is the newest state.
+        A request that comes while another is carried out replaces those that wait: the newest state is written then.
 
         Args:
             name: of what is held.
             version: of the newest state.
             folder: the checkpoint folder.
             keep: how many checkpoints to keep there.
-            now: at once; otherwise, the server first rests from what it has written last, see `checkpoint_writer`.
+            now: at once; otherwise, the server first rests after its last write, see `checkpoint_writer`.
         """
         with self._lock:
             self._revive()
@@ -125,32 +125,32 @@ class PodClient:
             self._send({**request, "folder": os.path.abspath(folder), "keep": keep, "now": now})  # noqa: PTH100 - the server has another cwd
 
     def flushed(self, name: str) -> StateVersion | None:
-        """The newest version of what is held under a name that is known to be on the disk through this link."""
+        """Returns the newest version of a held state that this client knows to be on the disk."""
         self._receive()
         return self._flushed.get(name)
 
     def trouble(self, name: str | None = None) -> str:
-        """Why the last flush of what is held under a name has failed; empty: it has not. None: of anything."""
+        """Returns why the last flush of a held state has failed; empty: it has not. For the name None, of any state."""
         self._receive()
         return self._trouble or next((trouble for trouble in self._of(name, self._troubles).values() if trouble), "")
 
     def drain(self, timeout_seconds: float, name: str | None = None) -> bool:
-        """Waits until all that was asked for is on the disk; False: the time was not enough, or it cannot be written.
+        """Waits until all that was requested is on the disk; False: the time was not enough, or it cannot be written.
 
         Args:
             timeout_seconds: how long to wait.
-            name: of what is held, if the rest does not matter.
+            name: of the held state, if others do not matter.
         """
         deadline = time.monotonic() + timeout_seconds
         done = self._wait(deadline, lambda: self._of(name, self._asked).items() <= self._answered.items())
         return done and not any(self._of(name, self._troubles).values())
 
     def deliver(self, timeout_seconds: float) -> bool:
-        """Waits until the server has been sent all that it was asked for; False: the time was not enough, or it is gone."""
+        """Waits until all requests have been sent to the server; False: the time was not enough, or it is gone."""
         return self._wait(time.monotonic() + timeout_seconds, lambda: not self._waiting) and self._socket is not None
 
     def messages(self) -> list[dict[str, Any]]:
-        """What the agent has said since the last call."""
+        """Returns the agent's messages since the last call."""
         self._receive()
         with self._lock:
             messages = list(self._messages)
@@ -158,10 +158,10 @@ class PodClient:
             return messages
 
     def wait_message(self, timeout_seconds: float) -> dict[str, Any] | None:
-        """The next thing that the agent says; None: nothing in that time."""
+        """Returns the agent's next message; None: there was none in that time."""
         deadline = time.monotonic() + timeout_seconds
         if not self._wait(deadline, lambda: bool(self._messages)):
-            time.sleep(max(0.0, deadline - time.monotonic()))  # the server is gone, and who asks in a loop shall not spin
+            time.sleep(max(0.0, deadline - time.monotonic()))  # the server is gone, and a caller's loop must not spin
             return None
         with self._lock:
             return self._messages.popleft() if self._messages else None
@@ -171,11 +171,11 @@ class PodClient:
         return self._socket is not None
 
     def send(self, message: dict[str, Any]) -> None:
-        """Says something to the agent."""
+        """Sends a message to the agent."""
         self._send(message)
 
     def close(self) -> None:
-        """Ends the connection; what has been asked for is still done."""
+        """Ends the connection; what has been requested is still done."""
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -187,7 +187,7 @@ class PodClient:
         return known if name is None else {name: known[name]} if name in known else {}
 
     def _revive(self) -> None:
-        """Finds another server if this one is gone: beside a worker, it may have been chosen when the memory was short."""
+        """Starts another server if this one is gone: beside a worker, the kernel may have killed it when memory ran out."""
         if self._socket is not None or self._closed or time.monotonic() - self._revived_at < REVIVE_SECONDS:
             return
         self._revived_at = time.monotonic()
@@ -277,7 +277,7 @@ class PodClient:
             _close_all([] if descriptor is None else [descriptor])
 
     def _leave_to_parent(self) -> None:
-        """In a forked process: the connection ends with the worker, not with its children."""
+        """Called in a forked process: the connection belongs to the worker, not to its children."""
         self._lock = threading.RLock()
         self.close()
 
@@ -293,7 +293,7 @@ def _open_link() -> socket.socket:
 
 
 def connect_to_agent(path: str) -> socket.socket:
-    """A connection to the agent's server, which does not block.
+    """Returns a connection to the agent's server, which does not block.
 
     Raises:
         OSError: nothing listens there, or something else does.
@@ -324,12 +324,12 @@ def _start_side_process() -> socket.socket:
                 cwd=packages,  # -m looks for modules there; Python 3.10 has no -P to tell it not to
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # it outlives the worker, until the flush in hand is done
+                start_new_session=True,  # it outlives the worker until the flush in progress is done
             )
     except BaseException:
         ours.close()
         raise
-    process.returncode = 0  # nobody waits for it
+    process.returncode = 0  # it is not waited for
     ours.setblocking(False)
     return ours
 

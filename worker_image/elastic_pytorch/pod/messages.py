@@ -1,4 +1,4 @@
-"""What an agent and its workers say to each other over the pod's socket: the words, and the limits of a message."""
+"""The messages between an agent and its workers over the pod's socket: their words and limits."""
 
 import socket
 from typing import Any
@@ -8,12 +8,12 @@ MAX_MESSAGE_BYTES = 64 << 10
 MAX_NAME_CHARACTERS = 200
 CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
-# What a worker says.
+# From a worker.
 COOPERATES = "cooperates"
 PARKED = "parked"
 LEFT = "left"
 LOST_PEER = "lostPeer"
-# What an agent says.
+# From an agent.
 CHANGE = "change"
 GO = "go"
 

@@ -1,7 +1,7 @@
-"""The pod-local server: keeps the memory files of workers, so that they outlive them, has them flushed to disk, and passes messages on.
+"""The pod's server: keeps the memory files of workers beyond the workers' lives, has them flushed to disk, and passes messages on.
 
-It speaks JSON over a unix socket of packets; descriptors travel beside it. Messages with a key `storage` are its own, all others are
-between the agent and the workers. In a pod of ours it is a thread of the agent; under plain torchrun it is a process beside the worker:
+It exchanges JSON over a unix socket of packets; descriptors travel beside it. Messages with a key `storage` are its own, all others are
+between the agent and the workers. In a pod with the agent it is the agent's thread; under plain torchrun it is a process beside the worker:
 `python -m elastic_pytorch.pod.server --fd N`. Standard library only, so that this takes no time to start.
 """
 
@@ -44,9 +44,9 @@ class _Connection:
 
 
 def _worker_of(pid: int) -> int:
-    """The worker that a process speaks for: the leader of its session, as which workers are started, or itself.
+    """Returns the worker that a process belongs to: the leader of its session, as which workers are started, or itself.
 
-    A worker may be a shell that has the script in a process of its own.
+    A worker may be a shell that runs the script in a process of its own.
     """
     try:
         session = os.getsid(pid)
@@ -60,7 +60,7 @@ class PodServer:
 
     Attributes:
         path: the socket's path, for the workers' environment; empty if there is none.
-        on_message: called in the server's thread with a worker's process id and what it says, if that is not for the server itself.
+        on_message: called in the server's thread with a worker's process id and its message, if that is not for the server itself.
     """
 
     def __init__(self) -> None:
@@ -76,12 +76,12 @@ class PodServer:
         self._bell: tuple[socket.socket, socket.socket] | None = None
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
-        self._settled = threading.Event()  # set when nothing is left to be read from any worker
+        self._settled = threading.Event()  # set when there is nothing left to read from any worker
         self._settled.set()
         self._ended = False
 
     def prepare(self) -> str:
-        """Chooses the socket's path and returns it; empty: there can be none. Nothing listens there before `start`."""
+        """Chooses the socket's path and returns it; empty: none is possible. Nothing listens there before `start`."""
         try:
             self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
             Path(self._directory).chmod(0o711)  # a script may have given up its privileges
@@ -91,7 +91,7 @@ class PodServer:
         return self.path
 
     def start(self) -> None:
-        """Begins to listen. To be called when all has been forked that must not inherit what is opened here."""
+        """Starts listening. To be called after the fork of processes that must not inherit what is opened here."""
         if not self.path:
             return
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -110,7 +110,7 @@ class PodServer:
         self._thread.start()
 
     def serve_one(self, link: socket.socket) -> None:
-        """Serves one worker to its end, in the calling thread, and then what it has asked for."""
+        """Serves one worker to its end in the calling thread, then finishes the worker's requests."""
         self._open()
         self._add(link)
         while self._connections:
@@ -119,7 +119,7 @@ class PodServer:
             pass
 
     def broadcast(self, message: Message | None) -> None:
-        """Says something to all workers, also to those that connect later, until it is called again; None: nothing any more."""
+        """Broadcasts a message to all workers, including later ones, until replaced; None clears it."""
         with self._lock:
             self._broadcast = message
             if message is not None:
@@ -128,7 +128,7 @@ class PodServer:
         self._ring()
 
     def send(self, pid: int, message: Message) -> None:
-        """Says something to one worker; if it is gone, this does nothing."""
+        """Sends a message to one worker; does nothing if it is gone."""
         with self._lock:
             for connection in self._connections.values():
                 if connection.pid == pid:
@@ -136,16 +136,16 @@ class PodServer:
         self._ring()
 
     def drain(self, seconds: float) -> bool:
-        """Waits until all is on the disk that workers have asked for; False: the time was not enough."""
+        """Waits until all that workers have requested is on the disk; False: the time was not enough."""
         deadline = time.monotonic() + seconds
-        if self._thread is not None:  # what workers have said last may not have been read yet
+        if self._thread is not None:  # the workers' last messages may not have been read yet
             self._settled.clear()
             self._ring()
             self._settled.wait(seconds)
         return self._checkpoint_writer.drain(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Ends it, and removes the socket."""
+        """Ends the server, and removes the socket."""
         self._ended = True
         self._ring()
         if self._thread is not None:
@@ -171,7 +171,7 @@ class PodServer:
         while not self._ended:
             try:
                 self._serve_once()
-            except Exception:  # whatever a worker does, the agent and the others go on
+            except Exception:  # whatever a worker does, the agent and the others continue
                 logger.exception("the local server goes on after an error")
                 time.sleep(0.1)
         for link in (self._listener, *(connection.socket for connection in self._connections.values())):
@@ -319,7 +319,7 @@ class PodServer:
             self._post(connection, {"storage": "refused", "reason": reason[:1000], **refused})
 
     def _post(self, connection: _Connection, message: Message, descriptor: int | None = None) -> None:
-        """Puts a message where the server's thread sends it from; the descriptor is closed after that."""
+        """Queues a message for the server's thread to send; the descriptor is closed after that."""
         if connection.socket.fileno() not in self._connections or len(connection.waiting) >= MAX_WAITING:
             _close(descriptor)
             return
@@ -349,7 +349,7 @@ def _close(descriptor: int | None) -> None:
 
 
 def _may_replace(held: int, other: int) -> bool:
-    """Whether a memory file may take the place of another: not if that loses a newer state."""
+    """Whether a memory file may replace another: not if that loses a newer state."""
     if os.path.sameopenfile(held, other):
         return True
     newest, offered = _newest(held), _newest(other)

@@ -1,4 +1,4 @@
-"""Burying dead orphans, the duty of a container's process 1."""
+"""Reaps orphans, as process 1 of a container must."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from multiprocessing import forkserver, resource_tracker
 def reap_orphans(workers: Set[int]) -> None:
     """Reaps processes that have died after their parents, if this is process 1.
 
-    Children that torch or multiprocessing waits for are left to them: they need the exit codes.
+    Torch and multiprocessing reap their own children: they need the exit codes.
 
     Args:
         workers: the process ids of the workers.

@@ -1,4 +1,4 @@
-"""Dying with one's parent, for processes that must not outlive an agent that was killed."""
+"""Ends a process with its parent: workers must not outlive an agent that was killed."""
 
 import ctypes
 import os
@@ -8,12 +8,12 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Has the kernel send this process SIGKILL when its parent dies.
+    """Makes the kernel send SIGKILL to this process when its parent dies.
 
-    A worker that trains on without its agent would belong to no round. Torch has it sent SIGINT, which a hung worker does not see.
+    A worker that continues without its agent would belong to no round. Torch has SIGINT sent to it, which a hung worker does not handle.
 
     Args:
-        parent: who is to be the parent; if it is gone already, this process ends here and now.
+        parent: the expected parent; if it is gone already, this process ends at once.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,7 +1,7 @@
 """Runs the user's script in a warm worker, as `python script.py` would.
 
-A warm worker is a fork of a process that had a life before. What a script could see of that is put back here, and at the end all is done
-that Python does when it ends.
+A warm worker is a fork of a process with a history. What a script could see of that history is undone here. At the end, all steps of
+Python's own exit are carried out.
 """
 
 import atexit
@@ -89,21 +89,21 @@ def _run(mode: str, target: str) -> None:
 
 
 def _reset_process() -> None:
-    """Takes back what being a child of the forkserver has brought."""
+    """Undoes the effects of being a child of the forkserver."""
     die_with_parent(os.getppid())
     attach()
     answer_dumps()
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         answer_stops()
     with contextlib.suppress(OSError):
-        os.setsid()  # as torchrun does: a group of its own, to be killed with all its children
+        os.setsid()  # as torchrun does: a group of its own, to be killed together with all its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     multiprocessing.set_start_method(None, force=True)
     multiprocessing.process.current_process().name = "MainProcess"
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
     for callback in (logging.shutdown, multiprocessing.util._exit_function):  # type: ignore[attr-defined]
-        atexit.unregister(callback)  # some Pythons have dropped it, some have not
+        atexit.unregister(callback)  # some releases of Python have dropped it, some have not
         atexit.register(callback)
     with contextlib.suppress(OSError):
         sys.stdin = os.fdopen(0, "r", closefd=False)
@@ -112,12 +112,12 @@ def _reset_process() -> None:
             stream.reconfigure(line_buffering=True)
     random = sys.modules.get("numpy.random")
     if random is not None:
-        random.seed()  # or all workers of a pod, and all after a restart, would draw the same numbers
+        random.seed()  # otherwise all workers of a pod, and all after a restart, would draw the same numbers
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads != _IMPORTED_WITH_THREADS and threads.isdecimal() and int(threads) > 0:
-        import torch  # noqa: PLC0415 - it is there already
+        import torch  # noqa: PLC0415 - it is imported already
 
-        torch.set_num_threads(int(threads))  # torch has read the variable when it was imported
+        torch.set_num_threads(int(threads))  # torch read the variable when it was imported
 
 
 def _set_first_path(path: str) -> None:
@@ -126,12 +126,12 @@ def _set_first_path(path: str) -> None:
 
 
 def _outcome(run: Callable[[], Any]) -> int:
-    """Runs something to its end. Prints an exception as Python does, records it as `@record` does, and returns the exit code."""
+    """Runs a function. Prints an exception as Python does, records it as `@record` does, and returns the exit code."""
     try:
         run()
     except SystemExit as error:
         return _exit_code(error.code)
-    except BaseException as error:  # KeyboardInterrupt too: it is the end
+    except BaseException as error:  # KeyboardInterrupt, too, ends the script
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
             frames = frames.tb_next
@@ -165,7 +165,7 @@ def _record(exception: str, message: str, callstack: str) -> None:
 
 
 def _finish(code: int) -> int:
-    """What Python does at its end, in its order: threads, exit handlers, open files, buffers."""
+    """Carries out the steps of Python's exit, in order: threads, exit handlers, open files, buffers."""
     steps: Sequence[Callable[[], Any]] = (
         threading._shutdown,  # type: ignore[attr-defined]
         atexit._run_exitfuncs,
@@ -179,7 +179,7 @@ def _finish(code: int) -> int:
         try:
             if stream is not None and not getattr(stream, "closed", False):
                 stream.flush()
-        except Exception:  # whatever a script has put in its place
+        except Exception:  # a script may have replaced the stream
             with contextlib.suppress(Exception):
                 traceback.print_exc()
             code = OUTPUT_LOST
@@ -188,12 +188,12 @@ def _finish(code: int) -> int:
 
 
 def _close_files() -> None:
-    """Closes files that the script has left open, as the end of an interpreter would: what they hold back is written then."""
+    """Closes files that the script has left open, as the end of an interpreter would: that writes what they have buffered."""
     standard = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
     left = [
         thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase) and not issubclass(type(thing), io.RawIOBase)
     ]
-    # What writes into another comes before it: text, then compressors, then buffers.
+    # A file that writes into another comes first: text, then compressors, then buffers.
     left.sort(key=lambda file: 0 if isinstance(file, io.TextIOBase) else 2 if isinstance(file, _BUFFERS) else 1)
     for file in left:
         if file not in standard and file not in [stream.buffer for stream in standard if isinstance(stream, io.TextIOWrapper)]:

@@ -1,6 +1,6 @@
-"""The last words of each worker: its stderr passes through the agent, which writes it to its own and remembers the end.
+"""The end of each worker's stderr: it passes through the agent, which writes it to its own stderr and keeps the end.
 
-Of a worker that was killed by a signal, or that was started again and raised, stderr is all that tells why.
+For a worker that was killed by a signal, or that was restarted and raised, only stderr shows the reason.
 """
 
 import contextlib
@@ -14,16 +14,16 @@ from pathlib import Path
 
 from elastic_pytorch.failures.last_words import MAX_STDERR_BYTES
 
-STDERR = "ELASTIC_PYTORCH_STDERR"  # tells a warm worker where its stderr goes
+STDERR = "ELASTIC_PYTORCH_STDERR"  # where a warm worker's stderr goes
 CHUNK_BYTES = 64 * 1024  # what a pipe holds
 
 
 def attach() -> None:
-    """Moves this process's stderr to where the agent reads it, if the agent says so."""
+    """Redirects this process's stderr to the agent's pipe, if the environment names one."""
     path = os.environ.pop(STDERR, "")
     if path:
         with contextlib.suppress(OSError):
-            # Without a reader this fails rather than waits for one.
+            # Without a reader this fails rather than waiting for one.
             pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
             os.set_blocking(pipe, True)
             os.dup2(pipe, 2)
@@ -31,7 +31,7 @@ def attach() -> None:
 
 
 class StderrTails:
-    """A named pipe for each local rank, and a thread that passes on what comes."""
+    """A named pipe for each local rank, and a thread that forwards what comes."""
 
     def __init__(self) -> None:
         self._directory = ""
@@ -41,21 +41,21 @@ class StderrTails:
         self._lock = threading.Lock()
 
     def path(self, local_rank: int) -> str:
-        """The pipe for a local rank's stderr; empty if none can be made."""
+        """Returns the path of the pipe for a local rank's stderr; empty if none can be created."""
         if local_rank not in self._pipes:
             with contextlib.suppress(OSError):
                 self._open(local_rank)
         return str(Path(self._directory, str(local_rank))) if local_rank in self._pipes else ""
 
     def start_round(self) -> None:
-        """Forgets what former workers said."""
+        """Forgets what former workers wrote."""
         with self._lock:
             for local_rank in self._tails:
                 self._read(local_rank)
                 self._tails[local_rank].clear()
 
     def text(self, local_rank: int) -> str:
-        """The end of what the worker has written so far; empty if its stderr does not come here."""
+        """Returns the end of what the worker has written so far; empty if its stderr goes elsewhere."""
         with self._lock:
             if local_rank not in self._pipes:
                 return ""
@@ -63,7 +63,7 @@ class StderrTails:
             return self._tails[local_rank].decode(errors="replace")
 
     def close(self) -> None:
-        """Passes on what is left."""
+        """Forwards what is left, and removes the pipes."""
         with self._lock:
             for local_rank in self._pipes:
                 self._read(local_rank)
@@ -77,7 +77,7 @@ class StderrTails:
         path = Path(self._directory, str(local_rank))
         os.mkfifo(path)
         path.chmod(0o622)  # a script that has given up its privileges may open /dev/stderr
-        # Open for writing, too: there is no end of file when a worker ends.
+        # Open for writing, too: then there is no end of file when a worker ends.
         pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         with self._lock:
             self._tails[local_rank] = bytearray()
@@ -93,7 +93,7 @@ class StderrTails:
                     self._read(key.data)
 
     def _read(self, local_rank: int) -> None:
-        """Reads what there is. Under the lock."""
+        """Reads what is available. To be called with the lock held."""
         tail = self._tails[local_rank]
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._pipes[local_rank], CHUNK_BYTES):

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 
 class Wakeup:
-    """A bell that threads and signal handlers may ring, built on a pipe so that it waits together with other file descriptors.
+    """A bell that threads and signal handlers may ring, built on a pipe to be waited for together with other file descriptors.
 
-    A lock would not do: a signal handler runs in the main thread, maybe just while that thread holds it.
+    A lock would not do: a signal handler runs in the main thread, perhaps while that thread holds the lock.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Workers that start in milliseconds: forked from a process that has imported torch.
 
-The agent needs torch itself, importing it takes seconds of CPU time, and a pod's cores are few. So multiprocessing's forkserver is no
-new interpreter that imports torch again, but forked from the agent, before the agent has a thread or has touched a GPU.
+The agent needs torch itself, the import takes seconds of CPU time, and a pod has few cores. So multiprocessing's forkserver is not a new
+interpreter that imports torch again. It is forked from the agent, before the agent has a thread or has used a GPU.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ MODULES = (
     "numpy.random",
     "elastic_pytorch.processes.run_script",
 )
-# The first optimizer or DistributedDataParallel imports it: a second of CPU time, spent here once and not by each worker.
+# The first optimizer or DistributedDataParallel imports it: a second of CPU time, spent once here rather than in each worker.
 FIRST_STEP_MODULES = ("torch._dynamo",)
 PROBE_SECONDS = 30.0
 CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
@@ -42,11 +42,10 @@ CUDA_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports what workers will need. What cannot be imported is left out, with a line in the log if the user asked for it."""
+    """Imports what workers will need. Modules that fail to import are skipped, with a line in the log if the user listed them."""
     given = os.environ.get(CUDA_CHECK)
-    os.environ[CUDA_CHECK] = (
-        "1"  # torch.cuda.is_available() then asks the driver's library, and not CUDA, which no fork survives
-    )
+    # With it torch.cuda.is_available() asks the driver's library rather than CUDA, which does not survive a fork.
+    os.environ[CUDA_CHECK] = "1"
     for name in names:
         try:
             importlib.import_module(name)
@@ -59,19 +58,19 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def start_forkserver() -> None:
-    """Starts multiprocessing's forkserver from this process, and makes sure that it can start a process.
+    """Starts multiprocessing's forkserver as a fork of this process, and makes sure that it can start a process.
 
-    If that fails, multiprocessing's own way is taken: slower, as it imports torch again.
+    If that fails, multiprocessing starts it in its own way, which is slower, as it imports torch again.
     """
     multiprocessing.set_forkserver_preload(list(MODULES))
     resource_tracker.ensure_running()
     gc.collect()
-    gc.freeze()  # what is there now stays shared between all workers, and no collection of theirs looks at it
+    gc.freeze()  # present objects stay shared between all workers, whose garbage collections skip them
     try:
         with _forking_instead_of_executing():
             forkserver.ensure_running()
         _probe()
-    except Exception as error:  # whatever is unexpected about this Python, the stock way is left
+    except Exception as error:  # if anything is unexpected about this Python, the stock way remains
         logger.warning("cannot fork the forkserver, starting a new interpreter: %s: %s", type(error).__name__, error)
         _forget_forkserver()
         forkserver.ensure_running()
@@ -79,7 +78,7 @@ def start_forkserver() -> None:
 
 @contextlib.contextmanager
 def _forking_instead_of_executing() -> Iterator[None]:
-    """For the moment in which multiprocessing starts its forkserver, has it forked from here."""
+    """While multiprocessing starts its forkserver, forks it from this process."""
     stock = util.spawnv_passfds
     before = _open_descriptors()
 
@@ -106,14 +105,14 @@ def _forking_instead_of_executing() -> Iterator[None]:
 
 
 def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
-    """What a new interpreter would be by itself, made of a copy of the agent."""
+    """Turns a copy of the agent into what a new interpreter would be."""
     try:
         os.setsid()  # a Ctrl-C or a signal to the agent's group is the agent's
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         die_with_parent(parent)
-        for descriptor in not_ours:  # among them the pipe that tells the forkserver of the agent's end
+        for descriptor in not_ours:  # among them the agent's end of the pipe that tells the forkserver when to end
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         forkserver._forkserver.__init__()  # type: ignore[misc] # its lock is held: the fork happened under it
@@ -124,7 +123,7 @@ def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
 
 
 def _forget_resource_tracker() -> None:
-    """A forkserver has none of its own: it is handed down from the agent to each worker."""
+    """Forgets the resource tracker: a forkserver has none of its own, the agent hands one down to each worker."""
     tracker = resource_tracker._resource_tracker
     if tracker._fd is not None:  # type: ignore[attr-defined]
         os.close(tracker._fd)  # type: ignore[attr-defined]
@@ -143,10 +142,10 @@ def _forget_forkserver() -> None:
 
 
 def _probe() -> None:
-    """Starts a process.
+    """Starts a process as a test.
 
     Raises:
-        RuntimeError: it does not end well, or could not use GPUs.
+        RuntimeError: it fails, or could not use GPUs.
     """
     process = multiprocessing.get_context("forkserver").Process(target=_look_for_cuda, daemon=True)
     process.start()
@@ -158,9 +157,9 @@ def _probe() -> None:
 
 
 def _look_for_cuda() -> None:
-    import torch  # noqa: PLC0415 - it is there already
+    import torch  # noqa: PLC0415 - it is imported already
 
-    # Absent where torch is built without CUDA. What it says is what torch asks before it uses a GPU.
+    # Absent where torch is built without CUDA. Torch makes the same check before it uses a GPU.
     if getattr(torch._C, "_cuda_isInBadFork", bool)():
         sys.exit(CUDA_LOST)
 

@@ -1,4 +1,4 @@
-"""What each worker is given for its stderr and its stacks, at torch's own hook for a worker's output."""
+"""Configures each worker's stderr and stack dumps, at torch's own hook for a worker's output."""
 
 import os
 from typing import Any
@@ -13,7 +13,7 @@ class WorkerLogs(LogsSpecs):
     """Sends a worker's stderr through the agent, unless torchrun's options send it elsewhere.
 
     Args:
-        specs: what torchrun's options say of output.
+        specs: the output that torchrun's options ask for.
         tails: where stderr goes.
         warm: whether workers are forked, or start as a new interpreter.
 
@@ -27,7 +27,7 @@ class WorkerLogs(LogsSpecs):
         self._warm = warm
 
     def reify(self, envs: dict[int, dict[str, str]]) -> Any:
-        """Torch's destinations, with the agent's pipe for each stderr that would have been the agent's own."""
+        """Returns torch's destinations, with the agent's pipe for each stderr that would have been the agent's own."""
         destinations = self._specs.reify(envs)
         for local_rank, environment in envs.items():
             if not self._warm:

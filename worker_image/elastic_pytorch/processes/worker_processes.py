@@ -1,4 +1,4 @@
-"""The processes of the pod's workers, whichever way torch has started them."""
+"""The processes of the pod's workers, however torch has started them."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.processes.wakeup import Wakeup
 from elastic_pytorch.stopping.observation import OBSERVE_SECONDS, StopObserver
 
-KILLED_SECONDS = 20.0  # to end after SIGKILL: giving back a hundred GB of pinned memory takes some
+KILLED_SECONDS = 20.0  # to end after SIGKILL: releasing a hundred GB of pinned memory takes several
 
 
 class UnkillableError(Exception):
@@ -23,7 +23,7 @@ class UnkillableError(Exception):
 class WorkerProcesses:
     """Watches and stops the processes of one start.
 
-    Torch's own contexts poll for exits, and on a failure wait up to 30 s for the others before they say so.
+    Torch's own contexts poll for exits, and on a failure wait up to 30 s for the others before they report it.
 
     Args:
         context: what torch started them with.
@@ -35,7 +35,7 @@ class WorkerProcesses:
         self._polls: dict[int, Callable[[], int | None]] = {}
         self._exit_codes: dict[int, int] = {}
         # A worker started through a subprocess gets signals with its whole group, as from torchrun. A warm one gets SIGTERM alone:
-        # its data loaders shall live until it has saved.
+        # its data loaders must live until it has saved.
         self._signal_groups = isinstance(context, SubprocessContext)
         if isinstance(context, SubprocessContext):
             for rank, handler in context.subprocess_handlers.items():
@@ -45,7 +45,7 @@ class WorkerProcesses:
                 self._polls[rank] = partial(getattr, process, "exitcode")
         self._pidfds: dict[int, int] = {}
         for rank, pid in self.pids.items():
-            with contextlib.suppress(OSError):  # gone already, or a kernel without pidfds: then polling must do
+            with contextlib.suppress(OSError):  # gone already, or a kernel without pidfds: then polling remains
                 self._pidfds[rank] = os.pidfd_open(pid)
         self._exited_at = 0.0
         self._killed_seconds = killed_seconds
@@ -64,7 +64,7 @@ class WorkerProcesses:
     def wait(self, wakeup: Wakeup, seconds: float) -> None:
         """Waits until a worker exits, the bell is rung, or the time is over."""
         if not self._pidfds or time.monotonic() - self._exited_at < 0.1:
-            # An exit shows on the pidfd a moment before its code is known here.
+            # The pidfd signals an exit shortly before its code is known here.
             seconds = min(seconds, 0.005 if self._pidfds or self._exited_at else 0.02)
         ready = wakeup.wait(seconds, self._pidfds.values())
         for rank in [rank for rank, descriptor in self._pidfds.items() if descriptor in ready]:
@@ -74,17 +74,17 @@ class WorkerProcesses:
     def stop(
         self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup, patience_seconds: Callable[[], float | None]
     ) -> None:
-        """Ends all that still run: with the signal, and at the deadline (a monotonic time) with SIGKILL.
+        """Ends all workers that still run: with the signal, and at the deadline with SIGKILL.
 
         Args:
             death_signal: what asks them to end.
-            deadline: see above.
+            deadline: in monotonic seconds.
             wakeup: ends a wait early.
-            patience_seconds: asked again and again. None: all peers of the workers are there, so that a collective may still complete.
-                Otherwise those that can no longer run their handler get SIGKILL once they have been in one call of C for so long.
+            patience_seconds: called repeatedly. None: all peers of the workers are there, so that a collective may still complete.
+                Otherwise workers that can no longer run their handler get SIGKILL after that long in one call of C.
 
         Raises:
-            UnkillableError: one has outlived even that.
+            UnkillableError: a worker has outlived SIGKILL.
         """
         observer = StopObserver(self._running(), death_signal)
         self._send(death_signal, groups=self._signal_groups)
@@ -103,7 +103,7 @@ class WorkerProcesses:
         if not self.all_exited():
             self._send(signal.SIGKILL, groups=True)
             self._wait_for_all(time.monotonic() + self._killed_seconds, wakeup)
-        for pid in self.pids.values():  # what they leave behind would be in the way of the next ones
+        for pid in self.pids.values():  # remaining processes of their groups would obstruct the next workers
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         if running := self._running():
@@ -131,5 +131,5 @@ class WorkerProcesses:
             try:
                 (os.killpg if groups else os.kill)(pid, number)
             except OSError:
-                with contextlib.suppress(OSError):  # a worker so young that it has no group of its own yet
+                with contextlib.suppress(OSError):  # a new worker that has no group of its own yet
                     os.kill(pid, number)

@@ -1,1 +1,1 @@
-"""How far training is: reported, shown, and received by the agent."""
+"""The progress of training: reported, shown, and received by the agent."""

@@ -1,4 +1,4 @@
-"""A line in the terminal that shows how far training is, where a script is run by hand."""
+"""A line in the terminal that shows the progress of training, where a script is run by hand."""
 
 import atexit
 import os
@@ -22,7 +22,7 @@ def bar_line(
     columns: int,
     commit_steps: float | None = None,
 ) -> str:
-    """The line, no longer than the terminal is wide.
+    """Returns the line, no longer than the terminal is wide.
 
     Args:
         step: how many steps are done.
@@ -61,7 +61,7 @@ class ProgressBar:
     Args:
         terminal: where to draw.
         clock: seconds, from any zero.
-        columns: asks how wide the terminal is.
+        columns: returns the width of the terminal.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class ProgressBar:
         self._commit_steps: float | None = None
         self._pace: float | None = None
         self._drawn: tuple[float, float] | None = None  # when, and at which step
-        self._open = False  # the cursor is behind a line of ours
+        self._open = False  # the cursor is behind a line of the bar
 
     def show(self, step: float | None, total: float | None, loss: float | None, commit_steps: float | None = None) -> None:
-        """Takes in what is newly known (None: as before), and draws if it is time to."""
+        """Updates what is known (None: as before), and draws if it is time to."""
         self._step = self._step if step is None else step
         self._total = self._total if total is None else total
         self._loss = self._loss if loss is None else loss
@@ -118,7 +118,7 @@ class ProgressBar:
 
 
 def bar_of_this_process() -> ProgressBar | None:
-    """A bar on stderr, if that is a terminal and no other rank draws there."""
+    """Returns a bar on stderr, if that is a terminal and no other rank draws there."""
     if os.environ.get("RANK", "0") != "0" or not sys.stderr.isatty():
         return None
     bar = ProgressBar(sys.stderr)

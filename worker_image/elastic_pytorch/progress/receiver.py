@@ -1,4 +1,4 @@
-"""How far training is, as the agent hears it from its workers (see `report`)."""
+"""The progress of training, as the agent receives it from its workers (see `report`)."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far training is, as far as its ranks have said; None: none has."""
+    """The progress of training, as far as its ranks have reported; None: none has."""
 
     step: int | None = None
     first_step: int | None = None  # the first one of the round
@@ -24,10 +24,10 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     commit_every_steps: int | None = None
-    checkpoints: int | None = None  # that have been seen in the folder that is watched; None: none is
+    checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
 
     def with_report(self, datagram: bytes) -> "Progress":
-        """The progress after a report: the largest step, and the newest of all else.
+        """Returns the progress after a report: the largest step, and the newest of everything else.
 
         Raises:
             ValueError: the datagram is not what `report` sends.
@@ -51,7 +51,7 @@ class Progress:
         )
 
     def to_json(self) -> dict[str, float | None] | None:
-        """As the protocol's heartbeat has it."""
+        """Returns the progress as a heartbeat carries it."""
         if self == Progress():
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
@@ -65,7 +65,7 @@ def _number(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError("not a number")
-    # JSON has no nan; a loss that is not finite is told as none
+    # JSON has no nan; a loss that is not finite is reported as None
     return float(value) if math.isfinite(value) else None
 
 
@@ -97,7 +97,7 @@ class ProgressReceiver:
         self._lock = threading.Lock()
 
     def start_round(self) -> None:
-        """Forgets the steps of the last round, also those still on their way, but not which checkpoints there are."""
+        """Forgets the steps of the last round, including those still on their way, but not the checkpoints."""
         with self._lock:
             before = self._progress
             self._progress = Progress(checkpoint_step=before.checkpoint_step, checkpoints=before.checkpoints)
@@ -109,12 +109,12 @@ class ProgressReceiver:
                 threading.Thread(target=self._receive, args=(self._socket,), name="progress", daemon=True).start()
 
     def current(self) -> Progress:
-        """What is known now."""
+        """Returns what is known now."""
         with self._lock:
             return self._progress
 
     def note_checkpoints(self, count: int | None) -> None:
-        """Takes note of how many checkpoints have been seen in the folder that is watched. From any thread."""
+        """Records how many checkpoints have been seen in the watched folder. From any thread."""
         with self._lock:
             self._progress = replace(self._progress, checkpoints=count)
 

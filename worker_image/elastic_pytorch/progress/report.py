@@ -1,4 +1,4 @@
-"""How a training script says how far it is: datagrams on a unix socket, from `report` to the agent (see `receiver`)."""
+"""How a training script reports its progress: datagrams on a unix socket, from `report` to the agent (see `receiver`)."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ MAX_DATAGRAM_BYTES = 1024
 
 _sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
 _bar: ProgressBar | None = None
-_bar_decided = False  # by the first report of a process: a worker is forked after this was imported, and its RANK comes later
+_bar_decided = False  # by the first report of a process: a worker is forked after this import, and gets its RANK later
 
 
 def report(
@@ -23,11 +23,11 @@ def report(
     checkpoint_step: float | None = None,
     commit_every_steps: float | None = None,
 ) -> None:
-    """Tells the operator how far training is, and shows it where rank 0 runs in a terminal.
+    """Reports the progress of training to the operator, and shows it where rank 0 runs in a terminal.
 
     Call it as often as you like, from any rank: it takes microseconds, never blocks and never raises. Without an agent of
-    elastic-pytorch and a terminal (in a notebook, say) it does nothing. Anything that float() takes is a number here, a tensor
-    with one element too; mind that this waits for the GPU if the tensor is there.
+    elastic-pytorch and a terminal (in a notebook, say) it does nothing. A number may be anything that float() takes, even a tensor
+    with one element; if that is on a GPU, the call waits for the GPU.
 
     Args:
         step: the step just finished. The largest of all ranks counts.
@@ -36,7 +36,7 @@ def report(
         checkpoint_step: the step of the newest checkpoint that training could go on from.
         commit_every_steps: the steps from one commit to the next, which `State` chooses and reports.
     """
-    # A report is a courtesy: no trouble with it may end the training.
+    # A report is optional: no error in it may end the training.
     with contextlib.suppress(Exception):
         path = os.environ.get(REPORT_SOCKET)
         bar = _bar if _bar_decided else _decide_on_bar()

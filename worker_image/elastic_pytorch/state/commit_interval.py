@@ -1,4 +1,4 @@
-"""How many steps lie between two commits: as few as a hundredth of the steps' time pays for. Standard library only."""
+"""The number of steps from one commit to the next: the least that keeps commits within a hundredth of the time. Standard library only."""
 
 import math
 import time
@@ -8,21 +8,21 @@ from contextlib import contextmanager
 from statistics import median
 
 BUDGET = 0.01  # the share of the steps' time that commits may take
-HEADROOM = 1.2  # an interval that is chosen is longer by this, so that the next measurement does not change it again
+HEADROOM = 1.2  # a new interval is longer by this factor, so that the next measurement does not change it again
 LEAST_COMMITS = 3  # before an interval is chosen: the first ones may be slow for reasons that pass
-COMMITS = 9  # that the median is taken of; most of them find no flush under way
+COMMITS = 9  # in the median; most of them happen without a flush in progress
 STEPS = 31
 LONGEST = 10**9
 
 
 def next_interval(steps: int, commit_seconds: float, step_seconds: float) -> int:
-    """The steps from one commit to the next, so that commits take at most a hundredth of the steps' time.
+    """Returns the steps from one commit to the next, so that commits take at most a hundredth of the steps' time.
 
-    An interval stays while it keeps to the budget and uses at least half of it.
+    An interval stays while commits use at most the budget and at least half of it.
 
     Args:
-        steps: from one commit to the next, as it is now.
-        commit_seconds: for which a commit holds up the training.
+        steps: from one commit to the next, now.
+        commit_seconds: for which a commit delays the training.
         step_seconds: of a step without a commit.
     """
     needed = commit_seconds / (BUDGET * max(step_seconds, 1e-9))
@@ -35,7 +35,7 @@ class CommitInterval:
     """The interval of a training: measured by each rank, agreed by all, as all must commit the same steps.
 
     Args:
-        every: the steps from one commit to the next; None: as the measurements have it.
+        every: the steps from one commit to the next; None: measured.
         clock: seconds, from any zero.
 
     Attributes:
@@ -49,21 +49,21 @@ class CommitInterval:
         self._commits: deque[float] = deque(maxlen=COMMITS)
         self._steps: deque[float] = deque(maxlen=STEPS)
         self._step_began: float | None = None
-        self._held_up = 0.0  # for which this step's training was held up
-        self._commit = 0.0  # for which the commit in hand has held it up
+        self._held_up = 0.0  # seconds by which commits have delayed this step
+        self._commit = 0.0  # seconds by which the current commit has delayed the training
 
     def restart(self) -> None:
-        """Begins with a group: its ranks have measured different things, and agree on nothing yet."""
+        """Begins with a new group: its ranks have measured different times, and have not agreed yet."""
         self.steps = self._every or 1
         self._step_began = None
         self._commit = 0.0
 
     def due(self, step: int, committed: int) -> bool:
-        """Whether a step is to be committed, the one that was committed last being `committed`."""
+        """Whether to commit a step, given the step that was committed last."""
         return step % self._every == 0 if self._every else step - committed >= self.steps
 
     def end_step(self) -> None:
-        """Takes note that a step is done, and the next one begins."""
+        """Records that a step is done, and the next one begins."""
         now = self._clock()
         if self._step_began is not None:
             self._steps.append(now - self._step_began - self._held_up)
@@ -71,7 +71,7 @@ class CommitInterval:
 
     @contextmanager
     def holding_up(self) -> Iterator[None]:
-        """Measures what is done for the commit in hand while the training waits."""
+        """Measures the time for which the training waits for the current commit."""
         begun = self._clock()
         yield
         seconds = self._clock() - begun
@@ -79,10 +79,10 @@ class CommitInterval:
         self._commit += seconds
 
     def end_commit(self, beside_seconds: float = 0.0) -> None:
-        """Takes note that the commit in hand is done.
+        """Records that the current commit is done.
 
         Args:
-            beside_seconds: for which it has held up the training elsewhere than in `holding_up`.
+            beside_seconds: for which it has delayed the training outside of `holding_up`.
         """
         self._held_up += beside_seconds
         self._commit += beside_seconds
@@ -90,19 +90,19 @@ class CommitInterval:
         self._commit = 0.0
 
     def wanted(self) -> int:
-        """The interval that this rank needs, 1 if it has measured nothing; the largest one of all ranks is to be agreed on."""
+        """Returns the interval that this rank needs, 1 if it has measured nothing; the ranks agree on the largest one."""
         if self._every or len(self._commits) < LEAST_COMMITS or not self._steps:
             return self._every or 1
         return next_interval(self.steps, median(self._commits), median(self._steps))
 
     def __str__(self) -> str:
-        """For people."""
+        """Describes the interval for the log."""
         text = f"commits every {self.steps} steps" if self.steps > 1 else "commits every step"
         if not self._commits or not self._steps:
             return text
         return f"{text}: one takes {1000 * median(self._commits):.3g} ms, a step {1000 * median(self._steps):.3g} ms"
 
     def agree(self, steps: int) -> None:
-        """Takes what all ranks have agreed on."""
+        """Takes the interval that all ranks have agreed on."""
         if not self._every:
             self.steps = steps

@@ -16,10 +16,10 @@ class Commits:
     """Copies states into a memory, one after the other.
 
     Args:
-        interval: that is told what they cost.
-        lane: for copies that go on while the training does.
-        registered: what the states are of.
-        overlap: whether what its optimizers own is copied beside the next step.
+        interval: records what the commits cost.
+        lane: for copies in parallel to the training.
+        registered: the objects whose states are copied.
+        overlap: whether what optimizers own is copied beside the next step.
 
     Attributes:
         snapshot: the memory; None: this process has none.
@@ -38,11 +38,11 @@ class Commits:
         return self.snapshot is not None and self.snapshot.copying
 
     def write(self, version: StateVersion, tree: Callable[[], Any]) -> None:
-        """Starts to copy a state; if that is done at once, it is the newest one when this returns.
+        """Starts to copy a state; a copy that completes at once is the newest state on return.
 
         Raises:
-            UnsupportedValue: something in the state is no plain data.
-            GroupAborted: what the state holds may be wrong.
+            UnsupportedValue: something in the state is not plain data.
+            GroupAborted: the state's values may be wrong.
         """
         if self.snapshot is None:
             return
@@ -55,7 +55,7 @@ class Commits:
         """Makes the last state the newest one in memory, if its copy is complete.
 
         Args:
-            wait: until it is.
+            wait: until it is complete.
 
         Raises:
             RuntimeError: the GPU has failed.
@@ -68,10 +68,10 @@ class Commits:
             self._interval.end_commit(self._copier.held_up_seconds)
 
     def end_step(self) -> None:
-        """Says that a step of the training is over, and what it has committed is being copied."""
+        """To be called when a step of the training is over, and what it has committed is being copied."""
         self._copier.end_step()
 
     def close(self) -> None:
-        """Lets go of the memory, and of the optimizers."""
+        """Drops the memory, and removes the hooks from the optimizers."""
         self.snapshot = None
         self._copier.close()

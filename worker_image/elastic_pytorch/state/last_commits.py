@@ -1,4 +1,4 @@
-"""The last commits of a process's States, to be on the disk when it ends: a script lets go of a State when its function returns."""
+"""The last commits of a process's States, written to the disk when the process ends: States themselves end with their functions."""
 
 import atexit
 import contextlib
@@ -16,15 +16,15 @@ LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
 
 @dataclass(slots=True)
 class LastCommit:
-    """A State's last commit, and where it is to be.
+    """A State's last commit, and where to write it.
 
     Attributes:
         version: of the commit.
         folder: of the checkpoints.
         keep: how many checkpoints to keep there.
         steps_done: how many steps of the training are done; the last ones may not be committed.
-        asked: whether it was asked for.
-        pressed: whether it was asked for at once.
+        asked: whether its flush was requested.
+        pressed: whether its flush was requested without a rest.
     """
 
     version: StateVersion
@@ -35,14 +35,14 @@ class LastCommit:
     pressed: bool = False
 
     def flush(self, name: str, *, now: bool) -> None:
-        """Has it written, if that was not asked for yet; `now`: without a rest after the write before."""
+        """Requests its flush, unless that was requested already; `now`: without a rest after the write before."""
         if not (self.pressed if now else self.asked):
             self.asked, self.pressed = True, now
             agent_link.pod_client().flush(name, self.version, self.folder, self.keep, now=now)
 
 
 class Settles(Protocol):
-    """Commits whose copies may be under way."""
+    """Commits whose copies may be in progress."""
 
     def settle(self, *, wait: bool) -> None:
         """Completes the last one.
@@ -57,7 +57,7 @@ last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; 
 
 
 def on_disk(names: Iterable[str]) -> list[str]:
-    """Those of some memories whose last commit is on the disk; of the others it is asked for."""
+    """Returns the memories whose last commit is on the disk, and requests the flush of the others."""
     done = []
     for name in names:
         if (commit := last_commits.get(name)) is not None:
@@ -70,7 +70,7 @@ def on_disk(names: Iterable[str]) -> list[str]:
 
 @atexit.register
 def flush_last_commits() -> None:
-    """Has them brought to the disk. An agent does that, so that how this process has ended is known at once."""
+    """Requests their flush. An agent carries it out, so that this process can end at once; without one, waits for it."""
     for commits in list(under_way):
         with contextlib.suppress(RuntimeError):
             commits.settle(wait=True)

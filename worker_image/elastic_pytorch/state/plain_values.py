@@ -1,4 +1,4 @@
-"""Plain values of a State, which are rank 0's: most scripts compute them there alone, and each pod must have them."""
+"""The plain values of a State, taken from rank 0: most scripts compute them only there, and each pod must have them."""
 
 from typing import Any, Protocol
 
@@ -11,18 +11,18 @@ class RankGroup(Protocol):
     rank: int
 
     def first(self, number: int) -> int:
-        """Rank 0's number."""
+        """Returns rank 0's number."""
 
     def broadcast(self, tree: Any, root: int) -> Any:
-        """The root's tree."""
+        """Returns the root's tree."""
 
 
 class PlainValues:
-    """Says when rank 0's values are others than before, and brings them to all ranks.
+    """Detects changes of rank 0's values, and sends them to all ranks.
 
     Args:
-        group: all ranks; they have the same values now.
-        values: this rank's.
+        group: all ranks, which have the same values now.
+        values: of this rank.
     """
 
     def __init__(self, group: RankGroup, values: dict[str, Any]) -> None:
@@ -30,9 +30,9 @@ class PlainValues:
         self._known = _Seen(values)
 
     def take_over(self, values: dict[str, Any]) -> bool:
-        """Replaces values by rank 0's, if those have changed; returns whether they were replaced on this rank. Collective.
+        """Replaces values by rank 0's if those have changed; returns whether they were replaced on this rank. Collective.
 
-        A tensor counts as changed when another one has taken its place, or when torch has written to it.
+        A tensor counts as changed when another one has replaced it, or when torch has written to it.
         """
         changed = False
         if self._group.rank == 0:
@@ -47,7 +47,7 @@ class PlainValues:
 
 
 def _where_they_were(taken: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Values with their tensors on the devices of those whose places they take, if there are as many."""
+    """Returns values with their tensors on the devices of the tensors that they replace, if the numbers match."""
     skeleton, tensors = flatten(taken)
     _, before = flatten(values)
     if len(before) != len(tensors):
@@ -57,7 +57,7 @@ def _where_they_were(taken: dict[str, Any], values: dict[str, Any]) -> dict[str,
 
 
 class _Seen:
-    """What values were when they were looked at. It keeps their tensors, so that no other one takes the address of an old one."""
+    """A fingerprint of values. It keeps their tensors, so that no new tensor gets the address of an old one."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._skeleton, self._tensors = flatten(values)

@@ -1,4 +1,4 @@
-"""What is registered with a State: whether it can be kept at all, whether it is the same on all ranks, and how it is put back."""
+"""The objects that are registered with a State: whether they can be kept, whether all ranks have the same, and their restoration."""
 
 import hashlib
 from collections.abc import Iterator
@@ -17,47 +17,47 @@ class RankGroup(Protocol):
     """A group of ranks, as far as this needs it."""
 
     def gather(self, numbers: list[int]) -> list[list[int]]:
-        """The numbers of all ranks, in their order."""
+        """Returns the numbers of all ranks, in their order."""
 
     def broadcast(self, tree: Any, root: int) -> Any:
-        """The root's tree."""
+        """Returns the root's tree."""
 
 
 def is_stateful(each: object) -> bool:
-    """Whether it is kept by its `state_dict`; else it is a plain value."""
+    """Whether an object is kept by its `state_dict`; otherwise it is a plain value."""
     return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
 
 
 def unwrap(each: Any) -> Any:
-    """The model in a DistributedDataParallel, else what it is."""
+    """Returns the model in a DistributedDataParallel, or the object itself."""
     return each.module if isinstance(each, DistributedDataParallel) else each
 
 
 def innermost(each: Any) -> Any:
-    """The model in whatever wraps it: DistributedDataParallel, torch.compile, or both."""
+    """Returns the model without its wrappers: DistributedDataParallel, torch.compile, or both."""
     while (inner := getattr(unwrap(each), "_orig_mod", unwrap(each))) is not each:
         each = inner
     return each
 
 
 def refuse_sharded(objects: dict[str, Any]) -> None:
-    """Refuses a model or an optimizer of which no rank has all.
+    """Refuses a model or an optimizer that no rank has completely.
 
     Raises:
         RuntimeError: one is; the message says what to use instead of State.
     """
     refuse_foreign_sharding(objects)
     for name, each in objects.items():
-        # By their names here, and below: importing what defines them takes long, and who has no sharded model needs none of it.
+        # By class name here, and below: the import of their modules takes long, and most scripts have no sharded model.
         if any("DTensor" in _names(parameter) for parameter in _parameters(each)):
             raise RuntimeError(f"{name} is sharded, so no rank has all of it: use ShardedState instead of State")
 
 
 def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
-    """Refuses what is sharded in a way that neither State nor ShardedState can keep.
+    """Refuses objects that are sharded in a way that neither State nor ShardedState can keep.
 
     Raises:
-        RuntimeError: something is; the message says what to use instead.
+        RuntimeError: one is; the message says what to use instead.
     """
     for name, each in objects.items():
         parameters = list(_parameters(each))
@@ -82,13 +82,13 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
 
 
 def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped: MappedState | None) -> None:
-    """Brings what is registered to the states that were found.
+    """Loads the states that were found into the registered objects.
 
     Args:
-        objects: what is registered, by its names.
+        objects: the registered objects, by name.
         states: by the same names.
-        where: they were found, for people.
-        mapped: the memory in which the states' tensors lie, and stay for this call only; None: they may be kept.
+        where: the place where they were found, for messages.
+        mapped: the memory of the states' tensors, which is valid for this call only; None: the tensors may be kept.
 
     Raises:
         RuntimeError: a state does not fit.
@@ -99,10 +99,10 @@ def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped
             continue
         optimizer = isinstance(each, torch.optim.Optimizer)
         state = states[name]
-        if mapped is not None and not optimizer and not isinstance(each, torch.nn.Module):  # which copy by themselves
+        if mapped is not None and not optimizer and not isinstance(each, torch.nn.Module):  # these copy what they load
             state = own_copy(state)
         if optimizer:
-            each.state.clear()  # a GPU may not have the room for both the old one and the new one
+            each.state.clear()  # a GPU may not have room for both the old and the new state
         try:
             each.load_state_dict(state)
         except torch.cuda.OutOfMemoryError:
@@ -112,17 +112,17 @@ def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped
         if mapped is not None and optimizer:
             _copy_kept(each, mapped)
         if hasattr(each, "param_groups") and hasattr(each, "zero_grad"):
-            each.zero_grad(set_to_none=True)  # what a step that was broken off has left
+            each.zero_grad(set_to_none=True)  # left over from an interrupted step
 
 
 def own_copy(tree: Any) -> Any:
-    """A state whose tensors have memory of their own."""
+    """Returns a state whose tensors have memory of their own."""
     skeleton, tensors = flatten(tree)
     return unflatten(skeleton, [tensor.clone() for tensor in tensors])
 
 
 def _copy_kept(optimizer: torch.optim.Optimizer, mapped: MappedState) -> None:
-    """Optimizers keep the very tensors that they load where these are on the right device already."""
+    """Clones what an optimizer keeps of mapped memory: it keeps loaded tensors that are on the right device already."""
     for state in optimizer.state.values():
         for key, value in state.items() if isinstance(state, dict) else ():
             if isinstance(value, torch.Tensor) and mapped.holds(value):
@@ -130,7 +130,7 @@ def _copy_kept(optimizer: torch.optim.Optimizer, mapped: MappedState) -> None:
 
 
 def describe(objects: dict[str, Any]) -> dict[str, str]:
-    """The types and shapes of the models' parameters by their names; empty for one that has no shape yet."""
+    """Returns the types and shapes of the models' parameters by name; empty for a parameter that has no shape yet."""
     return {
         f"{name}.{path}": "" if is_lazy(parameter) else f"{parameter.dtype} {list(parameter.shape)}"
         for name, each in objects.items()
@@ -140,7 +140,7 @@ def describe(objects: dict[str, Any]) -> dict[str, str]:
 
 
 def refuse_unlike(group: RankGroup, description: dict[str, str]) -> None:
-    """Makes sure that all ranks describe the same. Collective.
+    """Makes sure that all ranks have the same description. Collective.
 
     Raises:
         RuntimeError: on all ranks alike; the message names the first difference from what rank 0 has.
@@ -159,7 +159,7 @@ def refuse_unlike(group: RankGroup, description: dict[str, str]) -> None:
 
 
 def first_difference(first: dict[str, str], other: dict[str, str]) -> str | None:
-    """In words, the first difference between what rank 0 and another rank describe; None: there is none."""
+    """Returns the first difference between rank 0's and another rank's description, in words; None: there is none."""
     for path in [*first, *(path for path in other if path not in first)]:
         mine, its = first.get(path), other.get(path)
         if mine is None or its is None:

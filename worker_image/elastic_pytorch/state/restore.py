@@ -1,7 +1,8 @@
-"""Where a new group goes on from: the newest state that any of its ranks holds in memory, else the newest on disk.
+"""Finds the state from which a new group continues: the newest that any of its ranks holds in memory, else the newest on disk.
 
-All ranks hear the same of each other and so decide the same. What is no tensor comes from one rank for all; tensors come from one's own
-pod's memory where it has the same state. A pod that lacks it gets it once, and all of the pod's processes read it from there.
+All ranks receive the same information about each other, and so decide the same. One rank sends all values that are not tensors. Tensors
+come from the memory of a rank's own pod if it has the same state. A pod that lacks it receives it once, and all of its processes read it
+there.
 """
 
 import hashlib
@@ -21,18 +22,18 @@ from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import Loaded, load_newest
 
 NONE = StateVersion(0, 0)  # of a rank that has nothing: generations begin with 1
-OWN = "random"  # what in a state is its rank's own: the random numbers that it draws
+OWN = "random"  # the part of a state that differs from rank to rank: the random number generators
 NO_POD = -1
 
 
 class Told(NamedTuple):
-    """What each rank tells all others.
+    """What each rank sends to all others.
 
     Attributes:
         version: of the state in the memory that this rank keeps; (0, 0): there is none, or another process of the pod keeps it.
-        layout: a digest of that state's tensors: their types and shapes.
-        writer: which rank of the group before has written it.
-        pod: whose memory it uses; -1: none.
+        layout: a digest of the types and shapes of that state's tensors.
+        writer: the rank in the previous group that has written it.
+        pod: the number of the pod whose memory it uses; -1: none.
         keeps: whether it is the one process that writes that memory.
     """
 
@@ -44,18 +45,18 @@ class Told(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """Whether it reads what another process of its pod has in memory."""
+        """Whether it reads the memory that another process of its pod keeps."""
         return self.pod != NO_POD and not self.keeps
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a state comes from.
+    """The origin of a state.
 
     Attributes:
         version: of the state.
         root: the rank that has it.
-        lacking: the ranks that do not have it, and cannot read it in their pod's memory before another one has put it there.
+        lacking: the ranks that do not have it, and whose pod's memory does not have it, either.
     """
 
     version: StateVersion
@@ -65,15 +66,15 @@ class Source:
 
 @dataclass(slots=True)
 class Found:
-    """A state to go on from.
+    """A state from which to continue.
 
     Attributes:
-        version: of the state; (0, 0): there was none, and this is what rank 0 has begun with.
+        version: of the state; (0, 0): there was none, and this is rank 0's initial state.
         tree: the state.
-        generation: of the group that goes on from it.
-        where: for people.
+        generation: of the group that continues from it.
+        where: the place where it was found, for messages.
         shared: whether any rank reads it in the memory of another one, which must not be written to meanwhile.
-        mapped: the memory in which its tensors lie; None: they have memory of their own.
+        mapped: the memory of its tensors; None: they have memory of their own.
     """
 
     version: StateVersion
@@ -85,19 +86,19 @@ class Found:
 
 
 class Memory(Protocol):
-    """A pod's memory of the state, as a rank sees it; see `PodMemory`."""
+    """The memory of the state in a pod, as a rank sees it; see `PodMemory`."""
 
     pod: int | None
     keeps: bool
 
     def newest(self) -> MappedState | None:
-        """The newest state that this rank keeps."""
+        """Returns the newest state that this rank keeps."""
 
     def write(self, version: StateVersion, tree: Any) -> None:
-        """Puts a state into it."""
+        """Writes a state to it."""
 
     def of_keeper(self) -> MappedState:
-        """The newest state that another process of the pod keeps."""
+        """Returns the newest state that another process of the pod keeps."""
 
 
 class RankGroup(Protocol):
@@ -106,16 +107,16 @@ class RankGroup(Protocol):
     rank: int
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """The numbers of all ranks, in their order."""
+        """Returns the numbers of all ranks, in their order."""
 
     def first(self, number: int) -> int:
-        """Rank 0's number."""
+        """Returns rank 0's number."""
 
     def broadcast(self, tree: Any, root: int) -> Any:
-        """The root's tree; for small ones."""
+        """Returns the root's tree; for small trees."""
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Fills the tensors of all ranks but the first one with those of the first one. Only these ranks call it."""
+        """Fills the tensors of all given ranks with those of the first one. Only these ranks call it."""
 
 
 class TorchGroup:
@@ -130,53 +131,54 @@ class TorchGroup:
         self.rank = dist.get_rank(group)
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """The numbers of all ranks, in their order. Collective."""
+        """Returns the numbers of all ranks, in their order. Collective."""
         own = torch.tensor(numbers, dtype=torch.int64)
         all_ = [torch.zeros_like(own) for _ in range(dist.get_world_size(self._group))]
         dist.all_gather(all_, own, group=self._group)
         return [each.tolist() for each in all_]
 
     def first(self, number: int) -> int:
-        """Rank 0's number. Collective."""
+        """Returns rank 0's number. Collective."""
         told = torch.tensor([number])
         dist.broadcast(told, 0 if self._group is None else dist.get_global_rank(self._group, 0), group=self._group)
         return int(told)
 
     def broadcast(self, tree: Any, root: int) -> Any:
-        """The root's tree. Collective."""
+        """Returns the root's tree. Collective."""
         return broadcast_tree(tree, root, self._group)
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Sends tensors from the first of some ranks to all others of them."""
+        """Sends tensors from the first of the given ranks to the others."""
         pass_on(tensors, ranks, self._group)
 
 
 class Alone:
-    """The group of a process that has no group."""
+    """The group of a process that runs alone."""
 
     rank = 0
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Return these numbers."""
+        """Returns these numbers."""
         return [list(numbers)]
 
     def first(self, number: int) -> int:
-        """Return this number."""
+        """Returns this number."""
         return number
 
     def broadcast(self, tree: Any, root: int) -> Any:
-        """Return this tree."""
+        """Returns this tree."""
         del root
         return tree
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Do nothing: there is no other rank."""
+        """Does nothing: there is no other rank."""
 
 
 def choose_memory(told: Sequence[Told]) -> Source | None:
-    """The newest state in memory; None: no rank has any. Of several that hold it, the one that was first in the group before has it.
+    """Returns the newest state in memory; None: no rank has any.
 
-    Plain values are set on rank 0 by most scripts, and the others hear of them a little later.
+    If several ranks hold it, the root is the one with the lowest rank in the previous group: most scripts set plain values on rank 0, and
+    other ranks receive them a little later.
     """
     newest = max(each.version for each in told)
     if newest == NONE:
@@ -187,7 +189,7 @@ def choose_memory(told: Sequence[Told]) -> Source | None:
 
 
 def claim(folder: str, generation: int) -> None:
-    """Keeps older groups from writing to the checkpoint folder, and from deleting there."""
+    """Claims the checkpoint folder, so that older groups neither write nor delete there."""
     try:
         checkpoint_folder.claim(folder, generation)
     except OSError as error:
@@ -199,13 +201,13 @@ def _lacking(told: Sequence[Told], has: set[int]) -> tuple[int, ...]:
 
 
 def find_newest(group: RankGroup, memory: Memory | None, folder: str, fresh: Any) -> Found:
-    """Finds what the group goes on from, and brings it to all ranks. Collective. Rank 0 claims the folder for the group.
+    """Finds the state from which the group continues, and sends it to all ranks. Collective. Rank 0 claims the folder for the group.
 
     Args:
-        group: all that train.
+        group: all ranks.
         memory: of this rank's pod; None: it has none.
-        folder: of checkpoints; empty: there is none. Only rank 0 looks there, so it need not be shared.
-        fresh: what this rank has begun with: rank 0's is the start if there is nothing else.
+        folder: of checkpoints; empty: there is none. Only rank 0 reads it, so it need not be shared.
+        fresh: this rank's initial state: rank 0's is used if there is no other.
 
     Raises:
         OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from the start because of that.
@@ -227,7 +229,7 @@ def find_newest(group: RankGroup, memory: Memory | None, folder: str, fresh: Any
     told = [Told(StateVersion(*each[:2]), each[2], each[3], each[4], bool(each[5])) for each in numbers]
     generation = 1 + max(claimed, on_disk.generation, *(each.version.generation for each in told))
     if group.rank == 0 and folder:
-        claim(folder, generation)  # before anything is read: an older group that still lives deletes nothing from now on
+        claim(folder, generation)  # before anything is read: an older group that is still alive deletes nothing from now on
     source = choose_memory(told)
     loaded, version = None, NONE
     if source is None or source.version < on_disk:
@@ -248,7 +250,7 @@ def find_newest(group: RankGroup, memory: Memory | None, folder: str, fresh: Any
 
 
 def _spread(found: Found, group: RankGroup, memory: Memory | None, told: Sequence[Told], source: Source) -> None:
-    """Brings the root's state to all ranks."""
+    """Sends the root's state to all ranks."""
     mine = told[group.rank]
     is_root, lacks = group.rank == source.root, group.rank in source.lacking
     skeleton, tensors, own = _parts(found.tree) if is_root else (b"", [], None)
@@ -266,7 +268,7 @@ def _spread(found: Found, group: RankGroup, memory: Memory | None, told: Sequenc
         in_memory = found.mapped is not None
         if memory and mine.keeps and not in_memory and any(each.shares and each.pod == mine.pod for each in told):
             memory.write(found.version, found.tree)
-        group.gather([0])  # whoever keeps a memory has the state in it now
+        group.gather([0])  # each rank that keeps a memory has the state in it now
         if memory and mine.shares:
             found.mapped = memory.of_keeper()
     if found.mapped is not None and not is_root:
@@ -286,7 +288,7 @@ def _tell(held: MappedState | None, memory: Memory | None) -> list[int]:
 
 
 def _parts(tree: Any) -> tuple[bytes, list[torch.Tensor], Any]:
-    """What is the same on all ranks, as a skeleton and tensors; and what is the rank's own."""
+    """Returns what is the same on all ranks, as a skeleton and tensors, and the rank's own part."""
     return *flatten({name: each for name, each in tree.items() if name != OWN}), tree.get(OWN)
 
 
@@ -296,7 +298,7 @@ def _whole(skeleton: bytes, tensors: Sequence[torch.Tensor], own: Any) -> Any:
 
 
 def _from_disk(group: RankGroup, folder: str, beyond: StateVersion) -> tuple[Loaded | None, StateVersion]:
-    """The newest whole checkpoint, if it is newer than what is in memory: what rank 0 has read, and its version on all ranks."""
+    """Returns the newest whole checkpoint if it is newer than the memory: its content on rank 0, and its version on all ranks."""
     loaded: Loaded | None = None
     problem: Exception | None = None
     if group.rank == 0:

@@ -1,11 +1,10 @@
 """The random number generators: seeded for a micro-batch, and their state as part of what is committed.
 
-A generator's state belongs to one rank of one group: where rank and size are what they were, it is put back as it was. Any other rank
-gets a state of its own, drawn from the one committed, its step and its rank: no two ranks then draw the same numbers, and none draws old
-ones again.
+A generator's state belongs to one rank of one group: where rank and size are the same, it is restored as it was. Any other rank gets its
+own state, derived from the committed one, its step and the rank: then no two ranks draw the same numbers, and none repeats old ones.
 
-Of devices, all that CUDA shows to this process are meant: the model may be on any of them, which need not be the current one. Those of XPU
-and MPS are left alone.
+The devices are all that CUDA shows to this process: the model may be on any of them, not only on the current one. XPU and MPS are not
+handled.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ import torch
 
 
 def device_generators() -> Sequence[torch.Generator]:
-    """The default generators of the devices that this process sees; none before it uses one."""
+    """Returns the default generators of the devices that this process sees; none before it uses one."""
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):  # type: ignore[no-untyped-call]
         return ()
     generators: tuple[torch.Generator, ...] = torch.cuda.default_generators
@@ -26,7 +25,7 @@ def device_generators() -> Sequence[torch.Generator]:
 
 
 def mixed(*parts: object) -> int:
-    """A seed that differs for each combination of numbers."""
+    """Returns a seed that differs for each combination of numbers."""
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
@@ -41,7 +40,7 @@ def seed_all(seed: int, devices: Sequence[torch.Generator] | None = None) -> Non
 
 
 def capture(rank: int, world_size: int, devices: Sequence[torch.Generator] | None = None) -> dict[str, Any]:
-    """The states of the generators that `seed_all` seeds."""
+    """Returns the states of the generators that `seed_all` seeds."""
     version, words, gauss = random.getstate()
     state: dict[str, Any] = {
         "rank": rank,
@@ -60,7 +59,7 @@ def capture(rank: int, world_size: int, devices: Sequence[torch.Generator] | Non
 def put_back(
     state: dict[str, Any], rank: int, world_size: int, step: int, devices: Sequence[torch.Generator] | None = None
 ) -> None:
-    """Sets the generators to a captured state, or for another rank or another size to one derived from it and from the step."""
+    """Restores a captured state, or for another rank or size sets a state that is derived from it and from the step."""
     devices = device_generators() if devices is None else devices
     if (state["rank"], state["world"]) != (rank, world_size):
         drawn = hashlib.sha256(state["torch"].numpy().tobytes()).hexdigest()

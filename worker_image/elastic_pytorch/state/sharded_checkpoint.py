@@ -1,7 +1,7 @@
 """The state of a model that is sharded over the ranks (FSDP2's fully_shard): saved by all of them, read by a group of any size.
 
-The shards go through torch.distributed.checkpoint, each rank writing its own; everything else is rank 0's, in a checkpoint file beside
-them. The folder must be one that all ranks share. torch reads its own metadata file with pickle: load only what you have written.
+Each rank writes its shards with torch.distributed.checkpoint; rank 0 writes everything else to a checkpoint file beside them. All ranks
+must share the folder. Torch reads its own metadata file with pickle: load only what you have written.
 """
 
 import errno
@@ -49,15 +49,15 @@ _SUPERSEDED = -1  # beside the numbers of errno
 SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
 POLL_SECONDS = 0.5
 
-# What a rank finds a checkpoint to be, the worst last.
+# A rank's findings about a checkpoint, the worst last.
 WHOLE, DAMAGED, UNREADABLE = range(3)
 
 
-# --- what is registered with a State ----------------------------------------------------------------------------------
+# --- the objects that are registered with a State ---------------------------------------------------------------------
 
 
 def states_of(registered: dict[str, Any]) -> Tree:
-    """The states of what is registered. Those of optimizers use the names of their model's parameters, as all ranks know them.
+    """Returns the states of the registered objects. Those of optimizers use the names of their model's parameters, as all ranks know them.
 
     Raises:
         ValueError: an optimizer's model is not registered.
@@ -69,7 +69,7 @@ def states_of(registered: dict[str, Any]) -> Tree:
 
 
 def put_back(registered: dict[str, Any], states: Tree) -> None:
-    """Brings what is registered to states that `states_of` gave and `load_sharded` has filled.
+    """Loads states that `states_of` returned and `load_sharded` has filled into the registered objects.
 
     Raises:
         ValueError: an optimizer's model is not registered.
@@ -96,9 +96,9 @@ def save_sharded(folder: Path, version: StateVersion, tree: Tree, keep: int, *, 
     """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
 
     Args:
-        folder: of the checkpoints, shared by all ranks; made if it is not there.
+        folder: of the checkpoints, shared by all ranks; created if it does not exist.
         version: of the state.
-        tree: dicts and lists of anything that a checkpoint file can hold, and of sharded tensors.
+        tree: dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
         keep: how many checkpoints to leave there.
         group: of a backend that sends CPU tensors; None: the default group.
 
@@ -161,7 +161,7 @@ def _write_shards(partial: Path, shards: dict[Keys, DTensor], group: Any) -> Non
 
 
 def newest_sharded(folder: Path) -> StateVersion | None:
-    """The newest version that a checkpoint in the folder is named after, whole or not; None: there is none.
+    """Returns the newest version in the checkpoints' names, whole or not; None: there is none.
 
     Raises:
         OSError: the folder cannot be read.
@@ -170,11 +170,11 @@ def newest_sharded(folder: Path) -> StateVersion | None:
 
 
 def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = None) -> tuple[StateVersion, Tree] | None:
-    """Reads the newest checkpoint that is whole, whatever the size of the group that wrote it. Collective.
+    """Reads the newest whole checkpoint, whatever the size of the group that wrote it. Collective.
 
     Args:
         folder: of the checkpoints, shared by all ranks.
-        template: gives a tree with the sharded tensors to be filled; called if there is a checkpoint.
+        template: returns a tree with the sharded tensors to be filled; called if there is a checkpoint.
         group: of a backend that sends CPU tensors; None: the default group.
 
     Returns:
@@ -205,7 +205,7 @@ def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = Non
 
 
 def _candidates(folder: Path, group: Any) -> list[tuple[StateVersion, Path]]:
-    """The checkpoints that rank 0 sees, on all ranks: one may be written or deleted at this moment."""
+    """Returns the checkpoints that rank 0 sees, on all ranks: one may be written or deleted at this moment."""
     found: list[tuple[StateVersion, Path]] = []
 
     def look() -> int:
@@ -226,7 +226,7 @@ def _candidates(folder: Path, group: Any) -> list[tuple[StateVersion, Path]]:
 
 
 def _content_if_whole(path: Path, version: StateVersion, group: Any) -> Tree | None:
-    """What rank 0 has saved beside the shards, if all files are whole; each rank reads a part of them."""
+    """Returns what rank 0 has saved beside the shards, if all files are whole; each rank checks a part of them."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
 
@@ -238,7 +238,7 @@ def _content_if_whole(path: Path, version: StateVersion, group: Any) -> Tree | N
         assert content is not None
         check_checksums(path, [ShardFile(*file) for file in content["files"]][rank::world_size])
 
-    # Rank 0 looks first: what it sees is there, whether other ranks see it yet or not.
+    # Rank 0 reads first: what it sees exists, whether other ranks see it yet or not.
     if not _whole_for_all(look if rank == 0 else _nothing, path, group):
         return None
     if not _whole_for_all(_nothing if rank == 0 else lambda: _until_seen(look), path, group):
@@ -247,11 +247,11 @@ def _content_if_whole(path: Path, version: StateVersion, group: Any) -> Tree | N
 
 
 def _content(path: Path, version: StateVersion) -> Tree:
-    """What rank 0 has saved beside the shards.
+    """Returns what rank 0 has saved beside the shards.
 
     Raises:
-        ValueError: it is not there or not whole, or a shard has another size than it should have.
-        OSError: it cannot be read, or a shard is not there.
+        ValueError: it is missing or damaged, or a shard has a wrong size.
+        OSError: it cannot be read, or a shard is missing.
     """
     file = next(newest(path), None)
     if file is None or file.version != version:
@@ -262,10 +262,10 @@ def _content(path: Path, version: StateVersion) -> Tree:
 
 
 def _until_seen(look: Callable[[], None]) -> None:
-    """Looks at what another rank sees, until this one sees it too: storage may show a change later on another node.
+    """Repeats an action until this rank sees what another one sees: storage may show a change later on another node.
 
     Raises:
-        OSError: it still does not.
+        OSError: this rank still does not see it.
     """
     deadline = time.monotonic() + SEEN_SECONDS
     while True:
@@ -278,7 +278,7 @@ def _until_seen(look: Callable[[], None]) -> None:
 
 
 def _whole_for_all(action: Callable[[], None], path: Path, group: Any) -> bool:
-    """Whether all ranks find a checkpoint whole by something that they do; raises if one cannot say."""
+    """Whether an action finds a checkpoint whole on all ranks; raises if a rank cannot read it."""
     problem: Exception | None = None
     found = WHOLE
     try:
@@ -296,14 +296,14 @@ def _whole_for_all(action: Callable[[], None], path: Path, group: Any) -> bool:
 
 
 def _nothing() -> None:
-    """What a rank does while another one looks."""
+    """Does nothing, while another rank reads."""
 
 
-# --- trees, and what all ranks must hear ------------------------------------------------------------------------------
+# --- trees, and what all ranks must learn -----------------------------------------------------------------------------
 
 
 def _taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
-    """The sharded tensors of a tree by the keys that lead to them, and the tree without them."""
+    """Returns the sharded tensors of a tree by the keys that lead to them, and the tree without them."""
     shards: dict[Keys, DTensor] = {}
 
     def without_shards(value: Any, keys: Keys) -> Any:
@@ -334,7 +334,7 @@ def _by_name(shards: dict[Keys, DTensor]) -> dict[str, Any]:
 
 
 def _first_does(action: Callable[[], int], group: Any) -> int:
-    """Has rank 0 do something; all ranks return the number that it returns, or raise what it raises."""
+    """Runs an action on rank 0; all ranks return the number that it returns, or raise what it raises."""
     problem: OSError | Superseded | None = None
     outcome = torch.zeros(2, dtype=torch.int64)
     if dist.get_rank(group) == 0:
@@ -360,7 +360,7 @@ def _global_rank_of_first(group: Any) -> int:
 
 
 def _plain(error: CheckpointException) -> OSError | RuntimeError:
-    """What has happened, without torch's wrapping: a disk that refuses is no failure of the training's own."""
+    """Returns the cause without torch's wrapping: an error of the disk is not a failure of the training."""
     rank, (cause, _) = min(error.failures.items())
     if isinstance(cause, OSError):
         return OSError(cause.errno or errno.EIO, f"{cause.strerror or cause}, on rank {rank}")

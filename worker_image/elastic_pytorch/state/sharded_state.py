@@ -1,4 +1,4 @@
-"""The state of a training whose model is sharded over the ranks, so that no rank has all of it (FSDP2's fully_shard)."""
+"""The state of a training whose model is sharded over the ranks, so that no rank has it completely (FSDP2's fully_shard)."""
 
 import os
 from pathlib import Path
@@ -21,8 +21,8 @@ from elastic_pytorch.storage.checkpoint_folder import Superseded
 class ShardedState(State):
     """A `State` for sharded models: every few steps, all ranks together write a checkpoint. None is kept in memory.
 
-    So the loss of a worker costs the steps since the last checkpoint. A stop at a boundary costs none: it always saves. What is
-    registered are the sharded model and its optimizer, besides what State takes.
+    So the loss of a worker costs the steps since the last checkpoint. A stop at a boundary costs none: it always saves. Register the
+    sharded model and its optimizer, besides what State takes.
 
     Args:
         folder: of the checkpoints, on a volume that all pods share.
@@ -49,7 +49,7 @@ class ShardedState(State):
         self._saved = StateVersion(0, 0)
 
     def restore(self) -> int:
-        """Brings what is registered to the newest whole checkpoint; if there is none, it stays as it is.
+        """Loads the newest whole checkpoint into the registered objects; if there is none, they stay as they are.
 
         To be called by all ranks, once for each group, after `init_process_group` and `fully_shard`.
 
@@ -58,15 +58,15 @@ class ShardedState(State):
 
         Raises:
             OSError: the folder cannot be read.
-            RuntimeError: there is no process group; or what was found does not fit what is registered; or that is not the same on all
-                ranks, or is sharded in another way.
+            RuntimeError: there is no process group; or the checkpoint does not fit the registered objects; or these are not the same on
+                all ranks, or are sharded in another way.
         """
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         refuse_foreign_sharding(self._objects)
         self._group = cpu_group()
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
-        refuse_unlike(TorchGroup(self._group), {"State": self._identity.told, **describe(self._objects)})
+        refuse_unlike(TorchGroup(self._group), {"State": self._identity.description, **describe(self._objects)})
         generation = self._next_generation()
         if self._rank == 0:
             claim(self._folder, generation)
@@ -82,15 +82,15 @@ class ShardedState(State):
         return self._step
 
     def leave_group(self) -> None:
-        """Lets go of the process group. A sharded model does not: make it again in each group."""
+        """Drops the process group. A sharded model does not: create it again in each group."""
         super().leave_group()
         self._group = None
 
     def flush(self, timeout_seconds: float = 0.0) -> bool:
-        """Writes the last commit, if it is not on the disk yet. To be called by all ranks; not needed with `total_steps`.
+        """Writes the last commit if it is not on the disk yet. To be called by all ranks; not needed with `total_steps`.
 
         Returns:
-            Whether it is; False: it cannot be written, which the log tells.
+            Whether it is on the disk; False: it cannot be written, and the log says why.
         """
         del timeout_seconds  # a peer that is lost ends the wait
         if self._saved.step != self._step:
@@ -98,7 +98,7 @@ class ShardedState(State):
         return self._saved.step == self._step
 
     def _next_generation(self) -> int:
-        """One more than that of any group before; rank 0 looks."""
+        """Returns one more than the generation of any earlier group, as rank 0 finds it."""
         known = torch.zeros(1, dtype=torch.int64)
         if self._rank == 0:
             newest = newest_sharded(self._path)
@@ -124,4 +124,4 @@ class ShardedState(State):
         report(checkpoint_step=self._step)
 
     def _flush(self, *, now: bool) -> None:
-        """There is no memory to be written to the disk."""
+        """Does nothing: there is no memory to be written to the disk."""

@@ -1,4 +1,4 @@
-"""The state of a training: committed at step boundaries, and found again by whatever group comes next."""
+"""The state of a training: committed at step boundaries, and restored by the next group."""
 
 import contextlib
 import os
@@ -37,38 +37,38 @@ from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, f
 from elastic_pytorch.state.step_boundary import Done, StepBoundary, start_maximum
 from elastic_pytorch.state_format.state_version import StateVersion
 
-TELL_SECONDS = 0.1  # between two reports of more than the step: a loss may have to wait for a GPU
+REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a loss may wait for a GPU
 LAYOUT = 1
 
 
 class State:
     """All that a training must not lose: registered once, committed each step, restored by each group.
 
-    What has a `state_dict()` and a `load_state_dict()` is committed as such: model, optimizer, scheduler, scaler, sampler. Any other value
-    is kept as an attribute of the state: `State(..., best_loss=9.9)` makes `state.best_loss`, to be read and set. These values are rank
-    0's: what it has set, all ranks have after the next commit. The states of the random number generators are part of it by themselves.
+    Objects with a `state_dict()` and a `load_state_dict()` are committed as such: model, optimizer, scheduler, scaler, sampler. Any other
+    value is an attribute of the state: `State(..., best_loss=9.9)` makes `state.best_loss`, to be read and set. Rank 0's values count: all
+    ranks have them after the next commit. The states of the random number generators are always included.
 
-    A commit is a copy in the pod's memory, which outlives the process; each pod of the group has one. Every few seconds rank 0's is written
-    to the checkpoint folder by another process. So a step is lost with a worker or a node only if it was not committed yet. A few
-    seconds are lost only when all of the group's pods are lost at once.
+    A commit is a copy in the pod's memory, which outlives the process; each pod of the group has one. Every few seconds another process
+    writes rank 0's to the checkpoint folder. So the loss of a worker or a node costs only steps that were not committed yet. A few seconds
+    are lost only when all of the group's pods are lost at once.
 
-    A State belongs to one training. Several trainings in a script, one after the other or at once, each have their own, with a folder or a
-    name of its own. Without both, a State is the n-th of those that the script makes, and must be the n-th after a restart, too.
+    A State belongs to one training. Several trainings in a script, successive or at once, each have their own State, with its own folder or
+    name. Without both, a State is the n-th that the script creates, and must be the n-th after a restart, too.
 
     Args:
         folder: of the checkpoints, best on a volume that all pods share; None: there are none.
         name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
-        every: steps from one commit to the next. None: as often as a hundredth of the steps' time pays for, as measured. A stop at a
-            boundary always commits, and so does the last step.
+        every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at
+            a boundary always commits, and so does the last step.
         flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
-        total_steps: at which step training is done, for the progress that is reported.
+        total_steps: the step at which training is done, for the progress reports.
         overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
             but its optimizer may then write to a weight between a commit and the next step of the optimizer.
         registered: what to commit, by names of your choice.
 
     Raises:
-        ValueError: an argument cannot be.
+        ValueError: an argument is invalid.
         RuntimeError: this process has made a State of this folder and name already, and has not closed it.
     """
 
@@ -95,11 +95,11 @@ class State:
         self._folder, self._name = self._identity.folder, self._identity.memory
         self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
         self._interval = CommitInterval(every)
-        self._told_interval = self._interval.steps
+        self._reported_interval = self._interval.steps
         self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
         self._step = 0
         self._version = StateVersion(0, 0)  # of the last commit
-        self._committed = 0  # by all ranks: the step of the last commit but for `flush`, which rank 0 may call alone
+        self._committed = 0  # by all ranks: the step of the last commit, not counting `flush`, which rank 0 may call alone
         self._rank, self._world = 0, 1
         self._memory: PodMemory | None = None
         self._snapshot: Snapshot | None = None
@@ -108,7 +108,7 @@ class State:
         self._closed = False
         self._boundary: StepBoundary | None = None
         self._agent_link: agent_link.AgentLink | None = None
-        self._asked_at = self._told_at = float("-inf")
+        self._asked_at = self._reported_at = float("-inf")
         self._trouble = ""
 
     @property
@@ -117,7 +117,7 @@ class State:
         return self._step
 
     def holds(self, each: object) -> bool:
-        """Whether an object is registered; a model may be wrapped for its group, or compiled, since."""
+        """Whether an object is registered; a model may have been wrapped or compiled since."""
         return any(innermost(known) is innermost(each) for known in self._objects.values())
 
     def __getattr__(self, name: str) -> Any:
@@ -136,17 +136,17 @@ class State:
             raise AttributeError(f"register {name} first: State(..., {name}=...)")
 
     def restore(self) -> int:
-        """Brings what is registered to the newest state that any of the group's pods holds, or else to the newest checkpoint.
+        """Loads the newest state that any of the group's pods holds, or else the newest checkpoint, into the registered objects.
 
         To be called by all ranks, once for each group, after `init_process_group` and before DistributedDataParallel. If there is nothing
-        to restore, all ranks get what rank 0 has begun with.
+        to restore, all ranks get rank 0's initial state.
 
         Returns:
             How many steps are done.
 
         Raises:
             OSError: the checkpoint folder cannot be read, or the pod's agent does not answer.
-            RuntimeError: what was found does not fit what is registered; or that is not the same on all ranks, or is sharded.
+            RuntimeError: the state does not fit the registered objects; or these are not the same on all ranks, or are sharded.
         """
         if self._closed:
             raise RuntimeError("this State is closed: make another one to go on from it")
@@ -154,7 +154,7 @@ class State:
         gloo = cpu_group()
         group: RankGroup = TorchGroup(gloo) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
-        refuse_unlike(group, {"State": self._identity.told, **describe(self._objects)})
+        refuse_unlike(group, {"State": self._identity.description, **describe(self._objects)})
         self._find_memory()
         self._commits.settle(wait=True)
         _give_back(group)
@@ -172,9 +172,9 @@ class State:
         return self._step
 
     def commit(self, *, loss: Any = None) -> None:
-        """Ends a step: keeps its outcome, reports it, and stops here if the group is to change. Every rank must call it after every step.
+        """Ends a step: keeps its outcome, reports it, and stops here if the group changes. Every rank must call it after every step.
 
-        Moves a registered `ElasticSampler` on by a batch.
+        Advances a registered `ElasticSampler` by a batch.
 
         Args:
             loss: of the step, to be reported; whatever float() takes.
@@ -213,19 +213,19 @@ class State:
                 raise in_process.GroupChanged(self._step, self._boundary.meet)
             agent.stop_at_boundary(self._step)
             with contextlib.suppress(ValueError):  # not the main thread
-                # All is kept: a handler that would save something has nothing to do.
+                # All is committed: a handler that would save something has nothing to do.
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            while True:  # until the agent ends this process: its successor goes on from here
+            while True:  # until the agent ends this process: its successor continues from here
                 agent.wait_for_go()
 
     def leave_group(self) -> None:
-        """Lets go of the process group. To be called before it is destroyed and made again in the same process; `in_process` does."""
+        """Drops the process group. To be called before it is destroyed and created again in the same process; `in_process` does so."""
         self._boundary = self._shared_values = None
 
     def close(self) -> None:
-        """Ends this State's part in a process that goes on with another training: waits until the last commit is on disk.
+        """Ends this State in a process that continues with another training: waits until the last commit is on disk.
 
-        After that another State may have its folder and name, and goes on from it. The pod's memory of it is given back when the next State
+        After that another State may have its folder and name, and continues from it. Its memory in the pod is released when the next State
         is restored; that of a State without a folder at once, with all that was committed.
         """
         if self._closed:
@@ -243,13 +243,13 @@ class State:
         names.free(self._identity)
 
     def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
-        """Commits the last step, if that is still to be done, and waits until it is on disk. To be called after `commit`.
+        """Commits the last step, if that is not done yet, and waits until it is on disk. To be called after `commit`.
 
-        At its end a script does so by itself, if `total_steps` or the sampler's `epochs` say which step is the last one. Otherwise it
-        only writes what has been committed.
+        At the end of a script this happens by itself, if `total_steps` or the sampler's `epochs` tell the last step. Otherwise the end only
+        writes what has been committed.
 
         Returns:
-            Whether it is; False: the time is over, or it cannot be written, which the log tells.
+            Whether it is on disk; False: the time was not enough, or it cannot be written, and the log says why.
         """
         if self._rank != 0 or not self._folder or self._snapshot is None:
             return True
@@ -301,7 +301,7 @@ class State:
             agent.cooperate(in_process=in_process.active())
 
     def _find_memory(self) -> None:
-        """Takes over the pod's memory of the state, or makes it."""
+        """Takes over the memory of the state in the pod, or creates it."""
         has_agent = agent_link.current() is not None
         if not (has_agent or (self._rank == 0 and self._folder)):
             return
@@ -325,7 +325,7 @@ class State:
             self._commits.write(self._version, self._tree)
         if self._rank == 0 and self._folder and self._snapshot is not None:
             last_commits[self._name] = LastCommit(self._version, self._folder, self._keep, self._step)
-        else:  # in a group formed anew in this process, another one may be rank 0
+        else:  # in a new group in this process, another one may be rank 0
             last_commits.pop(self._name, None)
 
     def _lane(self) -> Lane:
@@ -342,10 +342,10 @@ class State:
 
     def _report(self, loss: Any) -> None:
         moment = time.monotonic()
-        if moment - self._told_at < TELL_SECONDS and self._step != self._total:
+        if moment - self._reported_at < REPORT_SECONDS and self._step != self._total:
             report(step=self._step)
             return
-        self._told_at = moment
+        self._reported_at = moment
         if isinstance(loss, torch.Tensor):
             loss = loss.detach()
         flushed = None
@@ -359,8 +359,8 @@ class State:
             checkpoint_step=flushed.step if flushed else None,
             commit_every_steps=self._interval.steps,
         )
-        if self._rank == 0 and self._interval.steps != self._told_interval:
-            self._told_interval = self._interval.steps
+        if self._rank == 0 and self._interval.steps != self._reported_interval:
+            self._reported_interval = self._interval.steps
             logger.info("%s", self._interval)
 
     def _complain(self) -> None:
@@ -371,13 +371,13 @@ class State:
 
 
 def _leave(name: str, snapshot: Snapshot) -> None:
-    """When a State is gone, and its process goes on."""
+    """Called when a State is gone, and its process continues."""
     names.leave(name)
     snapshot.close()
 
 
 def _give_back(group: RankGroup) -> None:
-    """Gives the pod's memories back of which the States are gone and all is on the disk. Collective: only rank 0 knows that."""
+    """Releases memories whose States are gone and whose commits are on the disk. Collective: only rank 0 knows that."""
     for name in group.broadcast(on_disk(names.left()) if group.rank == 0 else [], 0):
         if name in names.left():
             names.forget(name)
@@ -386,7 +386,7 @@ def _give_back(group: RankGroup) -> None:
 
 
 def cpu_group() -> Any:
-    """The default group (None) if it can send CPU tensors, else one beside it that can. Collective."""
+    """Returns the default group (None) if it can send CPU tensors, else a new one that can. Collective."""
     if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
         return None
     return dist.new_group(backend="gloo")

@@ -1,9 +1,9 @@
-"""Agreeing on the step after which all ranks of a group stop, and on how often they commit.
+"""Lets all ranks of a group agree on the step after which they stop, and on how often they commit.
 
-A signal reaches each rank at another moment, in another step. So a rank that has been told that the group is to change says so in a number
-that all ranks put together while they compute their next steps: each learns the outcome at the same step boundary. No rank waits for it,
-and it is asked for only about ten times a second, however short the steps. The steps between two commits are agreed in the same way: each
-rank says how many it needs, and the largest number holds for all.
+The news of a change reaches each rank at another moment, in another step. So each rank puts it into a number that is all-reduced while the
+next steps are computed, and all learn the outcome at the same step boundary. No rank waits for it, and it happens only about ten times a
+second, however short the steps. The ranks agree on the commit interval in the same way: each sends the one that it needs, and the largest
+holds for all.
 """
 
 import time
@@ -21,7 +21,7 @@ MAX_STEPS = 10_000  # between two agreements
 
 
 class Pending(Protocol):
-    """An all-reduce that goes on beside the training."""
+    """An all-reduce in parallel to the training."""
 
     def wait(self) -> Any:
         """Waits until it is done.
@@ -35,7 +35,7 @@ class Done:
     """The agreement of a single process."""
 
     def wait(self) -> None:
-        """Is over at once."""
+        """Returns at once."""
 
 
 def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
@@ -45,11 +45,11 @@ def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
 
 
 class StepBoundary:
-    """Says at each step boundary of a group whether all its ranks stop there.
+    """Decides at each step boundary of a group whether all its ranks stop there.
 
     Args:
         start: starts an agreement, see `start_maximum`.
-        interval: of the commits: asked when an agreement begins, and told what has come out.
+        interval: of the commits: read when an agreement begins, and set to the outcome.
         clock: seconds, from any zero.
     """
 
@@ -62,7 +62,7 @@ class StepBoundary:
         self._start = start
         self._commits = interval
         self._clock = clock
-        # Whether to stop, the steps from one agreement to the next, those between two commits: as numbers, and the same memory as a tensor.
+        # Whether to stop, the steps between two agreements, the steps between two commits: as numbers, and the same memory as a tensor.
         self._numbers = array("q", (0, 1, 1))
         self._tensor = torch.frombuffer(self._numbers, dtype=torch.int64)
         self._pending: Pending | None = None
@@ -72,10 +72,10 @@ class StepBoundary:
         self._next = 1
 
     def reached(self, wanted: Callable[[], bool]) -> bool:
-        """Whether all ranks stop at this boundary. Every rank must ask after every step.
+        """Whether all ranks stop at this boundary. Every rank must call it after every step.
 
         Args:
-            wanted: whether this rank has been told to stop; asked when an agreement begins.
+            wanted: whether this rank has been told to stop; called when an agreement begins.
 
         Raises:
             RuntimeError: a peer is lost.
@@ -94,7 +94,7 @@ class StepBoundary:
         return False
 
     def meet(self) -> None:
-        """Waits until all ranks have come here, after a boundary that all have reached.
+        """Waits until all ranks have called it, after a boundary that all have reached.
 
         Raises:
             RuntimeError: a peer is lost.
@@ -106,6 +106,6 @@ class StepBoundary:
         steps, seconds = self._step - self._begun, now - self._begun_at
         interval = min(MAX_STEPS, int(ASK_SECONDS * steps / max(seconds, 1e-6)))
         self._begun, self._begun_at = self._step, now
-        # All take the largest interval that any rank has found: they must agree on when they ask, too.
+        # All take the largest interval that any rank has found: they must also agree on when the next agreement begins.
         self._numbers[0], self._numbers[1], self._numbers[2] = int(wanted), max(1, interval), self._commits.wanted()
         self._pending = self._start(self._tensor)

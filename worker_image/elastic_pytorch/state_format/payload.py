@@ -1,6 +1,6 @@
 """A state of training as bytes, the same in a snapshot and in a checkpoint file: a prefix, each tensor at a multiple of 64, the skeleton.
 
-The tensors come before the skeleton, so that they lie where they lay the step before even if a number in the skeleton has a digit more.
+The tensors come before the skeleton, so that their offsets stay the same from step to step even if the skeleton grows by a digit.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ TensorKind = tuple[torch.dtype, torch.Size]
 
 
 def tensor_offsets(kinds: Sequence[TensorKind]) -> tuple[list[int], int]:
-    """Where each tensor begins, and where the last one ends, counted from the payload's first byte."""
+    """Returns where each tensor begins and where the last one ends, counted from the payload's first byte."""
     offsets = []
     end = PREFIX.size
     for dtype, shape in kinds:
@@ -37,7 +37,7 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
         length: of the payload, in bytes.
 
     Raises:
-        ValueError: this is no payload.
+        ValueError: this is not a payload.
     """
 
     def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
@@ -49,17 +49,17 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
 
 
 def view_payload(memory: mmap.mmap, length: int) -> Any:
-    """The state that lies in mapped memory, from its first byte on; its tensors are views of it.
+    """Returns the state that lies in mapped memory, from its first byte on; its tensors are views of the memory.
 
     Raises:
-        ValueError: this is no payload.
+        ValueError: this is not a payload.
     """
 
     def read_into(offset: int, buffer: memoryview) -> None:
         buffer[:] = memory[offset : offset + len(buffer)]
 
     def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
-        # Each has a storage of its own: generators read the state that they are set to from a storage's beginning.
+        # Each has its own storage: random number generators read the state that they are set to from a storage's beginning.
         data = torch.frombuffer(memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset)
         return data.view(dtype).view(shape)
 
@@ -92,12 +92,12 @@ def _take_apart(
 
 
 def memory_of(tensor: torch.Tensor) -> memoryview:
-    """The bytes of a contiguous tensor on the CPU."""
+    """Returns the bytes of a contiguous tensor on the CPU."""
     return memoryview((ctypes.c_char * (tensor.numel() * tensor.itemsize)).from_address(tensor.data_ptr())).cast("B")
 
 
 def payload_chunks(tree: Any) -> list[bytes | memoryview]:
-    """A state as the bytes that `read_payload` reads; they are valid for as long as its tensors are and do not change.
+    """Returns a state as the bytes that `read_payload` reads. They are valid while its tensors exist and do not change.
 
     Raises:
         UnsupportedValue: something in it cannot be saved; the message says what, and where.

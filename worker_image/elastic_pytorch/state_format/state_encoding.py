@@ -1,7 +1,7 @@
 """A state of training as a JSON skeleton and a list of tensors: what `state_dict()`s are made of, and nothing that would need pickle.
 
-In the skeleton JSON's own values stand for themselves, an object is a dict with text keys, and an array is something else: first a tag
-that says what, then its parts. Tensors are in the list, in the order in which the skeleton has them.
+In the skeleton, JSON's own values stand for themselves, and an object is a dict with text keys. An array is anything else: first a tag for
+its type, then its parts. Tensors are in the list, in the skeleton's order.
 """
 
 import base64
@@ -37,12 +37,12 @@ class UnsupportedValue(TypeError):
 
 
 def flatten(tree: Any) -> tuple[bytes, list[torch.Tensor]]:
-    """Takes a state apart. Tensors and numpy arrays are taken by reference, on whichever device they are.
+    """Splits a state into its skeleton and its tensors. Tensors and numpy arrays are taken by reference, on any device.
 
     Named tuples become tuples.
 
     Raises:
-        UnsupportedValue: something in the state is no plain data.
+        UnsupportedValue: something in the state is not plain data.
     """
     tensors: list[torch.Tensor] = []
     try:
@@ -54,10 +54,10 @@ def flatten(tree: Any) -> tuple[bytes, list[torch.Tensor]]:
 
 
 def unflatten(skeleton: bytes, tensors: Sequence[torch.Tensor]) -> Any:
-    """Puts a state together again, with these tensors in it.
+    """Rebuilds a state from a skeleton and its tensors.
 
     Raises:
-        ValueError: this is no skeleton, it is of another version, or these are not its tensors.
+        ValueError: this is not a skeleton, it has another version, or these are not its tensors.
     """
     decoder = _Decoder(tensors)
     try:
@@ -70,10 +70,10 @@ def unflatten(skeleton: bytes, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 def tensor_kinds(skeleton: bytes) -> list[tuple[torch.dtype, torch.Size]]:
-    """The types and shapes of a skeleton's tensors.
+    """Returns the types and shapes of a skeleton's tensors.
 
     Raises:
-        ValueError: this is no skeleton, or it is of another version.
+        ValueError: this is not a skeleton, or it has another version.
     """
     kinds: list[tuple[torch.dtype, torch.Size]] = []
     try:
@@ -100,7 +100,7 @@ def _parse(skeleton: bytes) -> Any:
 
 
 def _encode(value: Any, tensors: list[torch.Tensor]) -> Any:
-    # What a step's state has most of comes first.
+    # The most frequent types come first.
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -133,7 +133,7 @@ def _encode_tensor(tag: str, value: torch.Tensor, tensors: list[torch.Tensor]) -
 
 def _encode_rest(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
     if kind is collections.OrderedDict:
-        # What modules keep of their versions is an attribute of their state_dict.
+        # Modules keep their versions in an attribute of their state_dict.
         metadata = getattr(value, "_metadata", None)
         return ["O", _encode_dict(value, tensors), None if metadata is None else _encode(metadata, tensors)]
     if kind is collections.Counter:
@@ -171,7 +171,7 @@ def _encode_numpy(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
         return _refuse()
     array = numpy.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
     if not array.flags.writeable:
-        array = array.copy()  # torch knows no tensors that cannot be written
+        array = array.copy()  # torch has no read-only tensors
     return _encode_tensor("A" if kind is numpy.ndarray else "S", torch.from_numpy(array), tensors)
 
 
@@ -180,7 +180,7 @@ def _refuse() -> NoReturn:
 
 
 def _find_unsupported(tree: Any) -> tuple[str, Any]:
-    """The path and the value that cannot be saved; looked for only when there is one, so that saving needs no paths."""
+    """Returns the path and the value that cannot be saved; searched only when there is one, so that saving needs no paths."""
     path, value = "", tree
     seen = {id(tree)}
     while True:
@@ -294,7 +294,7 @@ def _device(name: str) -> torch.device:
 
 
 def _tensor_nodes(node: Any) -> Iterator[list[Any]]:
-    """The skeleton's tensors, in the order in which they are put into it."""
+    """Yields the skeleton's tensors, in the order in which they are put into it."""
     if type(node) is dict:
         for item in node.values():
             yield from _tensor_nodes(item)

@@ -1,14 +1,14 @@
-"""The name of a committed state of training, by which the newest is found."""
+"""The version of a committed state of training, by which the newest is found."""
 
 from typing import NamedTuple
 
 
 class StateVersion(NamedTuple):
-    """When a state was committed; the larger one is the newer.
+    """When a state was committed; the larger version is the newer one.
 
     Attributes:
         generation: grows with each group that is formed, so that what a cut-off group still writes is never considered newer.
-        step: the optimizer step, within all of training.
+        step: the optimizer step, counted over the whole training.
     """
 
     generation: int

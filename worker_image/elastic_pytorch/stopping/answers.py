@@ -1,9 +1,9 @@
-"""The end of a worker at which its agent learns whether the worker's main thread still runs Python code (see `observation`).
+"""The worker's part in finding out whether its main thread still runs Python code (see `observation`).
 
-Python runs the handler of a signal between two of its own instructions, so not as long as the main thread is in C: in a collective that
-waits for a lost peer, for instance. Two real-time signals tell the agent of that. On `STACK_SIGNAL` the main thread's Python stack is
-written from within the C handler, wherever the thread is. On `ANSWER_SIGNAL` a handler in Python writes a line, as soon as any can run.
-Both are written to a memory file, which the agent finds among the process's open files.
+Python runs the handler of a signal between two of its own instructions, so not while the main thread is in C. It may be in C for long, in a
+collective that waits for a lost peer. Two real-time signals detect that. On `STACK_SIGNAL` the C handler writes the main thread's Python
+stack, wherever the thread is. On `ANSWER_SIGNAL` a handler in Python writes a line as soon as any Python handler can run. Both write to a
+memory file, which the agent finds among the process's open files.
 
 `cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this package.
 """
@@ -21,22 +21,22 @@ ANSWER_HEAD = "Python runs; the handler is "
 
 
 def answer_stops() -> None:
-    """Has this process answer both signals. To be called in its main thread."""
+    """Makes this process answer both signals. To be called in its main thread."""
     memory = os.memfd_create(MEMORY_NAME)
 
     def answer(_number: int, _frame: object) -> None:
-        with contextlib.suppress(Exception):  # a script that has closed the file is not to be disturbed
+        with contextlib.suppress(Exception):  # a script that has closed the file must not be disturbed
             line = ANSWER_HEAD + _call_of(signal.getsignal(signal.SIGTERM)) + "\n"
             os.write(memory, line.encode("ascii", "backslashreplace"))  # as faulthandler does
 
     signal.signal(ANSWER_SIGNAL, answer)
     faulthandler.register(STACK_SIGNAL, file=memory, all_threads=False, chain=False)
-    # A system call that it interrupts is not to be restarted: Python would not see another signal that comes meanwhile.
+    # A system call that it interrupts must not be restarted: Python would not see another signal that comes meanwhile.
     signal.siginterrupt(STACK_SIGNAL, True)
 
 
 def _call_of(handler: object) -> str:
-    """How faulthandler shows a call of the handler, but for the line number; empty if it is no Python code."""
+    """Returns how faulthandler shows a call of the handler, without the line number; empty if it is not Python code."""
     handler = getattr(handler, "func", handler)  # of a functools.partial
     call = handler if hasattr(handler, "__code__") else type(handler).__call__
     code = getattr(call, "__code__", None)

@@ -19,7 +19,7 @@ from elastic_pytorch.stopping.stuck import MainThread, Observation
 
 OBSERVE_SECONDS = 0.1  # from one observation to the next, at first: the time to write a stack on a busy machine
 MAX_OBSERVE_SECONDS = 0.5  # once a handler has been running for long
-FIRST_STACK_SECONDS = 0.1  # for the stack of the moment before the signal
+FIRST_STACK_SECONDS = 0.1  # for the stack just before the signal
 
 _TGKILL = {"x86_64": 234, "aarch64": 131}
 _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
@@ -46,7 +46,7 @@ class StopObserver:
 
     def signalled(self) -> None:
         """To be called once the signal has been sent."""
-        # Not before: an answer shall say that Python code has run, and with it any handler, since.
+        # Not before: an answer must prove that Python code, and with it any handler, has run since the signal.
         for process in self._processes:
             process.ask_answer()
 
@@ -103,7 +103,7 @@ class _Process:
         return os.fstat(self._memory).st_size > self._read_bytes
 
     def observe(self, patience_seconds: float) -> bool:
-        """Takes in what it has written since it was asked, asks again, and returns whether it is stuck."""
+        """Reads what it has written since the last request, requests more, and returns whether it is stuck."""
         written = os.pread(self._memory, os.fstat(self._memory).st_size - self._read_bytes, self._read_bytes)
         self._read_bytes += len(written)
         text = written.decode(errors="replace")
@@ -158,7 +158,7 @@ def _signal_main_thread(pid: int, number: int) -> None:
 
 
 def _cpu_time(pid: int) -> tuple[float, bool]:
-    """The main thread's CPU time in seconds, and whether it is asleep."""
+    """Returns the main thread's CPU time in seconds, and whether it is asleep."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * _TICK_SECONDS, fields[0] == "S"
@@ -166,7 +166,7 @@ def _cpu_time(pid: int) -> tuple[float, bool]:
 
 
 def _copied_bytes(pid: int) -> int:
-    """What the main thread has read and written."""
+    """Returns the bytes that the main thread has read and written."""
     with contextlib.suppress(OSError, ValueError):
         counters = dict(line.split(":") for line in Path(f"/proc/{pid}/task/{pid}/io").read_text().splitlines())
         return int(counters["rchar"]) + int(counters["wchar"])

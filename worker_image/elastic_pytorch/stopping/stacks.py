@@ -1,8 +1,8 @@
-"""The Python stacks of workers that hang, written to their stderr, and so to the pod's log.
+"""Writes the Python stacks of workers that hang to their stderr, and so to the pod's log.
 
-A worker has faulthandler answer a signal: it writes the stacks of all threads from within the signal's handler, wherever the worker is
-stuck, in C code too. The signal is a real-time one that neither torch nor Python uses, and scripts hardly ever: SIGUSR1 and SIGUSR2
-are what schedulers and trainers send each other. It kills a process that does not expect it, so only one that does gets it.
+In a worker, faulthandler answers a signal: its handler writes the stacks of all threads wherever the worker is stuck, even in C code. The
+signal is a real-time one that neither torch nor Python uses, and scripts hardly ever: SIGUSR1 and SIGUSR2 are in use between schedulers and
+trainers. It kills a process that does not handle it, so it is sent only to those that do.
 """
 
 import contextlib
@@ -16,23 +16,23 @@ from pathlib import Path
 from elastic_pytorch.log import logger
 
 DUMP_SIGNAL = signal.SIGRTMIN + 10
-COLD_START = str(Path(__file__).parent / "cold_start")  # goes on PYTHONPATH of a worker that is started anew
+COLD_START = str(Path(__file__).parent / "cold_start")  # for PYTHONPATH of a worker that starts in a new interpreter
 WRITE_SECONDS = 0.1  # for one worker's stacks to be written before the next one's
 
 
 def answer_dumps() -> None:
-    """Has this process write its stacks to stderr whenever it gets the signal."""
+    """Makes this process write its stacks to stderr whenever it gets the signal."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         faulthandler.register(DUMP_SIGNAL, file=2, all_threads=True, chain=False)
 
 
 def dump_stacks(workers: Mapping[int, str]) -> None:
-    """Has workers write their stacks, one after the other.
+    """Makes workers write their stacks, one after the other.
 
-    Of a worker that is no Python, a shell script for instance, those of its children that answer do.
+    If a worker is not a Python process, such as a shell script, its descendants that answer do.
 
     Args:
-        workers: what the log calls them, by process id.
+        workers: their names in the log, by process id.
     """
     logger.info("asked for stacks of %d workers: pids %s", len(workers), " ".join(map(str, workers)))
     for worker, name in workers.items():
@@ -47,7 +47,7 @@ def dump_stacks(workers: Mapping[int, str]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The process ids of a process's children."""
+    """Returns the process ids of a process's children."""
     found: list[int] = []
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -56,7 +56,7 @@ def children(pid: int) -> list[int]:
 
 
 def _answering(pid: int) -> list[int]:
-    """The process, if it handles the signal, else those of its descendants that do."""
+    """Returns the process if it handles the signal, else those of its descendants that do."""
     if handles(pid, DUMP_SIGNAL):
         return [pid]
     return [descendant for child in children(pid) for descendant in _answering(child)]

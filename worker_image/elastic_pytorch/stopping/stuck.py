@@ -6,11 +6,11 @@ whose peer is lost does not get there: under NCCL it waits in C until it is kill
 
 from dataclasses import dataclass, replace
 
-WAITING_SECONDS = 0.25  # in one call of C, asleep: nothing that it waits for has come since the loss
+WAITING_SECONDS = 0.25  # in one call of C, asleep: what it waits for has not come since the loss
 COMPUTING_SECONDS = 1.2  # in one call of C that may end: a computation, or a CUDA call, which spins while it waits
 SILENT_SECONDS = 20.0  # without a stack: it hangs in the kernel, or in a write to a disk that is very slow
-GAP_SECONDS = 1.0  # between two observations: longer gaps say nothing of the time between
-WAITING_SHARE = 0.1  # of CPU time at most: what waits may poll, and writes its stack
+GAP_SECONDS = 1.0  # between two observations: a longer gap proves nothing about the time between
+WAITING_SHARE = 0.1  # of CPU time at most: a waiting thread may poll, and writes its stack
 
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 
@@ -43,11 +43,11 @@ class MainThread:
     """What observations have found of a main thread since its process was told to stop.
 
     Attributes:
-        before: the stack in the moment in which it was told.
+        before: the stack at the moment of the signal.
         first: the first of the latest observations that all found it in the same call of C.
         last: the latest observation.
         silent: the first observation, if none has ever found a stack.
-        answered: Python code has run since the process was told, so the handler has run, too, or runs.
+        answered: Python code has run since the signal, so the handler has run or is running.
         handler: see `Observation`.
         slept: all observations since `first` have found it asleep.
     """
@@ -61,7 +61,7 @@ class MainThread:
     slept: bool = False
 
     def after(self, seen: Observation) -> "MainThread":
-        """What is known after another observation."""
+        """Returns what is known after another observation."""
         first = self.first if self._same_call(seen) else seen if seen.stack else None
         return replace(
             self,
@@ -75,10 +75,10 @@ class MainThread:
         )
 
     def stuck(self, patience_seconds: float = 0.0) -> bool:
-        """Whether it has been in one call of C for so long that it will not come back to Python, and is not at work in its handler.
+        """Whether it has been in one call of C for too long to return to Python, and is not running its handler.
 
         Args:
-            patience_seconds: what "so long" is at least.
+            patience_seconds: the least time in one call of C that counts as too long.
         """
         if self.last is None:
             return False
@@ -102,7 +102,7 @@ class MainThread:
         )
 
     def _in_handler(self) -> bool:
-        """Whether the handler is on the stack. It is if there has been no answer: that waits for the handler's return, at most."""
+        """Whether the handler is on the stack. It is if there was no answer, which at worst comes when the handler returns."""
         assert self.last is not None
         if not self.answered:
             return True

@@ -21,15 +21,15 @@ class Loaded(NamedTuple):
 
 
 def load_newest(folder: str | os.PathLike[str], beyond: StateVersion) -> Loaded | None:
-    """Reads the newest checkpoint of a folder that is whole; one that is not is skipped with a line in the log that says why.
+    """Reads the newest whole checkpoint of a folder; damaged ones are skipped, with the reason in the log.
 
     Args:
         folder: of the checkpoints.
-        beyond: only those of a larger version are looked at.
+        beyond: only larger versions are considered.
 
     Raises:
         OSError: the folder, or a file in it that may be whole, cannot be read.
-        MemoryError: there is no room for a state that is whole.
+        MemoryError: there is no room for a whole state.
     """
     skipped: set[Path] = set()
     gone: set[Path] = set()
@@ -44,7 +44,7 @@ def load_newest(folder: str | os.PathLike[str], beyond: StateVersion) -> Loaded 
                 raise ValueError(f"foreign: it is named after {tuple(version)}, and holds {tuple(held)}")
         except (ValueError, FileNotFoundError, IsADirectoryError) as error:
             if isinstance(error, FileNotFoundError) and path not in gone:
-                gone.add(path)  # another group may just have put a newer one in its place: the folder is listed once more
+                gone.add(path)  # another group may just have replaced it by a newer one: the folder is listed once more
                 continue
             logger.warning("checkpoint %s is skipped: %s", path, error)
             skipped.add(path)
@@ -56,7 +56,7 @@ def load(path: str | os.PathLike[str]) -> tuple[StateVersion, Any]:
     """Reads a checkpoint; its tensors are on the CPU. Each byte is read once.
 
     Raises:
-        ValueError: it is not whole, or no checkpoint; the message says which.
+        ValueError: it is damaged, or not a checkpoint; the message says which.
         OSError: it cannot be read.
         MemoryError: there is no room for it.
     """
@@ -72,8 +72,8 @@ def load(path: str | os.PathLike[str]) -> tuple[StateVersion, Any]:
             tree = read_payload(read_into, length)
         except OSError:
             raise
-        except Exception as error:  # bytes that are no state may be anything, a tensor beyond all memory too
-            for _ in payload_of(file):  # raises another error if that is because the file is damaged
+        except Exception as error:  # bytes that are not a state may mean anything, even a tensor larger than the memory
+            for _ in payload_of(file):  # raises another error if the file is damaged
                 pass
             if isinstance(error, MemoryError) or "allocate memory" in str(error):
                 raise MemoryError(f"no room for the state in {path}: {error}") from None
@@ -84,7 +84,7 @@ def load(path: str | os.PathLike[str]) -> tuple[StateVersion, Any]:
 
 
 def _checksum(fd: int, pieces: list[tuple[int, memoryview]], length: int) -> int:
-    """The checksum of header and payload, made of what has been read, and of what lies between."""
+    """Returns the checksum of header and payload, computed from what has been read and from the gaps between."""
     seen = zlib.crc32(_read(fd, 0, HEADER.size))
     at = 0
     for offset, buffer in [*sorted(pieces, key=lambda piece: piece[0]), (length, memoryview(b""))]:

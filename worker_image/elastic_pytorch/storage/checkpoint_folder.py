@@ -1,4 +1,4 @@
-"""The checkpoint folder: files that are whole or not there, the newest few of them, and a claim that keeps a cut-off group out.
+"""The checkpoint folder: the newest few files, each whole or absent, and a claim that keeps a cut-off group out.
 
 A file is a header (magic, format version, generation, step), the payload (see `payload`), and a trailer (the payload's length, a checksum
 of all before it, magic). The checksum is a CRC-32: it guards against torn writes and rotten disks, not against forgers. It finds every
@@ -25,7 +25,7 @@ END_MAGIC = b"\nEPTEND\n"
 HEADER = struct.Struct("<8sI4xQQ32x")  # magic, format version, generation, step
 TRAILER = struct.Struct("<QI8s")  # bytes of the payload, checksum, magic
 STALE_SECONDS = 3600.0
-# What file systems answer that cannot make a folder's names safe. Data is synced before, and a disk in trouble answers something else.
+# The errors of file systems that cannot sync a folder. Data is synced before, and a failing disk returns other errors.
 CANNOT_SYNC = frozenset(
     {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EISDIR}
 )
@@ -37,7 +37,7 @@ _CLAIM = re.compile(r"\.claim-g(\d{6,19})")
 
 
 class Superseded(Exception):
-    """The folder is claimed by a newer group: this one has nothing to say any more."""
+    """The folder is claimed by a newer group: this one may not write any more."""
 
 
 class Checkpoint(NamedTuple):
@@ -50,13 +50,13 @@ class Checkpoint(NamedTuple):
 def write(
     folder: str | os.PathLike[str], version: StateVersion, chunks: Iterable[bytes | bytearray | memoryview], keep: int
 ) -> Path:
-    """Writes a checkpoint, and when it is safe on the disk deletes older ones.
+    """Writes a checkpoint, and deletes older ones when it is safe on the disk.
 
     Args:
-        folder: made if it is not there.
+        folder: created if it does not exist.
         version: of the state.
-        chunks: the payload's bytes. If this raises, no checkpoint is made.
-        keep: how many checkpoints to leave there, this one among them; those of a larger version do not count and stay.
+        chunks: the payload's bytes. If this raises, no checkpoint is created.
+        keep: how many checkpoints to leave there, including this one; those of a larger version do not count and stay.
 
     Returns:
         The file.
@@ -87,12 +87,11 @@ def write(
 
 
 def newest(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]:
-    """The whole checkpoints, the newest first. Each is read through when its turn comes. One that is not whole is skipped with a
-    line in the log that says why.
+    """Yields the whole checkpoints, the newest first, each read through in its turn; damaged ones are skipped with a warning.
 
     Raises:
-        OSError: the folder cannot be read. That it is not there is no error: then there are no checkpoints.
-    """  # noqa: D205
+        OSError: the folder cannot be read. A missing folder is not an error: it has no checkpoints.
+    """
     for version, path in by_name(folder):
         try:
             with path.open("rb") as file:
@@ -105,16 +104,16 @@ def newest(folder: str | os.PathLike[str]) -> Iterator[Checkpoint]:
 
 
 def by_name(folder: str | os.PathLike[str]) -> list[Checkpoint]:
-    """What is named as a checkpoint, whole or not, the newest first.
+    """Returns the files that have a checkpoint's name, whole or not, the newest first.
 
     Raises:
-        OSError: the folder cannot be read. That it is not there is no error: then there are no checkpoints.
+        OSError: the folder cannot be read. A missing folder is not an error: it has no checkpoints.
     """
     return sorted(_checkpoints(Path(folder)), reverse=True)
 
 
 def newest_name(folder: str | os.PathLike[str]) -> StateVersion | None:
-    """The newest version that a file in the folder is named after, whole or not; None: there is none.
+    """Returns the newest version in the files' names, whole or not; None: there is none.
 
     Raises:
         OSError: the folder cannot be read.
@@ -125,10 +124,10 @@ def newest_name(folder: str | os.PathLike[str]) -> StateVersion | None:
 def payload_of(file: IO[bytes], expected: StateVersion | None = None) -> Iterator[memoryview]:
     """Reads a checkpoint's payload, piece by piece; a piece is valid until the next one is asked for.
 
-    Only when this has come to its end, the pieces are known to be what was written.
+    Only after the last piece are all of them known to be what was written.
 
     Raises:
-        ValueError: it is not whole, or no checkpoint; the message says which.
+        ValueError: it is damaged, or not a checkpoint; the message says which.
         OSError: it cannot be read.
     """
     version, length, checksum = read_frame(file)
@@ -150,10 +149,10 @@ def payload_of(file: IO[bytes], expected: StateVersion | None = None) -> Iterato
 
 
 def read_frame(file: IO[bytes]) -> tuple[StateVersion, int, int]:
-    """A checkpoint's version, its payload's length in bytes, and the checksum that header and payload should have.
+    """Returns a checkpoint's version, its payload's length in bytes, and the checksum that header and payload should have.
 
     Raises:
-        ValueError: this is no checkpoint, or it has no end; the message says which.
+        ValueError: this is not a checkpoint, or it has no end; the message says which.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
@@ -173,10 +172,10 @@ def read_frame(file: IO[bytes]) -> tuple[StateVersion, int, int]:
 
 
 def claim(folder: str | os.PathLike[str], generation: int) -> None:
-    """Says that from now on only groups of this generation or a larger one may write here.
+    """Claims the folder: from now on only groups of this generation or a larger one may write here.
 
     Raises:
-        OSError: it could not be said.
+        OSError: the claim could not be written.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -185,12 +184,12 @@ def claim(folder: str | os.PathLike[str], generation: int) -> None:
     for name in _names(folder):
         match = _CLAIM.fullmatch(name)
         if match and int(match[1]) < generation:
-            with contextlib.suppress(OSError):  # it says nothing any more
+            with contextlib.suppress(OSError):  # it has no effect any more
                 (folder / name).unlink(missing_ok=True)
 
 
 def claimed(folder: str | os.PathLike[str]) -> int:
-    """The generation that the folder is claimed for; 0: no group has claimed it.
+    """Returns the generation that the folder is claimed for; 0: no group has claimed it.
 
     Raises:
         OSError: the folder cannot be read.
@@ -205,7 +204,7 @@ def _check_claim(folder: Path, version: StateVersion) -> None:
 
 
 def _write_file(path: Path, version: StateVersion, chunks: Iterable[bytes | bytearray | memoryview]) -> float:
-    """Writes a file that is safe on the disk on return; returns its time by the file system's clock."""
+    """Writes a file and syncs it to the disk; returns its time by the file system's clock."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         header = HEADER.pack(MAGIC, VERSION, *version)
@@ -229,7 +228,7 @@ def _write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
 
 
 def _delete_older(folder: Path, version: StateVersion, keep: int, now: float) -> None:
-    """Deletes checkpoints and remains of checkpoints that are of no use any more. What cannot be deleted stays."""
+    """Deletes superseded checkpoints and the remains of unfinished ones. What cannot be deleted stays."""
     older = sorted((found for found in _checkpoints(folder) if found.version < version), reverse=True)
     for _, path in older[keep - 1 :]:
         _delete(path)
@@ -271,10 +270,10 @@ def _name(version: StateVersion) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names safe on the disk, on file systems that can.
+    """Syncs a folder's names to the disk, on file systems that can.
 
     Raises:
-        OSError: the file system can, and has not.
+        OSError: the file system can, but failed.
     """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

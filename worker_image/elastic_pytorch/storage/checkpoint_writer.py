@@ -1,7 +1,7 @@
 """Writes snapshots to checkpoint folders, one at a time, in a thread of its own. Standard library only.
 
-A large state takes long to write, and the disk and the network may be those that training reads its data through. So the thread rests
-after each one for nine times as long as it took, unless it is to hurry: before training leaves, and at its end.
+A large state takes long to write, and training may read its data through the same disk and network. So after each write the thread rests
+for nine times as long as the write took, unless the request is urgent: before a worker leaves, and at the end of training.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ IDLE_SHARE = 9  # seconds of rest for each second of writing
 
 
 class Flush(NamedTuple):
-    """A request.
+    """A request to write a snapshot.
 
     Attributes:
-        name: of the snapshot; a request takes the place of an earlier one of the same name that is not begun yet.
-        fd: the snapshot, to be closed when the request is done with.
-        folder: where to.
+        name: of the snapshot; a request replaces an earlier one of the same name that has not begun yet.
+        fd: the snapshot, closed when the request is done.
+        folder: of the checkpoints.
         keep: how many checkpoints to keep there.
         answer: called once with the version that is on the disk, or with what went wrong.
-        now: whether not to rest before.
+        now: whether to skip the rest before it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class CheckpointWriter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._rested_at = clock()
-        self._drains = 0  # that are waited for now
+        self._drains = 0  # in progress now
         self._pending: dict[str, Flush] = {}
         self._busy = False
         self._changed = threading.Condition()
@@ -60,7 +60,7 @@ class CheckpointWriter:
         self._written: dict[str, tuple[str, StateVersion]] = {}
 
     def ask(self, flush: Flush) -> None:
-        """Asks for the newest state of a snapshot to be written."""
+        """Requests that the newest state of a snapshot be written."""
         with self._changed:
             before = self._pending.pop(flush.name, None)
             if before is not None:
@@ -83,7 +83,7 @@ class CheckpointWriter:
                 self._drains -= 1
 
     def _take(self) -> Flush:
-        """Waits for the request that is to be carried out next; to be called with the lock held."""
+        """Waits for the next request and returns it; to be called with the lock held."""
         while True:
             for flush in self._pending.values():
                 if flush.now or self._drains or self._clock() >= self._rested_at:
@@ -102,7 +102,7 @@ class CheckpointWriter:
             try:
                 version = self._write(flush)
                 self._last_trouble = ""
-            except Exception as error:  # training must not end because of it, nor must this thread
+            except Exception as error:  # neither training nor this thread may end because of it
                 trouble = _describe(error, flush.folder)
                 if trouble != self._last_trouble:
                     logger.warning("no checkpoint: %s", trouble)
@@ -145,7 +145,7 @@ def _chunks(fd: int, slot: Slot) -> Iterator[memoryview]:
             raise ValueError("the snapshot ends too early")
         yield buffer[:count]
         done += count
-    # A pin is seen by a writer in nearly every case; in the others, what has been read may be of two states.
+    # Nearly always the committing process sees the pin; if not, what has been read may be of two states.
     if not still_holds(fd, slot):
         raise _Overwritten
 

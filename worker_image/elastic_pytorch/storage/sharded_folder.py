@@ -1,4 +1,4 @@
-"""Checkpoints that many ranks write together: each a folder, which appears under its name when all of it is on the disk.
+"""Checkpoints that many ranks write together: each is a folder that gets its name when all of it is on the disk.
 
 Standard library only. They may lie beside checkpoint files: the names differ.
 """
@@ -30,15 +30,15 @@ class ShardFile(NamedTuple):
 
 
 def path_of(folder: Path, version: StateVersion) -> Path:
-    """Where a checkpoint is once it is whole."""
+    """Returns the path of a checkpoint that is whole."""
     return folder / f"checkpoint-g{version.generation:06}-s{version.step:09}.sharded"
 
 
 def sharded_checkpoints(folder: Path) -> list[tuple[StateVersion, Path]]:
-    """The checkpoints, the newest first; whether the files in them are whole is not looked at.
+    """Returns the checkpoints, the newest first, without checking their files.
 
     Raises:
-        OSError: the folder cannot be read. That it is not there is no error: then there are none.
+        OSError: the folder cannot be read. A missing folder is not an error: it has no checkpoints.
     """
     found = ((_NAME.fullmatch(path.name), path) for path in _paths(folder))
     return sorted(((StateVersion(int(match[1]), int(match[2])), path) for match, path in found if match), reverse=True)
@@ -57,12 +57,12 @@ def check_claim(folder: Path, version: StateVersion) -> None:
 
 
 def partial_path(folder: Path, version: StateVersion, token: int) -> Path:
-    """Where a checkpoint is while it is written; the token is of this writing alone."""
+    """Returns the path of a checkpoint while it is written; the token is unique to this write."""
     return folder / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
 
 
 def new_token() -> int:
-    """A number that no other writing has."""
+    """Returns a number that no other write has."""
     return secrets.randbits(62)
 
 
@@ -70,10 +70,10 @@ def publish(partial: Path, folder: Path, version: StateVersion, keep: int) -> No
     """Gives a checkpoint its name, and deletes older ones.
 
     Args:
-        partial: the checkpoint; what its files hold is on the disk.
+        partial: the checkpoint, whose files are synced to the disk.
         folder: of the checkpoints.
         version: of the state.
-        keep: how many to leave there, this one among them; those of a larger version do not count and stay.
+        keep: how many to leave there, including this one; those of a larger version do not count and stay.
 
     Raises:
         Superseded: a larger generation has claimed the folder.
@@ -83,7 +83,7 @@ def publish(partial: Path, folder: Path, version: StateVersion, keep: int) -> No
     check_claim(folder, version)
     path = path_of(folder, version)
     if path.exists():
-        _delete(path)  # of the same generation and step, hence not whole: it was the reason to write it once more
+        _delete(path)  # of the same generation and step, hence damaged: that was the reason to write it once more
     partial.rename(path)
     sync_folder(folder)
     older = [old for other, old in sharded_checkpoints(folder) if other < version]
@@ -96,7 +96,7 @@ def publish(partial: Path, folder: Path, version: StateVersion, keep: int) -> No
 
 
 def describe_files(paths: Iterable[Path]) -> list[ShardFile]:
-    """What files hold: as much as is needed to find out later whether they are whole.
+    """Returns what is needed to find out later whether the files are whole.
 
     Raises:
         OSError: one cannot be read.
@@ -108,8 +108,8 @@ def check_sizes(folder: Path, files: Iterable[ShardFile]) -> None:
     """Makes sure that files have the sizes with which they were written.
 
     Raises:
-        ValueError: one has not; the message says which.
-        OSError: one cannot be looked at.
+        ValueError: one has another size; the message says which.
+        OSError: one cannot be read.
     """
     for name, size, _ in files:
         if (seen := (folder / name).stat().st_size) != size:

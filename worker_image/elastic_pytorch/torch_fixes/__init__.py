@@ -1,1 +1,1 @@
-"""Torch's own faults, worked around."""
+"""Workarounds for faults of torch."""

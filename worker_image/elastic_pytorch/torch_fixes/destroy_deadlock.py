@@ -1,8 +1,8 @@
-"""Destroying a process group without a deadlock of torch's own.
+"""Avoids a deadlock in torch when a process group is destroyed.
 
 The destructor of gloo's group waits for its threads, and may do so while it holds Python's interpreter lock. A thread that has just
 carried out the last collective, and drops its last reference to a tensor, needs that lock: a script that destroys its group right after a
-collective, as nearly all do, then hangs at its end, once in some dozen runs on a busy machine. Torch 2.8 has fixed it for a group of which
+collective, as nearly all do, then hangs at its end: once in a few dozen runs on a busy machine. Torch 2.8 has fixed it for a group of which
 Python has the last reference (pytorch/pytorch#154976). It has not for one to which a DistributedDataParallel refers (seen with 2.10).
 """
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 PAUSE_SECONDS = 0.005
-QUIET_PAUSES = 2  # in the first, a thread may have come to wait for the lock just while this one held it to look
+QUIET_PAUSES = 2  # in the first, a thread may have begun to wait for the lock while this one held it to check
 MAX_SECONDS = 0.5  # less than a worker may take to leave its group, see settings.REST_SECONDS
 
 
 def install() -> None:
-    """Has `destroy_process_group` of this process, and of those forked from it, first let all threads come to rest."""
+    """Makes `destroy_process_group` of this process, and of those forked from it, first wait until all threads rest."""
     # by its name: torch.distributed exports a copy of the function
     for module in map(importlib.import_module, ("torch.distributed.distributed_c10d", "torch.distributed")):
         if (stock := vars(module).get("destroy_process_group")) is not None:
@@ -37,10 +37,10 @@ def _after_rest(stock: Callable[..., None]) -> Callable[..., None]:
 
 
 def wait_for_rest(seconds: float) -> bool:
-    """Waits, without the interpreter's lock, until no other thread of this process runs or is about to, but for those of the script's.
+    """Waits, without the interpreter's lock, until no other thread of this process runs or is about to, except Python's own threads.
 
     Returns:
-        Whether they rest; False: the time is over.
+        Whether they rest; False: the time was not enough.
     """
     deadline = time.monotonic() + seconds
     quiet = 0
@@ -53,7 +53,7 @@ def wait_for_rest(seconds: float) -> bool:
 
 
 def _running() -> bool:
-    # Gloo's threads are not of Python's making. Those that are may have work that never ends.
+    # Gloo's threads were not created by Python. Those that were may have work that never ends.
     known = {str(thread.native_id) for thread in threading.enumerate()} | {str(threading.get_native_id())}
     for task in Path("/proc/self/task").iterdir():
         try:

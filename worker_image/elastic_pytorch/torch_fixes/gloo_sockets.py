@@ -1,11 +1,12 @@
-"""Cutting gloo's connections, so that a broken group can be left.
+"""Shuts gloo's connections down, so that a broken group can be left.
 
-Of a group that has lost a member, one rank waits for the next, which waits for it in turn: neither has a connection to the lost one in use,
-and a group is only destroyed when its operations have ended. A process that leaves cuts its connections: its own operations end with an
-error then, and those of its peers, which may not have noticed yet.
+In a group that has lost a member, two ranks may wait for each other, neither of them on a connection to the lost one. But a group is only
+destroyed when its operations have ended. So a process that leaves shuts its connections down: its own operations then end with an error,
+and so do those of its peers, which may not have noticed yet.
 
-gloo does not tell which connections are its own. They are known by what it sets on each (`Pair::handleConnected` and `Pair::connect` of
-gloo/transport/tcp/pair.cc, the same since 2019): the group's time-out both for sending and for receiving, where other programs poll.
+gloo does not expose its connections. They are recognised by the options that it sets on each (`Pair::handleConnected` and
+`Pair::connect` of gloo/transport/tcp/pair.cc, the same since 2019): the group's time-out for both sending and receiving, where other
+programs poll.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ TIMEVAL = struct.Struct("ll")
 
 
 def cut() -> None:
-    """Cuts the connections of all of gloo's groups in this process. May be called from any thread."""
+    """Shuts down the connections of all of gloo's groups in this process. May be called from any thread."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is wanted
         with contextlib.suppress(OSError):  # closed meanwhile
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):

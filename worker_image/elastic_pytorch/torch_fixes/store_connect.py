@@ -1,7 +1,7 @@
-"""Joining a round's store the moment it is there.
+"""Connects to a round's store as soon as it is served.
 
-All workers of a round start together, so rank 0 may serve the store some milliseconds after the others look for it. Torch's client, once
-refused, sleeps for 0.3 to 0.7 s before it tries again: longer than all the rest of a change of the group.
+All workers of a round start together, so rank 0 may serve the store some milliseconds after the others try to connect. Torch's client, once
+refused, sleeps for 0.3 to 0.7 s before it tries again: longer than the rest of a change of the group.
 """
 
 import importlib
@@ -18,7 +18,7 @@ DEFAULT_TIMEOUT = timedelta(minutes=5)  # TCPStore's own
 
 
 class PromptTCPStore(TCPStore):
-    """Torch's store; a client of it first waits, with short pauses, until its server listens."""
+    """Torch's store; its client first waits, with short pauses, until the server listens."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class PromptTCPStore(TCPStore):
 
 
 def wait_until_served(host: str, port: int, seconds: float) -> None:
-    """Waits until a process listens on the port, but not longer than the given seconds; what then fails is torch's to tell."""
+    """Waits until a process listens on the port, at most the given seconds; torch reports what fails after that."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE_SECONDS
     while time.monotonic() < deadline:
@@ -46,14 +46,14 @@ def wait_until_served(host: str, port: int, seconds: float) -> None:
             time.sleep(pause)
             pause = min(pause * 1.3, LONGEST_PAUSE_SECONDS)
         except OSError:
-            return  # nothing that waiting here would mend
+            return  # waiting here would not help
         else:
             return
 
 
 def install() -> None:
-    """Has `init_process_group` of this process, and of those forked from it, use it."""
-    # by its name: torch.distributed has a function called so as well
+    """Makes `init_process_group` of this process, and of those forked from it, use this store."""
+    # by name: torch.distributed also has a function called rendezvous
     module = importlib.import_module("torch.distributed.rendezvous")
     if hasattr(module, "TCPStore"):
         vars(module)["TCPStore"] = PromptTCPStore

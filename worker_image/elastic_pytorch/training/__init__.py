@@ -1,1 +1,1 @@
-"""The training loop, and the samples of each step."""
+"""The training loop and the samples of each step."""

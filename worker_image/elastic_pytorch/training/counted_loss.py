@@ -1,7 +1,7 @@
-"""Weights of losses that are means over something else than samples: tokens, pixels, those of a class.
+"""Weights of losses that are means over something other than samples: tokens, pixels, the members of a class.
 
-How many there are in a batch of the whole group is known only when its last micro-batch is there. So backward goes with weights that
-are right but for a factor, the same one on all ranks; after the last micro-batch the gradients are multiplied by it.
+Their number in a batch of the whole group is known only after its last micro-batch. So backward uses weights that are right up to a factor,
+which is the same on all ranks; after the last micro-batch the gradients are multiplied by that factor.
 """
 
 from collections.abc import Iterable
@@ -13,25 +13,25 @@ from torch import Tensor
 
 
 class CountedStep:
-    """The weights of one step's micro-batches. Each rank must ask for as many, in the same order.
+    """The weights of one step's micro-batches. All ranks must request the same number, in the same order.
 
     Args:
-        parts: micro-batches of the step, on each rank.
+        parts: the number of micro-batches in the step, on each rank.
     """
 
     def __init__(self, parts: int) -> None:
         self._parts = parts
         self._left = parts
         self._world_size = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-        self._reference: Tensor | None = None  # about how many the batch has: what the weights refer to
-        self._total: Tensor | None = None  # how many it has; so far of this rank
+        self._reference: Tensor | None = None  # an estimate of the batch's count: the weights refer to it
+        self._total: Tensor | None = None  # the batch's count; so far, this rank's part
         self._pending: Any = None
 
     def weight(self, count: Tensor) -> Tensor:
-        """What to multiply a micro-batch's mean loss by.
+        """Returns the factor for a micro-batch's mean loss.
 
         Args:
-            count: over how many that mean is, as a scalar of floating point on the loss's device; 0: it counts for nothing.
+            count: the number that the mean is over, as a floating-point scalar on the loss's device; 0: it does not count.
         """
         if self._reference is None or self._total is None:
             self._total = count.clone()
@@ -43,12 +43,12 @@ class CountedStep:
             self._total += count
         self._left -= 1
         if self._left == 0 and self._parts > 1 and self._world_size > 1:
-            self._pending = dist.all_reduce(self._total, async_op=True)  # while backward goes on
+            self._pending = dist.all_reduce(self._total, async_op=True)  # in parallel to backward
         return count * self._world_size / self._reference
 
     @torch.no_grad()
     def correct(self, gradients: Iterable[Tensor]) -> None:
-        """Multiplies the step's gradients by what the weights lack. With one micro-batch, they lack nothing."""
+        """Multiplies the step's gradients by the missing factor. With one micro-batch there is none."""
         if self._parts == 1 or self._reference is None or self._total is None:
             return
         if self._pending is not None:

@@ -1,4 +1,4 @@
-"""Whether a loop takes the batches that its sampler gives, each once and in order. No torch."""
+"""Checks that a loop takes the batches that its sampler gives, each once and in order. No torch."""
 
 import threading
 
@@ -10,10 +10,10 @@ ORDER_LOST = (
 
 
 class Iteration:
-    """What a sampler's iterator has given to a loader, against what the loop has come to.
+    """Compares what a sampler's iterator has given to a loader with what the loop has used.
 
-    A loader may read ahead as far as it likes, but takes one batch for each that it hands on. So what it is ahead by when the first one
-    is used can shrink and not grow.
+    A loader may read ahead any distance, but takes one batch for each that it hands on. So its lead when the first one is used can shrink
+    but not grow.
     """
 
     def __init__(self) -> None:
@@ -23,25 +23,25 @@ class Iteration:
         self._thread = 0
 
     def give(self) -> None:
-        """One more has been given. To be called in the thread that takes it."""
+        """Counts a batch that has been given. To be called in the thread that takes it."""
         self._given += 1
         self._thread = threading.get_ident()
 
     def check(self, count: int = 1) -> None:
-        """Looks whether the next ones to be used can be those that a loader has handed on.
+        """Checks that the next batches to be used can be those that a loader has handed on.
 
         Args:
             count: how many micro-batches are used now.
 
         Raises:
-            RuntimeError: they cannot.
+            RuntimeError: they cannot be.
         """
         ahead = self._given - self._used - count
         if ahead < 0:
             raise RuntimeError(ORDER_LOST.format(what=f"it uses number {self._used + count}, of {self._given} given"))
         if self._most_ahead is None:
             self._most_ahead = ahead
-        elif ahead > self._most_ahead and self._thread == threading.get_ident():  # a thread that reads ahead may do it unevenly
+        elif ahead > self._most_ahead and self._thread == threading.get_ident():  # a thread may read ahead unevenly
             handed_on = self._given - self._most_ahead
             raise RuntimeError(ORDER_LOST.format(what=f"it uses number {self._used + count}, of {handed_on} handed on"))
 

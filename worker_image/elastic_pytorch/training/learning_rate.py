@@ -1,7 +1,7 @@
-"""Rules that fit the learning rate to the batch, where the batch grows with the group.
+"""Rules that adapt the learning rate to the batch, where the batch grows with the group.
 
-The factor that is in force is in the optimizer itself, so it is saved and restored with the rates that it has changed. A
-group of another size replaces it. With a batch of one size, which is `ElasticSampler`'s way, nothing of this is needed.
+The current factor is kept in the optimizer, so it is saved and restored with the rates that it has changed. A group of another size
+replaces it. With a batch of constant size, as `ElasticSampler` has by default, none of this is needed.
 """
 
 import math
@@ -12,12 +12,12 @@ import torch.distributed as dist
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-FACTOR = "world_size_factor"  # of a group of parameters: what its rates have been multiplied by
+FACTOR = "world_size_factor"  # of a group of parameters: by which its rates have been multiplied
 RATES = ("lr", "initial_lr", "max_lr", "min_lr")  # the last two are OneCycleLR's
 
 
 def factor_of(rule: Literal["linear", "sqrt"], world_size: int, base_world_size: int) -> float:
-    """What a rule multiplies a learning rate by that was chosen for another world size.
+    """Returns the factor of a rule for a learning rate that was chosen for another world size.
 
     Raises:
         ValueError: there is no such rule, or no such world size.
@@ -39,7 +39,7 @@ def scale_learning_rate(
     rule: Literal["linear", "sqrt"],
     base_world_size: int,
 ) -> float:
-    """Fits the learning rate to the size of the group. To be called by each group, after `State.restore`; twice does no harm.
+    """Adapts the learning rate to the size of the group. To be called by each group, after `State.restore`; a second call changes nothing.
 
     Args:
         optimizer: whose rates were chosen for `base_world_size`.
@@ -48,7 +48,7 @@ def scale_learning_rate(
         base_world_size: for which the rates were chosen.
 
     Returns:
-        What the rates that were chosen are multiplied by now.
+        The factor by which the chosen rates are multiplied now.
 
     Raises:
         ValueError: there is no such rule.
@@ -66,7 +66,7 @@ def scale_learning_rate(
     for each in schedulers:
         if hasattr(each, "base_lrs"):
             each.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
-        if hasattr(each, "_last_lr"):  # what get_last_lr tells until the next step
+        if hasattr(each, "_last_lr"):  # returned by get_last_lr until the next step
             each._last_lr = [group["lr"] for group in optimizer.param_groups]
     return factor
 
@@ -77,13 +77,13 @@ def _scale(group: dict[str, Any], ratio: float) -> None:
     for name in RATES:
         rate = group.get(name)
         if isinstance(rate, torch.Tensor):
-            rate.mul_(ratio)  # a compiled step holds on to it
+            rate.mul_(ratio)  # a compiled step keeps the tensor
         elif rate is not None:
             group[name] = rate * ratio
 
 
 def _with_parts(scheduler: Any) -> list[Any]:
-    """A scheduler and those that it is made of (SequentialLR, ChainedScheduler)."""
+    """Returns a scheduler and its parts (SequentialLR, ChainedScheduler)."""
     if scheduler is None:
         return []
     return [scheduler, *(each for part in getattr(scheduler, "_schedulers", []) for each in _with_parts(part))]

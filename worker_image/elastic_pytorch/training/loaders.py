@@ -1,16 +1,16 @@
-"""Which ElasticSampler a loader takes its batches from, and whether it takes them as they come."""
+"""Finds the ElasticSampler that a loader takes its batches from, and checks that it takes them in order."""
 
 from typing import Any
 
 from elastic_pytorch.training.sampler import ElasticSampler
 
-# What wrappers call what they wrap: Accelerate's loaders, torch_xla's, tqdm, and many a script's own.
+# The attributes by which wrappers refer to the loader: Accelerate's, torch_xla's, tqdm, and scripts' own.
 INNER_LOADERS = ("base_dataloader", "dataloader", "_loader", "loader", "iterable")
 INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
 
 
 def sampler_of(loader: Any) -> ElasticSampler:
-    """The sampler whose batches a loader gives, each once and in order.
+    """Returns the sampler whose batches a loader gives, each once and in order.
 
     Raises:
         TypeError: there is none.

@@ -1,4 +1,4 @@
-"""The samples of each step, for a group whose size changes: every sample exactly once in an epoch, whichever rank computes it."""
+"""The samples of each step for a group whose size changes: each sample exactly once in an epoch, on any rank."""
 
 from collections.abc import Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,12 +20,12 @@ WEIGHT_UNUSED = (
 
 
 class Part:
-    """The micro-batch at hand.
+    """The current micro-batch.
 
     Attributes:
         last: whether the optimizer's step comes after it.
-        samples: how many of its samples count; 0 where this rank has nothing to do and computes only so that the collectives match.
-        parts: how many micro-batches the step has, on each rank.
+        samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
+        parts: the number of micro-batches in the step, on each rank.
     """
 
     def __init__(self, weight: float, *, last: bool, samples: int, parts: int) -> None:
@@ -35,7 +35,7 @@ class Part:
 
     @property
     def weight(self) -> float:
-        """What to multiply its mean loss by."""
+        """The factor for its mean loss."""
         self.weight_used = True
         return self._weight
 
@@ -43,26 +43,26 @@ class Part:
 class ElasticSampler(Sampler[list[int]]):
     """The batches of a training whose group may change: the `batch_sampler` of a DataLoader.
 
-    An epoch's order depends on seed and epoch alone, and the place in it is a number of samples of the whole group. So a group of any size
-    goes on where one of another size has stopped, and each sample comes exactly once in an epoch.
+    An epoch's order depends only on seed and epoch, and the position in it is a number of samples of the whole group. So a group of any
+    size continues where one of another size has stopped, and each sample comes exactly once in an epoch.
 
-    Iterating never moves that place: a DataLoader runs ahead. `advance` does, once a step; `State.commit` calls it.
+    Iterating never changes the position: a DataLoader runs ahead. `advance` does, once a step; `State.commit` calls it.
 
     Args:
-        data: the Dataset, or how many samples it has.
+        data: the Dataset, or its number of samples.
         batch_size: samples of a step, of all ranks together. The last batch of an epoch may be shorter.
-        micro_batch_size: cuts each batch into micro-batches of this size, whatever the world size, and deals them out to the
+        micro_batch_size: splits each batch into micro-batches of this size, whatever the world size, and distributes them to the
             ranks: what the model sees at once never depends on the group. None: a rank computes its share of a batch at once.
         per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch grows with the group then;
             see `scale_learning_rate`.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether each epoch has its own order.
         seed: of the orders; the same on all ranks.
         drop_last: whether to leave out the last batch of an epoch where it is shorter.
         seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
 
     Raises:
-        TypeError: the data has no length, or a size is no whole number.
-        ValueError: a size that makes no sense.
+        TypeError: the data has no length, or a size is not a whole number.
+        ValueError: a size is invalid.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ElasticSampler(Sampler[list[int]]):
             )
         if drop_last and batch_size is not None and self._length < batch_size:
             raise ValueError(f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter")
-        # Not public: what has a batch_size and a drop_last passes for torch's BatchSampler, which Accelerate and Lightning cut up again.
+        # Not public: Accelerate and Lightning treat an object with batch_size and drop_last as torch's BatchSampler, and shard it again.
         self._batch_size = _size("batch_size", batch_size)
         self._per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
         self._micro_batch_size = _size("micro_batch_size", micro_batch_size)
@@ -105,17 +105,17 @@ class ElasticSampler(Sampler[list[int]]):
         self._order: tuple[int, torch.Tensor] | None = None  # of an epoch
         self._step: tuple[tuple[int, int, int], list[MicroBatch]] | None = None  # its cursor, rank, world size; and the share
 
-    # --- the place in the training ---
+    # --- the position in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """The place, and what it means something with: numbers only."""
+        """Returns the position and the settings that it depends on: numbers only."""
         return {"epoch": self.epoch, "cursor": self.cursor, **self._meaning()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a place.
+        """Continues from a position.
 
         Raises:
-            ValueError: it is a place in another order: of another dataset, seed or batch size.
+            ValueError: the position is in another order: of another dataset, seed or batch size.
         """
         different = [
             f"{name} was {state.get(name)} and is {value} now"
@@ -141,7 +141,7 @@ class ElasticSampler(Sampler[list[int]]):
         }
 
     def advance(self) -> None:
-        """Moves on by one batch of the whole group: the step is done. After an epoch's last batch, to the next epoch.
+        """Advances by one batch of the whole group: the step is done. After an epoch's last batch, moves to the next epoch.
 
         Raises:
             RuntimeError: the step is not done: micro-batches of it are still to come; or what was computed was not weighted.
@@ -162,7 +162,7 @@ class ElasticSampler(Sampler[list[int]]):
             self.epoch, self.cursor = self.epoch + 1, 0
 
     def epochs(self, count: int) -> Iterator[int]:
-        """The epochs up to `count`, from the one at hand: in its midst, after a restart.
+        """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
 
         Raises:
             RuntimeError: a whole epoch has passed, and `advance` was not called.
@@ -178,7 +178,7 @@ class ElasticSampler(Sampler[list[int]]):
 
     @property
     def finished(self) -> bool:
-        """Whether the step that `advance` has ended was the last one of all that `epochs` was asked for."""
+        """Whether `advance` has ended the last step of all epochs that were requested of `epochs`."""
         return self._epochs is not None and self.epoch >= self._epochs
 
     @property
@@ -196,7 +196,7 @@ class ElasticSampler(Sampler[list[int]]):
     # --- the samples ---
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The micro-batches of this rank, from the present place to the end of the epoch."""
+        """Yields the micro-batches of this rank, from the current position to the end of the epoch."""
         self._look_at_group()
         self._micro = 0
         self._iteration = Iteration()
@@ -213,24 +213,23 @@ class ElasticSampler(Sampler[list[int]]):
             begin = self._batch_end(begin)
 
     def __len__(self) -> int:
-        """Micro-batches that iterating gives this rank from the present place on. For schedules: `batches_per_epoch`."""
+        """Returns how many micro-batches iterating gives this rank from the current position. For schedules: `batches_per_epoch`."""
         self._look_at_group()
         full, rest = divmod(self._epoch_end() - self.cursor, self._group_batch())
         return full * self._parts_in(self._group_batch()) + (self._parts_in(rest) if rest else 0)
 
-    # --- the micro-batch at hand ---
+    # --- the current micro-batch ---
 
     @contextmanager
     def part(self, model: Any = None) -> Iterator[Part]:
-        """The micro-batch at hand: forward and backward go inside, the optimizer's step outside, after the last one.
+        """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
 
         Args:
-            model: what is wrapped in DistributedDataParallel, or sharded by fully_shard: its gradients are put together in the step's last
-                micro-batch only.
+            model: in DistributedDataParallel, or sharded by fully_shard: its gradients are reduced only in the step's last micro-batch.
 
         Raises:
-            RuntimeError: the step's last one is done, but `State.commit` or `advance` was not called. Or the loop does not take
-                each batch that this sampler gives. Or the part is over and its weight was not used.
+            RuntimeError: the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or the loop does not take
+                each batch that this sampler gives. Or the weight of the part was not used.
         """
         parts = self._parts()
         if self._micro >= len(parts):
@@ -253,7 +252,7 @@ class ElasticSampler(Sampler[list[int]]):
 
     @property
     def weight(self) -> float:
-        """What to multiply the mean loss of the micro-batch at hand by, for a script that needs no `part`."""
+        """The factor for the mean loss of the current micro-batch, for a script that needs no `part`."""
         self._weight_used = True
         parts = self._parts()
         return self._weight_of(parts[min(self._micro, len(parts) - 1)])
@@ -263,7 +262,7 @@ class ElasticSampler(Sampler[list[int]]):
         return weight_of(part, batch_samples=batch_samples, world_size=self._world_size)
 
     def _parts(self) -> list[MicroBatch]:
-        """The share of this rank in the step at hand."""
+        """Returns the share of this rank in the current step."""
         step = self.cursor, self._rank, self._world_size
         if self._step is None or self._step[0] != step:
             self._step = step, self._parts_of(self.cursor)

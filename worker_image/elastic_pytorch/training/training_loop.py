@@ -1,4 +1,4 @@
-"""The training loop: one micro-batch at a time, and all that a step takes, in its order."""
+"""The training loop: one micro-batch at a time, and all parts of a step in their order."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,9 +22,9 @@ class Step:
     """A micro-batch: the whole step of this rank, or with a `micro_batch_size` a part of it.
 
     Attributes:
-        batch: what the loader has given.
-        epoch: the one that it belongs to, from 0.
-        samples: how many of its samples count; 0 where this rank has nothing to do and computes only so that the collectives match.
+        batch: from the loader.
+        epoch: of the batch, from 0.
+        samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
         last: whether the optimizer's step comes after it.
         ends_epoch: whether it is the last one of its epoch.
     """
@@ -39,11 +39,11 @@ class Step:
         self.ends_epoch = ends_epoch
 
     def backward(self, loss: Tensor, *, count: Tensor | float | None = None) -> None:
-        """Goes backward. After a step's last micro-batch that step is done when this returns: the optimizer's, and the commit.
+        """Runs backward. After a step's last micro-batch, also runs the optimizer's step and the commit.
 
         Args:
-            loss: its mean over the micro-batch; the library weights it, and scales it if there is a scaler.
-            count: over how many it is a mean, if not over samples: tokens that are no padding, for example. On all ranks, or on none.
+            loss: the mean over the micro-batch; the library weights it, and scales it if there is a scaler.
+            count: the number that the mean is over, if not samples: tokens without padding, for example. On all ranks, or on none.
 
         Raises:
             RuntimeError: it was called before for this micro-batch; the loss has not come through the model that `steps` was given;
@@ -58,10 +58,10 @@ class Step:
             self._loop.finish_step(ends_epoch=self.ends_epoch)
 
     def check(self) -> None:
-        """Looks whether it is done.
+        """Checks that backward was called.
 
         Raises:
-            RuntimeError: it is not.
+            RuntimeError: it was not.
         """
         if not self._done:
             raise RuntimeError(
@@ -82,31 +82,30 @@ def steps(
     scaler: Any = None,
     before_step: Callable[[], object] | None = None,
 ) -> Iterator[Step]:
-    """The training loop, from where the state is. To be called in each group, after `State.restore`.
+    """The training loop, from the step of the state on. To be called in each group, after `State.restore`.
 
         for step in elastic.steps(state, loader, model, optimizer, epochs=3):
             step.backward(loss_of(model, *step.batch))
 
     After a step's last micro-batch comes, in this order: `before_step`, `optimizer.step`, `zero_grad`, `scheduler.step`, `State.commit`.
-    The loop may be left after any `backward`, and gone on with by another call.
+    The loop may be left after any `backward`, and continued by another call.
 
     Args:
-        state: with which the model, the optimizer, the schedulers, the scaler and the loader's sampler are registered.
+        state: the State with which the model, the optimizer, the schedulers, the scaler and the loader's sampler are registered.
         loader: a DataLoader whose batch_sampler is an ElasticSampler.
-        model: as the loss is computed with it: wrapped in DistributedDataParallel, or sharded by fully_shard.
+        model: as used to compute the loss: wrapped in DistributedDataParallel, or sharded by fully_shard.
         optimizer: of the model.
-        epochs: after how many of them to end.
-        max_steps: after which step to end.
-        scheduler: of the learning rate; it makes a step with each of the optimizer's.
-        epoch_scheduler: one that makes a step with each epoch.
+        epochs: the number of epochs after which to end.
+        max_steps: the step after which to end.
+        scheduler: of the learning rate; it steps with the optimizer.
+        epoch_scheduler: a scheduler that steps with each epoch.
         scaler: a torch.amp.GradScaler.
         before_step: called when the step's gradients are complete, and unscaled: to clip them, for example.
 
     Raises:
         TypeError: the loader has no ElasticSampler.
         ValueError: there is no end.
-        RuntimeError: something is not registered; the batches are dealt out to the ranks a second time; or the ranks' gradients are
-            not put together by anything.
+        RuntimeError: something is not registered; the batches are sharded a second time; or nothing reduces the ranks' gradients.
     """
     if epochs is None and max_steps is None:
         raise ValueError("say when to end: epochs=, or max_steps=, or both")
@@ -136,12 +135,12 @@ class _Loop:
     epoch_scheduler: Any
     scaler: Any
     before_step: Callable[[], object] | None
-    forwarded: bool = False  # whether the model has computed something since the micro-batch was taken
-    counted: CountedStep | None = None  # of the step at hand
-    losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the step at hand: how much each counts, and its mean
+    forwarded: bool = False  # whether the model has run since the micro-batch was taken
+    counted: CountedStep | None = None  # of the current step
+    losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
 
     def run(self, loader: Iterable[Any], sampler: ElasticSampler, epochs: int, max_steps: int) -> Iterator[Step]:
-        self.optimizer.zero_grad()  # what a loop that was left in the midst of a step has gathered
+        self.optimizer.zero_grad()  # left over from a loop that was left within a step
         with self._watched_model():
             for epoch in sampler.epochs(epochs):
                 if self.state.step >= max_steps:
@@ -201,9 +200,9 @@ class _Loop:
             self.counted = CountedStep(part.parts)
         count = count if part.samples else 0
         counts = torch.as_tensor(count, device=loss.device).detach().to(torch.promote_types(loss.dtype, torch.float32))
-        loss = torch.where(counts > 0, loss, torch.zeros_like(loss))  # a mean over none is not a number
+        loss = torch.where(counts > 0, loss, torch.zeros_like(loss))  # a mean over nothing is nan
         self.losses.append((counts, loss.detach()))
-        part.weight_used = True  # the count has taken its place
+        part.weight_used = True  # the count replaces the weight
         return self.counted.weight(counts) * loss
 
     @contextmanager
@@ -222,7 +221,7 @@ class _Loop:
 
 
 def _mean(losses: list[tuple[Any, Tensor]]) -> Any:
-    """None: this rank had no samples. Not a number: it had no tokens."""
+    """Returns the mean loss; None: this rank had no samples; nan: it had no tokens."""
     if len(losses) == 1 and isinstance(losses[0][0], int):
-        return losses[0][1]  # spares a GPU three kernels
+        return losses[0][1]  # saves three kernels on a GPU
     return sum(count * loss for count, loss in losses) / sum(count for count, _ in losses) if losses else None
