@@ -135,12 +135,17 @@ def find_agent() -> str:
     return str(checkout)
 
 
+def describe_progress(status: Mapping[str, Any]) -> str:
+    """Returns the line that the log has for a job's status."""
+    return f"{status.get('state', 'Pending')}: round {status.get('round', 0)}, {status.get('readyReplicas', 0)} workers ready"
+
+
 async def _follow(cluster: FakeCluster, key: JobKey, interrupted: asyncio.Event) -> Mapping[str, Any]:
     """Logs a job's changes until it ends or the user has had enough; returns its last status."""
     said = ""
     while True:
         status: dict[str, Any] = cluster.job(key.name, key.namespace)["status"]
-        text = f"{status.get('state', 'Pending')}: round {status.get('round', 0)}, {status.get('ready', '0')} workers ready"
+        text = describe_progress(status)
         if text != said:
             logger.info(text, extra={"world_size": status.get("worldSize", 0)})
             said = text
