@@ -5,4 +5,4 @@ from tests.operator.simulation import running
 
 def test_log_says_how_many_workers_are_ready() -> None:
     assert describe_progress({}) == "Pending: round 0, 0 workers ready"
-    assert describe_progress(running().status) == "Running: round 1, 3 workers ready"
+    assert describe_progress(running().job.status) == "Running: round 1, 3 workers ready"
