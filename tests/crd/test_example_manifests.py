@@ -1,4 +1,4 @@
-"""The manifests that tests/e2e/test_admission.py applies, as far as they can be checked without a cluster."""
+"""The manifests that tests/e2e/api/test_admission.py applies, as far as they can be checked without a cluster."""
 
 from pathlib import Path
 from typing import Any

@@ -23,21 +23,21 @@ PAGES += sorted((ROOT / "docs" / "decisions").glob("*.md"))
 # Modules of the operator whose names look like fields of a job.
 SPEC_MODULES = {f"spec.{path.stem}" for path in (ROOT / "operator" / "elastic_pytorch_operator" / "spec").glob("*.py")}
 
-# tests/e2e/test_docs_commands.py runs the `sh` blocks of these, in their order.
+# tests/e2e/client/test_docs_commands.py runs the `sh` blocks of these, in their order.
 RUN_ON_THE_CLUSTER = {"README.md", "docs/getting-started.md", "docs/operations.md"}
 
 # Commands that pages show without a block of their own, by how they begin, and what runs the same.
 RUN_ELSEWHERE = {
     "helm install elastic-pytorch-operator charts/elastic-pytorch-operator": "hack/install.sh",
-    "helm test elastic-pytorch-operator": "tests/e2e/test_docs_commands.py",
-    "kubectl apply -f examples/": "tests/e2e/test_examples.py",
-    "kubectl apply -f job.yaml": "tests/e2e/test_docs_commands.py",
-    "kubectl scale epj/": "tests/e2e/test_lifecycle.py",
-    "kubectl get epj": "tests/e2e/test_lifecycle.py",
-    "kubectl describe epj": "tests/e2e/test_docs_commands.py",
+    "helm test elastic-pytorch-operator": "tests/e2e/client/test_docs_commands.py",
+    "kubectl apply -f examples/": "tests/e2e/training/test_examples.py",
+    "kubectl apply -f job.yaml": "tests/e2e/client/test_docs_commands.py",
+    "kubectl scale epj/": "tests/e2e/training/test_lifecycle.py",
+    "kubectl get epj": "tests/e2e/training/test_lifecycle.py",
+    "kubectl describe epj": "tests/e2e/client/test_docs_commands.py",
     "kubectl get pods -l elasticpytorch.dev/job-name=": "tests/e2e/job_under_test.py",
     "kubectl logs -f -l elasticpytorch.dev/job-name=": "tests/e2e/conftest.py",
-    "kubectl epj": "tests/e2e/test_plugin.py",
+    "kubectl epj": "tests/e2e/client/test_plugin.py",
     "kubectl krew install": "the tests of the plugin's release",
     "pipx install": "the tests of the plugin's release",
     "python -m elastic_pytorch_operator local": "tests/examples/test_torchrun.py",

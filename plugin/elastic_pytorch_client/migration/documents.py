@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from elastic_pytorch_client.migration import pytorchjob, runtime, trainjob
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remark, Remarks
+from elastic_pytorch_client.migration.sources import pytorchjob, runtime, trainjob
 
 Manifest = dict[str, Any]
 

@@ -12,7 +12,7 @@ from elastic_pytorch_client.migration.job_metadata import QUEUE_LABELS, migrate_
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.replica_templates import merge_templates
+from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
 from elastic_pytorch_client.migration.template import (
     accelerators,
     clean_template,

@@ -9,7 +9,7 @@ from elastic_pytorch_client.migration.job_metadata import migrate_metadata
 from elastic_pytorch_client.migration.launch import read_launch
 from elastic_pytorch_client.migration.process_count import process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.runtime import (
+from elastic_pytorch_client.migration.sources.runtime import (
     TORCH_DISTRIBUTED,
     TRAINER_CONTAINER,
     apply_patches,
