@@ -24,11 +24,9 @@ class Nodes:
         self._api, self._commands = api, commands
 
     async def kill(self, node: str) -> None:
-        """Stops the node, and all that runs on it, at once."""
         await self._commands.docker("kill", node)
 
     async def start(self, node: str) -> None:
-        """Starts a killed node, and waits until it is well."""
         since = time.time()
         await self._commands.docker("start", node)
         await self._back(node, since, pods_since=since)
@@ -44,7 +42,6 @@ class Nodes:
         await self._commands.kubectl("drain", node, pods, "--ignore-daemonsets", "--delete-emptydir-data")
 
     async def uncordon(self, node: str) -> None:
-        """Lets pods onto the node again."""
         await self._commands.kubectl("uncordon", node)
 
     async def cut(self, node: str) -> None:
@@ -53,7 +50,6 @@ class Nodes:
         await self._commands.docker("exec", node, "sh", "-ec", rules)
 
     async def mend(self, node: str) -> None:
-        """Lets packets through to a node that was cut off, and waits until it is well."""
         since = time.time()
         rules = "; ".join(f"while iptables {rule.format('-D')} 2>/dev/null; do :; done" for rule in CUT)
         await self._commands.docker("exec", node, "sh", "-c", rules)

@@ -18,8 +18,6 @@ UNNOTICED_SECONDS = 10.0  # how long the training is looked at after the operato
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What was done."""
-
     at: float
     text: str
     wanted: int  # how many workers the job wants from now on
@@ -31,8 +29,6 @@ Inject = Callable[[Stage, int, AsyncExitStack], Awaitable[Fault]]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A kind of fault."""
-
     name: str
     title: str  # what happens, for people
     inject: Inject  # makes the fault; gets the trial's number, and leaves on the stack what undoes it
