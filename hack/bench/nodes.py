@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections import Counter
-from datetime import datetime
 from typing import Any
 
 import aiohttp
 from measure.api import Api, ApiError, pods_path
 from measure.commands import Commands
+from measure.records import seconds_of
 
 TEMPLATE_LABEL = "benchmark=trial"  # of the pods that a drain removes
 BACK_SECONDS = 120.0
@@ -64,7 +64,7 @@ class Nodes:
                 found = await self._api.ask("GET", f"/api/v1/nodes/{node}")
                 pods = await self._api.ask("GET", f"{pods_path('kube-system')}?fieldSelector=spec.nodeName%3D{node}")
                 running = all(_runs_since(pod, pods_since) for pod in pods["items"])
-                if _time_of(lease["spec"]["renewTime"]) > since and is_ready(found) and running:
+                if seconds_of(lease["spec"]["renewTime"]) > since and is_ready(found) and running:
                     return
             except (ApiError, aiohttp.ClientError, TimeoutError):
                 pass
@@ -93,8 +93,4 @@ def is_ready(manifest: dict[str, Any]) -> bool:
 def _runs_since(pod: dict[str, Any], since: float) -> bool:
     states = pod["status"].get("containerStatuses") or ()
     running = [s["state"]["running"] for s in states if s.get("ready") and "running" in s.get("state", {})]
-    return 0 < len(states) == len(running) and all(_time_of(state["startedAt"]) >= int(since) for state in running)
-
-
-def _time_of(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
+    return 0 < len(states) == len(running) and all(seconds_of(state["startedAt"]) >= int(since) for state in running)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from measure.records import Declared, PodCreated, Started, Step, Taken
 from measure.timeline import Timeline
@@ -47,10 +47,7 @@ class Result:
     error: str = ""  # why it failed
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The middle and the worst of some values."""
-
+class Spread(NamedTuple):
     median: float
     worst: float
 

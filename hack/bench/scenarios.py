@@ -25,6 +25,7 @@ class Fault:
 
 
 Inject = Callable[[Stage, int, AsyncExitStack], Awaitable[Fault]]
+ToNode = Callable[[Nodes, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,7 @@ async def restart_operator(stage: Stage, _turn: int, _undo: AsyncExitStack) -> F
     return Fault(at, "delete the operator's pod, no grace", wanted)
 
 
-def of_node(
-    text: str,
-    make: Callable[[Nodes, str], Awaitable[None]],
-    undo: Callable[[Nodes, str], Awaitable[None]],
-    *,
-    leader: bool | None = False,
-) -> Inject:
+def of_node(text: str, make: ToNode, undo: ToNode, *, leader: bool | None = False) -> Inject:
     """Returns how to make a fault to a node with one worker that is not rank 0, with the operator that leads or without."""
 
     async def inject(stage: Stage, _: int, stack: AsyncExitStack) -> Fault:
