@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import sys
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 
 from measure.api import Api, ApiError
@@ -30,9 +30,8 @@ NAMESPACE_SECONDS = 60.0
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="hack/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="hack/bench", description=__doc__, formatter_class=formatter)
     parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
     parser.add_argument("--only", metavar="a,b", type=_names, default=list(SCENARIOS), help=f"of {', '.join(SCENARIOS)}")
     parser.add_argument("--keep", action="store_true", help="keep the earlier results of the kinds that are not measured now")
@@ -56,8 +55,7 @@ def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
     """Returns all trials: kind by kind, but scaling up and down in turns, as one undoes the other; those with a handler last."""
     names = sorted(names, key=lambda name: name not in PLAIN)
     kinds = groupby(names, key=lambda name: name.removesuffix("-up").removesuffix("-down"))
-    together = [list(kind) for _, kind in kinds]
-    return [(SCENARIOS[name], turn) for kind in together for turn in range(turns) for name in kind]
+    return [(SCENARIOS[name], turn) for _, kind in kinds for turn, name in product(range(turns), kind)]
 
 
 async def measure(console: Console, options: argparse.Namespace, file: Path) -> list[Result]:

@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections import Counter
-from datetime import datetime
 from typing import Any
 
 import aiohttp
 from measure.api import Api, ApiError, pods_path
 from measure.commands import Commands
+from measure.records import seconds_of
 
 TEMPLATE_LABEL = "benchmark=trial"  # of the pods that a drain removes
 BACK_SECONDS = 120.0
@@ -24,11 +24,9 @@ class Nodes:
         self._api, self._commands = api, commands
 
     async def kill(self, node: str) -> None:
-        """Stops the node, and all that runs on it, at once."""
         await self._commands.docker("kill", node)
 
     async def start(self, node: str) -> None:
-        """Starts a killed node, and waits until it is well."""
         since = time.time()
         await self._commands.docker("start", node)
         await self._back(node, since, pods_since=since)
@@ -44,7 +42,6 @@ class Nodes:
         await self._commands.kubectl("drain", node, pods, "--ignore-daemonsets", "--delete-emptydir-data")
 
     async def uncordon(self, node: str) -> None:
-        """Lets pods onto the node again."""
         await self._commands.kubectl("uncordon", node)
 
     async def cut(self, node: str) -> None:
@@ -53,7 +50,6 @@ class Nodes:
         await self._commands.docker("exec", node, "sh", "-ec", rules)
 
     async def mend(self, node: str) -> None:
-        """Lets packets through to a node that was cut off, and waits until it is well."""
         since = time.time()
         rules = "; ".join(f"while iptables {rule.format('-D')} 2>/dev/null; do :; done" for rule in CUT)
         await self._commands.docker("exec", node, "sh", "-c", rules)
@@ -68,7 +64,7 @@ class Nodes:
                 found = await self._api.ask("GET", f"/api/v1/nodes/{node}")
                 pods = await self._api.ask("GET", f"{pods_path('kube-system')}?fieldSelector=spec.nodeName%3D{node}")
                 running = all(_runs_since(pod, pods_since) for pod in pods["items"])
-                if _time_of(lease["spec"]["renewTime"]) > since and is_ready(found) and running:
+                if seconds_of(lease["spec"]["renewTime"]) > since and is_ready(found) and running:
                     return
             except (ApiError, aiohttp.ClientError, TimeoutError):
                 pass
@@ -97,8 +93,4 @@ def is_ready(manifest: dict[str, Any]) -> bool:
 def _runs_since(pod: dict[str, Any], since: float) -> bool:
     states = pod["status"].get("containerStatuses") or ()
     running = [s["state"]["running"] for s in states if s.get("ready") and "running" in s.get("state", {})]
-    return 0 < len(states) == len(running) and all(_time_of(state["startedAt"]) >= int(since) for state in running)
-
-
-def _time_of(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
+    return 0 < len(states) == len(running) and all(seconds_of(state["startedAt"]) >= int(since) for state in running)

@@ -66,7 +66,10 @@ def _panel(axis: Axes, scenario: Scenario, run: Result) -> None:
     axis.axvline(0, color=FAULT, linewidth=1.6, zorder=2)
     axis.set_xlim(begin, end)
     axis.set_title(scenario.title, loc="left", fontsize=12, fontweight="bold", pad=24)
-    axis.text(0, 1.03, _caption(run), transform=axis.transAxes, fontsize=10.5, color=MUTED)
+    again = f"trains again after {measured.trains_again:.2f} s, " if run.scenario == "lose-pod" else ""
+    lost = measured.steps_lost or 0
+    caption = f"{again}pause {measured.pause:.2f} s, {lost} step{'' if lost == 1 else 's'} done again"
+    axis.text(0, 1.03, caption, transform=axis.transAxes, fontsize=10.5, color=MUTED)
     axis.set_xlabel("seconds since the event")
     axis.set_ylabel("step of the job")
     axis.tick_params(colors=MUTED, length=0)
@@ -74,8 +77,7 @@ def _panel(axis: Axes, scenario: Scenario, run: Result) -> None:
     axis.yaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axis.spines[side].set_visible(False)
+    axis.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _world(axis: Axes, story: Story) -> None:
@@ -89,13 +91,4 @@ def _world(axis: Axes, story: Story) -> None:
     behind.set_yticks(range(MAX_WORLD))
     behind.set_ylabel("workers in the group")
     behind.tick_params(colors="#3b7cb3", length=0)
-    for spine in behind.spines.values():
-        spine.set_visible(False)
-
-
-def _caption(run: Result) -> str:
-    measured = run.figures
-    assert measured is not None
-    again = f"trains again after {measured.trains_again:.2f} s, " if run.scenario == "lose-pod" else ""
-    lost = measured.steps_lost or 0
-    return f"{again}pause {measured.pause:.2f} s, {lost} step{'' if lost == 1 else 's'} done again"
+    behind.spines[:].set_visible(False)

@@ -18,6 +18,7 @@ PHASES = {
     "init": "to rank 0\nin its group",
     "first_step": "to its\nfirst step",
 }
+TIMES = {"trains again": AGAIN, "pause": "pause", "at size": "whole", "pod made": "replaced"}
 NOTHING = "-"
 HANDLER_SECONDS = 0.5  # how much later a script with a handler of SIGTERM may train again than one without
 
@@ -62,19 +63,11 @@ def complaints(results: Sequence[Result]) -> list[str]:
 
 
 def describe(result: Result) -> str:
-    """Returns one trial in a line."""
     figures = result.figures
     if figures is None:
         return f"FAILED: {result.error}"
-    times = {
-        "trains again": figures.trains_again,
-        "pause": figures.pause,
-        "at size": figures.whole,
-        "pod made": figures.replaced,
-    }
-    if SCENARIOS[result.scenario].target == "longest_gap":
-        times = {"longest gap": figures.longest_gap}
-    told = [f"{label} {value:.2f} s" for label, value in times.items() if value is not None]
+    times = {"longest gap": "longest_gap"} if SCENARIOS[result.scenario].target == "longest_gap" else TIMES
+    told = [f"{label} {value:.2f} s" for label, name in times.items() if (value := getattr(figures, name)) is not None]
     told += [f"{_counted(figures.steps_lost, 'step')} lost"] if figures.steps_lost is not None else []
     told += [_counted(figures.rounds, "round")]
     told += [f"{figures.restarts} healthy pods restarted"] if figures.restarts else []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from measure.records import Declared, PodCreated, Started, Step, Taken
 from measure.timeline import Timeline
@@ -47,10 +47,7 @@ class Result:
     error: str = ""  # why it failed
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The middle and the worst of some values."""
-
+class Spread(NamedTuple):
     median: float
     worst: float
 
@@ -60,10 +57,9 @@ def measure(timeline: Timeline, fault_at: float, *, wanted: int, restarts: int =
     again, whole = timeline.resumption(fault_at), timeline.resumption(fault_at, wanted)
     rounds = timeline.every(Declared, after=fault_at)
     declared = next((d for d in reversed(rounds) if again and d.at < again.init.at), None)
-    created = next(iter(timeline.every(PodCreated, after=fault_at)), None)
+    began, started = (declared.at, last_start(timeline, declared)) if declared else (None, None)
+    created = timeline.every(PodCreated, after=fault_at)
     steps = [*timeline.every(Step, until=fault_at)[-1:], *timeline.every(Step, after=fault_at)]
-    began = declared.at if declared else None
-    started = last_start(timeline, declared) if declared else None
     phases = (fault_at, began, started, again.init.at if again else None, again.step.at if again else None)
     detect, start, init, first_step = (seconds(*phase) for phase in pairwise(phases))
     return Figures(
@@ -71,7 +67,7 @@ def measure(timeline: Timeline, fault_at: float, *, wanted: int, restarts: int =
         pause=seconds(again.last.at, again.step.at) if again else None,
         steps_lost=again.steps_lost if again else None,
         whole=seconds(fault_at, whole.step.at) if whole else None,
-        replaced=seconds(fault_at, created.at) if created else None,
+        replaced=seconds(fault_at, created[0].at) if created else None,
         longest_gap=max((later.at - earlier.at for earlier, later in pairwise(steps)), default=None),
         detect=detect,
         start=start,
@@ -94,7 +90,6 @@ def last_start(timeline: Timeline, declared: Declared) -> float | None:
 
 
 def story(timeline: Timeline, fault_at: float) -> Story:
-    """Returns the steps around the fault, for the picture."""
     steps = timeline.every(Step, after=fault_at - QUIET_SECONDS)
     return [(round(step.at - fault_at, 3), step.number, step.world) for step in steps]
 
@@ -105,7 +100,6 @@ def seconds(begin: float | None, end: float | None) -> float | None:
 
 
 def of_scenario(results: Iterable[Result], scenario: str) -> list[Result]:
-    """Returns the results of one kind."""
     return [result for result in results if result.scenario == scenario]
 
 
@@ -128,13 +122,11 @@ def typical(results: Iterable[Result], name: str) -> Result | None:
 
 
 def write(path: Path, results: Sequence[Result]) -> None:
-    """Keeps the results in a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
 
 
 def read(path: Path) -> list[Result]:
-    """Returns what was kept; nothing if there is none."""
     return [_result(entry) for entry in json.loads(path.read_text())] if path.exists() else []
 
 

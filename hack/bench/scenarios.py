@@ -18,8 +18,6 @@ UNNOTICED_SECONDS = 10.0  # how long the training is looked at after the operato
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What was done."""
-
     at: float
     text: str
     wanted: int  # how many workers the job wants from now on
@@ -27,12 +25,11 @@ class Fault:
 
 
 Inject = Callable[[Stage, int, AsyncExitStack], Awaitable[Fault]]
+ToNode = Callable[[Nodes, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A kind of fault."""
-
     name: str
     title: str  # what happens, for people
     inject: Inject  # makes the fault; gets the trial's number, and leaves on the stack what undoes it
@@ -86,13 +83,7 @@ async def restart_operator(stage: Stage, _turn: int, _undo: AsyncExitStack) -> F
     return Fault(at, "delete the operator's pod, no grace", wanted)
 
 
-def of_node(
-    text: str,
-    make: Callable[[Nodes, str], Awaitable[None]],
-    undo: Callable[[Nodes, str], Awaitable[None]],
-    *,
-    leader: bool | None = False,
-) -> Inject:
+def of_node(text: str, make: ToNode, undo: ToNode, *, leader: bool | None = False) -> Inject:
     """Returns how to make a fault to a node with one worker that is not rank 0, with the operator that leads or without."""
 
     async def inject(stage: Stage, _: int, stack: AsyncExitStack) -> Fault:

@@ -53,14 +53,7 @@ class Stage:
 
         await watcher.until(found, seconds=START_SECONDS, what=f"{world} workers to train")
 
-    async def prepare(self, world: int) -> None:
-        """Brings the job to a size, and waits until it is whole."""
-        if self.watcher.job.wanted != world:
-            await self.scale(world)
-        await self.whole(world)
-
     async def scale(self, replicas: int) -> None:
-        """Does what `kubectl scale` does."""
         await self._api.ask("PATCH", f"{jobs_path(self._namespace, self.watcher.name)}/scale", {"spec": {"replicas": replicas}})
 
     async def delete_pod(self, namespace: str, pod: str, *, grace: bool) -> None:
@@ -74,8 +67,7 @@ class Stage:
     async def lone_victim(self, *, leader: bool | None = None) -> str:
         """Returns a member that is not rank 0 and has its node for itself; members that share a node are moved until there is one.
 
-        Args:
-            leader: whether the operator that leads is on that node, while another stands by; None: either.
+        With `leader`, the operator that leads is on that node, while another stands by; None: it may be.
         """
         for _ in range(TRIES):
             if leader:
@@ -115,7 +107,6 @@ class Stage:
         return len(nodes) >= 2 and len(self.watcher.leaders()) == 1
 
     def restarts(self, pods: Iterable[str]) -> dict[str, int]:
-        """Returns how often the containers of each pod have restarted."""
         found = {}
         for name in pods:
             states = self.watcher.pods.get(name, {}).get("status", {}).get("containerStatuses") or ()
@@ -129,12 +120,7 @@ class Stage:
 
 
 def read_job(file: Path, *, handler: bool) -> dict[str, Any]:
-    """Returns a job that trains without end, with pods that `kubectl drain` can tell from others.
-
-    Args:
-        file: its manifest.
-        handler: whether the script saves and leaves on SIGTERM.
-    """
+    """Returns a job that trains without end, its pods marked for `drain`; with a handler its script saves and leaves on SIGTERM."""
     manifest = example(file, steps=ENDLESS)
     template = manifest["spec"]["template"]
     label, _, value = TEMPLATE_LABEL.partition("=")

@@ -27,14 +27,7 @@ TROUBLE = (Waited, ApiError, CommandFailed, RuntimeError, TimeoutError, aiohttp.
 async def run(
     stage: Stage, scenarios: Sequence[tuple[Scenario, int]], keep: Callable[[Result], None], say: Callable[[str], None]
 ) -> None:
-    """Makes trials, each on a whole job.
-
-    Args:
-        stage: the job.
-        scenarios: each with the number of its turn, from 0.
-        keep: takes a result.
-        say: tells people what is going on.
-    """
+    """Makes trials, each on a whole job: of each scenario the one with the number of its turn, from 0."""
     made: bool | None = None  # with a handler or without; None: there is none to go on with
     for scenario, turn in scenarios:
         handler = bool(scenario.like)
@@ -42,7 +35,9 @@ async def run(
             if made is not handler:
                 await stage.make(handler=handler)
                 made = handler
-            await stage.prepare(scenario.replicas)
+            if stage.watcher.job.wanted != scenario.replicas:
+                await stage.scale(scenario.replicas)
+            await stage.whole(scenario.replicas)
             await asyncio.sleep(PHASE_SECONDS * turn % 1.0)
         except TROUBLE as error:
             result = replace(_nothing_yet(scenario), error=f"cannot begin: {error}")
@@ -56,9 +51,8 @@ async def run(
 
 async def _trial(stage: Stage, scenario: Scenario, turn: int) -> Result:
     """Makes a fault, waits until the job is whole again, and undoes it."""
-    watcher = stage.watcher
+    watcher, result = stage.watcher, _nothing_yet(scenario)
     restarts, failures = stage.restarts(stage.members()), watcher.job.failures
-    result = _nothing_yet(scenario)
     fault: Fault | None = None
     try:
         async with AsyncExitStack() as undo:
@@ -66,13 +60,8 @@ async def _trial(stage: Stage, scenario: Scenario, turn: int) -> Result:
             await stage.whole(fault.wanted)
             await asyncio.sleep(LOG_SECONDS)
             timeline = watcher.timeline.until(time.time())
-            figures = measure(
-                timeline,
-                fault.at,
-                wanted=fault.wanted,
-                restarts=stage.restarts_since(restarts, fault.victims),
-                failures=watcher.job.failures - failures,
-            )
+            restarted, failed = stage.restarts_since(restarts, fault.victims), watcher.job.failures - failures
+            figures = measure(timeline, fault.at, wanted=fault.wanted, restarts=restarted, failures=failed)
             result = replace(result, figures=figures, story=story(timeline, fault.at))
     except TROUBLE as trouble:
         result = replace(result, error=f"{type(trouble).__name__}: {trouble}")

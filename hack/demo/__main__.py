@@ -42,7 +42,6 @@ def read_manifest(steps: int) -> dict[str, Any]:
 
 
 async def show(commands: Commands, api: Api, manifest: dict[str, Any], console: Console, *, keep: bool) -> int:
-    """Plays the demo; returns the exit status."""
     job = manifest["metadata"]["name"]
     watcher = Watcher(api, api.namespace, job)
     view = View(console, watcher, title=f"epj/{job}")

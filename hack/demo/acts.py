@@ -25,14 +25,10 @@ class ActFailed(Exception):
 
 
 class Play:
-    """The acts, one after the other, on a job that has just been made.
-
-    Attributes:
-        events: what has happened, and where training went on.
-    """
+    """The acts, one after the other, on a job that has just been made."""
 
     def __init__(self, commands: Commands, watcher: Watcher, say: Callable[[str], None]) -> None:
-        self.events: list[tuple[str, Resumption]] = []
+        self.events: list[tuple[str, Resumption]] = []  # what has happened, and where training went on
         self._commands, self._watcher, self._say = commands, watcher, say
         self._timeline = watcher.timeline
 
@@ -105,14 +101,7 @@ class Play:
         return done
 
     async def _wait(self, found: Callable[[], T | None], seconds: float, what: str, *, ended: bool = False) -> T:
-        """Waits for something to be found; it fails when that takes too long, or can no more come.
-
-        Args:
-            found: looks for it; None: not yet.
-            seconds: how long to wait.
-            what: ends the sentence "waited … for …".
-            ended: whether it may still come after the job has ended.
-        """
+        """Waits until something is found; fails when that takes too long, or when it cannot come any more, as the job has ended."""
 
         def look() -> T | None:
             job = self._watcher.job
@@ -134,8 +123,7 @@ class Play:
         except Waited:
             raise ActFailed(f"Waited {seconds:.0f} s for {what}, in vain.") from None
 
-    def _happened(self, title: str, resumption: Resumption) -> None:
-        self.events.append((title, resumption))
-        r = resumption
+    def _happened(self, title: str, r: Resumption) -> None:
+        self.events.append((title, r))
         workers = f"{r.last.world} -> {r.step.world} workers"
         self._say(f"{title}: {workers}, trains {r.seconds:.1f} s after, {r.steps_lost} steps lost")

@@ -32,8 +32,7 @@ class View:
 
     def note(self, text: str) -> None:
         """Notes what has been done or has happened, with the time since the demo began."""
-        seconds = f"{time.time() - self._began:5.0f} s"
-        self._notes.append(f"{seconds}  {text}")
+        self._notes.append(f"{time.time() - self._began:5.0f} s  {text}")
         if not self._console.is_terminal:
             self._print_line(text)
 
@@ -52,7 +51,6 @@ class View:
                 live.update(self.picture(), refresh=True)
 
     def picture(self) -> RenderableType:
-        """Returns all there is to see now."""
         job, last = self._watcher.job, self._watcher.timeline.last(Step)
         bar = ProgressBar(total=last.total if last else 1, completed=last.number if last else 0, width=None)
         parts: list[RenderableType] = [self._headline(), bar, Text()]
@@ -96,7 +94,6 @@ def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
 
 
 def outcome(done: Done, steps: Sequence[Step], asked_at: float) -> str:
-    """Returns in a sentence how it ended."""
     return (
         f"Complete after {done.step} steps: loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
         f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done."
@@ -104,13 +101,8 @@ def outcome(done: Done, steps: Sequence[Step], asked_at: float) -> str:
 
 
 def where_to_look(job: str) -> str:
-    """Returns what to type after a failure."""
-    return "\n".join(
-        (
-            "The job is left as it is (the next demo removes it). Where to look:",
-            "  export KUBECONFIG=.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH",
-            f"  kubectl describe epj/{job}",
-            f"  kubectl logs -l elasticpytorch.dev/job-name={job} --prefix --tail=30",
-            "  kubectl logs -n elastic-pytorch-system -l elasticpytorch.dev/leader=true --tail=50",
-        )
-    )
+    return f"""The job is left as it is (the next demo removes it). Where to look:
+  export KUBECONFIG=.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH
+  kubectl describe epj/{job}
+  kubectl logs -l elasticpytorch.dev/job-name={job} --prefix --tail=30
+  kubectl logs -n elastic-pytorch-system -l elasticpytorch.dev/leader=true --tail=50"""

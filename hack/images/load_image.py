@@ -18,6 +18,7 @@ from typing import Any
 
 LABEL = "dev.elasticpytorch.image-id"
 CHUNK_BYTES = 1 << 20
+REGISTRY = "docker.io/library/"  # that containerd puts before the name of an image without one
 OCI = "application/vnd.oci.image"
 IMPORT = ("images", "import", "--all-platforms", "--digests", "--snapshotter", "overlayfs", "-")
 
@@ -34,17 +35,13 @@ def inspect(image: str) -> Any:
     return json.loads(docker("image", "inspect", image))[0]
 
 
-def name_on_node(image: str) -> str:
-    return f"docker.io/library/{image}"
-
-
 def sibling(image: str, stage: str) -> str:
     repository, tag = image.split(":")
     return f"{repository}-{stage}:{tag}"
 
 
 def listed(node: str, image: str) -> str:
-    return docker(*ctr(node, "images", "list", f"name=={name_on_node(image)}")).decode()
+    return docker(*ctr(node, "images", "list", f"name=={REGISTRY}{image}")).decode()
 
 
 def missing(image: str, nodes: Sequence[str]) -> list[str]:
@@ -67,7 +64,7 @@ def send(image: str, nodes: Sequence[str], archive: io.BufferedIOBase) -> None:
         sys.exit(f"{image} could not be sent to {', '.join(failed)}.")
     label = f"{LABEL}={inspect(image)['Id']}"
     for node in nodes:
-        docker(*ctr(node, "images", "label", name_on_node(image), label))
+        docker(*ctr(node, "images", "label", REGISTRY + image, label))
 
 
 def send_whole(image: str, nodes: Sequence[str]) -> None:
@@ -100,17 +97,13 @@ def thin_archive(image: str, base_layers: Sequence[dict[str, Any]]) -> bytes:
     diff_ids = [*inspect(sibling(image, "base"))["RootFS"]["Layers"], *map(digest_of, code)]
     if len(final["RootFS"]["Layers"]) != len(diff_ids):
         sys.exit(f"{image} is more than its base and its code: its last stage may only lay one on the other.")
-    config = as_json(
-        {
-            **{name.lower(): final[name] for name in ("Architecture", "Os", "Created", "Config")},
-            "rootfs": {"type": "layers", "diff_ids": diff_ids},
-        }
-    )
+    kept = {name.lower(): final[name] for name in ("Architecture", "Os", "Created", "Config")}
+    config = as_json(kept | {"rootfs": {"type": "layers", "diff_ids": diff_ids}})
     layers = [*base_layers, *(descriptor(f"{OCI}.layer.v1.tar", layer) for layer in code)]
     manifest_type, version = f"{OCI}.manifest.v1+json", {"schemaVersion": 2}
     described = descriptor(f"{OCI}.config.v1+json", config)
     manifest = as_json({**version, "mediaType": manifest_type, "config": described, "layers": layers})
-    named = descriptor(manifest_type, manifest) | {"annotations": {"io.containerd.image.name": name_on_node(image)}}
+    named = descriptor(manifest_type, manifest) | {"annotations": {"io.containerd.image.name": REGISTRY + image}}
     files = {
         "oci-layout": as_json({"imageLayoutVersion": "1.0.0"}),
         **{f"blobs/{digest_of(blob).replace(':', '/')}": blob for blob in (config, manifest, *code)},

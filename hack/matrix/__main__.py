@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elastic-pytorch-operator" / "matrix"
 LOGS = ROOT / ".cluster" / "logs"
-TESTS = ("tests/worker_image",)
 # The last patch of each; the newest is the lock file's.
 RELEASES = ("2.4.1", "2.5.1", "2.6.0", "2.8.0", "2.10.0", "2.13.0")
 
@@ -27,8 +26,7 @@ RELEASES = ("2.4.1", "2.5.1", "2.6.0", "2.8.0", "2.10.0", "2.13.0")
 def parse_options(newest: str, arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="hack/matrix", description=__doc__)
     known = {release.rpartition(".")[0]: release for release in (*RELEASES, newest)}
-    about = f"of torch: {', '.join(known)}, or any X.Y.Z (default: those named)"
-    default = list(known.values())
+    about, default = f"of torch: {', '.join(known)}, or any X.Y.Z (default: those named)", list(known.values())
     parser.add_argument(
         "releases", metavar="X.Y", nargs="*", type=lambda text: known.get(text, text), default=default, help=about
     )
@@ -44,7 +42,15 @@ def run_tests(python: Path, name: str, processes: int) -> Row:
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
         options = ["-m", "not e2e and not long", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}"]
-        command = [str(python), "-m", "pytest", f"--numprocesses={processes}", "--dist=worksteal", *options, *TESTS]
+        command = [
+            str(python),
+            "-m",
+            "pytest",
+            f"--numprocesses={processes}",
+            "--dist=worksteal",
+            *options,
+            "tests/worker_image",
+        ]
         subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
         if not report.exists():
             raise RuntimeError(f"the tests have not run; see {log}")

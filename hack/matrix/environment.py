@@ -25,7 +25,6 @@ def pinned(lock: str, names: Sequence[str]) -> list[str]:
 
 
 def index_answers(url: str) -> bool:
-    """Whether a package index can be reached from here."""
     try:
         with urllib.request.urlopen(f"{url}/torch/", timeout=INDEX_SECONDS):
             return True
@@ -45,15 +44,7 @@ def virtual_environment(folder: Path, interpreter: str) -> Iterator[Path]:
 
 
 def install(python: Path, root: Path, torch: str, index: str | None, log: Path) -> None:
-    """Installs all that the tests need; pip's output goes to a log file.
-
-    Args:
-        python: of the environment.
-        root: of the repository. Its operator is only put on the path: it may ask for a newer Python than the worker's package.
-        torch: the release.
-        index: of torch's wheels for the CPU; None: PyPI's are taken.
-        log: the log file.
-    """
+    """Installs all that the tests need, torch from an index of its wheels for the CPU or from PyPI; pip's output goes to a log file."""
     # The lock file is for the Pythons of the operator: for an older one, pip chooses.
     locked = pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
     with log.open("ab") as output:
@@ -63,15 +54,14 @@ def install(python: Path, root: Path, torch: str, index: str | None, log: Path) 
             ["--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image")],
         ):
             subprocess.run([str(python), *PIP, *arguments], stdout=output, stderr=subprocess.STDOUT, check=True)
+    # The operator is only put on the path: it may ask for a newer Python than the worker's package.
     packages = Path(ask(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
     (packages / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
 
 
 def python_release(python: Path) -> str:
-    """Returns a Python's release, without the patch."""
     return ask(python, "import sys; print('%d.%d' % sys.version_info[:2])")
 
 
 def ask(python: Path, code: str) -> str:
-    """Returns what a program prints."""
     return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()

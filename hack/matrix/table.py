@@ -7,35 +7,21 @@ from itertools import takewhile
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-HEAD = (
-    "| torch | Python | agent | library | failed | left out, and why | run |",
-    "|---|---|---|---|---|---|---|",
-)
+HEAD = ("| torch | Python | agent | library | failed | left out, and why | run |", "|---|---|---|---|---|---|---|")
 
 
 class Row(NamedTuple):
-    """The outcome of the tests on one torch and one Python.
+    """The outcome of the tests on one torch and one Python."""
 
-    Attributes:
-        torch: its release, with its kind of build behind a plus.
-        python: its release.
-        agent: how many tests of the agent have passed.
-        library: how many tests of the training library, its storage included, have passed.
-        failed: the names of those that have not.
-        skipped: why tests were left out, and how many.
-        run: when, and at which commit.
-    """
-
-    torch: str
-    python: str
-    agent: int
-    library: int
-    failed: Sequence[str]
-    skipped: Sequence[tuple[str, int]]
-    run: str
+    torch: str  # its release, with its kind of build behind a plus
+    python: str  # its release
+    agent: int  # how many tests of the agent have passed
+    library: int  # how many tests of the training library, its storage included, have passed
+    failed: Sequence[str]  # the names of those that have not
+    skipped: Sequence[tuple[str, int]]  # why tests were left out, and how many
+    run: str  # when, and at which commit
 
     def text(self) -> str:
-        """The line of the table."""
         failed = ", ".join(f"`{name}`" for name in self.failed) or "none"
         skipped = "; ".join(f"{reason} ({number})" for reason, number in self.skipped) or "none"
         cells = (self.torch, self.python, str(self.agent), str(self.library), failed, skipped, self.run)

@@ -23,34 +23,23 @@ class ApiError(Exception):
 
 
 class Api:
-    """Works on plain dicts, as the API has them.
+    """Works on plain dicts, as the API has them; its namespace is that of the kubeconfig's context."""
 
-    Attributes:
-        namespace: of the kubeconfig's context.
-    """
-
-    def __init__(self, connection: client.ApiClient, namespace: str = "default") -> None:
+    def __init__(self, connection: client.ApiClient, namespace: str) -> None:
         self._connection, self._server, self.namespace = connection, connection.configuration.host, namespace
 
     @classmethod
     @asynccontextmanager
     async def connect(cls, kubeconfig: Path) -> AsyncIterator["Api"]:
-        """Connects as a kubeconfig says."""
         _, current = config.list_kube_config_contexts(str(kubeconfig))  # type: ignore[no-untyped-call]
         async with await config.new_client_from_config(str(kubeconfig)) as connection:  # type: ignore[no-untyped-call]
             connection.configuration.client_session_kwargs = {"trust_env": False}  # no proxy: the cluster is on this machine
             yield cls(connection, current["context"].get("namespace") or "default")
 
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Returns the object that answers a request; a patch is a merge patch.
-
-        Raises:
-            ApiError: the server refuses.
-        """
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        sent = await self._connection.call_api(
-            method, self._server + path, {"Content-Type": kind}, body, _request_timeout=REQUEST
-        )
+        """Returns the object that answers a request, or raises ApiError; a patch is a merge patch."""
+        headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
+        sent = await self._connection.call_api(method, self._server + path, headers, body, _request_timeout=REQUEST)
         answer: dict[str, Any] = await sent.response.json(content_type=None)
         if sent.status >= 400:
             raise ApiError(sent.status, answer.get("message", f"{method} {path}: {sent.status}"))
@@ -74,10 +63,8 @@ class Api:
 
 
 def pods_path(namespace: str, pod: str = "") -> str:
-    """Returns the path of a namespace's pods, or of one."""
     return f"/api/v1/namespaces/{namespace}/pods" + (f"/{pod}" if pod else "")
 
 
 def jobs_path(namespace: str, job: str = "") -> str:
-    """Returns the path of a namespace's jobs, or of one."""
     return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}" + (f"/{job}" if job else "")

@@ -10,12 +10,9 @@ class CommandFailed(Exception):
 
 
 class Commands:
-    """Kubectl on one cluster, and docker.
+    """Kubectl on one cluster, and docker; each returns what it has printed.
 
-    Args:
-        kubectl: the program.
-        kubeconfig: of the cluster.
-        interrupted_seconds: how long a command that has begun may still take after an interruption; None: until it ends.
+    A command that has begun may still take `interrupted_seconds` after an interruption; None: until it ends.
     """
 
     def __init__(self, kubectl: Path, kubeconfig: Path, *, interrupted_seconds: float | None = None) -> None:
@@ -23,11 +20,9 @@ class Commands:
         self._interrupted_seconds = interrupted_seconds
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """Runs kubectl; returns what it printed."""
         return await self._run(self._kubectl, arguments, stdin)
 
     async def docker(self, *arguments: str) -> str:
-        """Runs docker; returns what it printed."""
         return await self._run(Path("docker"), arguments, "")
 
     async def _run(self, program: Path, arguments: tuple[str, ...], stdin: str) -> str:
@@ -39,20 +34,14 @@ class Commands:
             await asyncio.wait([run], timeout=self._interrupted_seconds)
             raise
         if returncode:
-            printed = error.strip() or output.strip()
-            raise CommandFailed(f"{program.name} {' '.join(arguments)}: {printed}")
+            raise CommandFailed(f"{program.name} {' '.join(arguments)}: {error.strip() or output.strip()}")
         return output
 
     async def _communicate(self, program: Path, arguments: tuple[str, ...], stdin: str) -> tuple[int | None, str, str]:
         pipe = asyncio.subprocess.PIPE
+        # A session of its own: Ctrl-C is for this program alone, which still has commands to finish.
         process = await asyncio.create_subprocess_exec(
-            program,
-            *arguments,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            env=self._environment,
-            start_new_session=True,  # Ctrl-C is for this program alone, which still has commands to finish
+            program, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment, start_new_session=True
         )
         output, error = await process.communicate(stdin.encode())
         return process.returncode, output.decode(), error.decode()

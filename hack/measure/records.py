@@ -103,15 +103,15 @@ def read_worker_line(pod: str, line: str) -> Record | None:
     if found := INIT.match(text):
         return Init(float(found[3]), pod, rank=int(found[1]), world=int(found[2]))
     if found := AGENT.match(text):
-        return _read_agent(_seconds(found[1]), pod, found[2])
+        return _read_agent(seconds_of(found[1]), pod, found[2])
     if not stamp[:1].isdigit():
         return None
     if found := LM_START.search(text):
-        return Init(_seconds(stamp), pod, rank=0, world=int(found[1]))
+        return Init(seconds_of(stamp), pod, rank=0, world=int(found[1]))
     if found := LM_DONE.search(text):
-        return Done(_seconds(stamp), pod, step=int(found[1]), validation_loss=float(found[2]))
+        return Done(seconds_of(stamp), pod, step=int(found[1]), validation_loss=float(found[2]))
     if found := LM_STEP.search(text):
-        return Step(_seconds(stamp), pod, int(found[1]), world=int(found[4]), total=int(found[2]), loss=float(found[3]))
+        return Step(seconds_of(stamp), pod, int(found[1]), world=int(found[4]), total=int(found[2]), loss=float(found[3]))
     return None
 
 
@@ -131,7 +131,7 @@ def read_operator_line(job: str, line: str) -> Record | None:
         return None
     if not isinstance(entry, dict) or entry.get("job") != job:
         return None
-    at = _seconds(entry["time"])
+    at = seconds_of(entry["time"])
     match entry.get("message"):
         case "declared a round":
             return Declared(at, entry["round"], tuple(entry["members"]), entry.get("reason", ""), entry.get("cause", ""))
@@ -140,5 +140,6 @@ def read_operator_line(job: str, line: str) -> Record | None:
     return None
 
 
-def _seconds(time: str) -> float:
+def seconds_of(time: str) -> float:
+    """Returns the seconds since 1970 of an RFC 3339 time."""
     return datetime.fromisoformat(time).timestamp()

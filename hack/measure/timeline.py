@@ -16,7 +16,7 @@ PACE_SECONDS = 3.0
 class Resumption:
     """Training has gone on in a new group."""
 
-    since: float  # when the group was disturbed
+    since: float  # when the group before was disturbed
     last: Step  # of the group before
     init: Init  # of rank 0 of the new group
     step: Step  # the first of the new group
@@ -33,7 +33,6 @@ class Resumption:
 
     @property
     def steps_lost(self) -> int:
-        """How many steps the new group has to take again."""
         return max(0, self.last.number - self.step.number + 1)
 
 
@@ -53,19 +52,15 @@ class Timeline:
             insort(self._records, record, key=lambda known: known.at)
 
     def until(self, moment: float) -> "Timeline":
-        """Returns what had happened by a moment."""
         return Timeline(record for record in self._records if record.at <= moment)
 
     def every(self, kind: type[R], *, after: float = -inf, until: float = inf) -> list[R]:
-        """Returns the records of a kind, the oldest first."""
         return [record for record in self._records if isinstance(record, kind) and after < record.at <= until]
 
     def first(self, kind: type[R]) -> R | None:
-        """Returns the oldest record of a kind."""
-        return next((record for record in self._records if isinstance(record, kind)), None)
+        return next(iter(self.every(kind)), None)
 
     def last(self, kind: type[R], *, before: float = inf) -> R | None:
-        """Returns the newest record of a kind."""
         return next((r for r in reversed(self._records) if isinstance(r, kind) and r.at < before), None)
 
     def steps_of_group(self, *, after: float) -> list[Step]:
@@ -87,10 +82,7 @@ class Timeline:
         return (steps[0].number - steps[-1].number) / (steps[0].at - steps[-1].at)
 
     def resumption(self, since: float, world: int | None = None) -> Resumption | None:
-        """Returns where training went on after a moment: in the first new group, or the first of a world size.
-
-        A group that broke before its first step does not count.
-        """
+        """Returns where training went on: in the first new group, or the first of a world size, that took a step."""
         init: Init | None = None
         for record in self._records:
             if isinstance(record, Init) and record.rank == 0 and record.at > since:

@@ -27,7 +27,6 @@ LEADER_LABEL = f"{names.GROUP}/leader"
 
 @asynccontextmanager
 async def background(*runs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs all that is given until the block ends."""
     tasks = [asyncio.create_task(run) for run in runs]
     try:
         yield
@@ -45,27 +44,18 @@ class Waited(Exception):
 
 
 class Watcher:
-    """A job as it is now, and what was recorded of it since the watching began.
-
-    Attributes:
-        job: the job; while there is none, that of an empty manifest.
-        deleted: whether it was there, and is gone.
-        pods: the job's pods by name.
-        operators: the operator's pods by name.
-        timeline: what the logs said.
-        broken: why nothing is seen any more.
-    """
+    """A job as it is now, and what was recorded of it since the watching began."""
 
     def __init__(self, api: Api, namespace: str, job: str) -> None:
-        self.job, self.deleted = view_job({}), False
-        self.pods: Pods = {}
-        self.operators: Pods = {}
-        self.timeline = Timeline()
-        self.broken: Exception | None = None
         self._api, self.namespace, self.name = api, namespace, job
+        self.job = view_job({})  # while there is none
+        self.deleted = False  # it was there, and is gone
+        self.pods: Pods = {}  # the job's by name
+        self.operators: Pods = {}  # the operator's by name
+        self.timeline = Timeline()
+        self.broken: Exception | None = None  # why nothing is seen any more
 
     def node_of(self, pod: str) -> str:
-        """Returns the node that a pod of the job runs on."""
         return str(self.pods[pod]["spec"].get("nodeName", ""))
 
     def leaders(self) -> Pods:
@@ -86,11 +76,7 @@ class Watcher:
             self.broken = errors.exceptions[0]
 
     async def until(self, found: Callable[[], T | None], *, seconds: float, what: str) -> T:
-        """Returns what is found, as soon as it is anything that is true.
-
-        Raises:
-            Waited: it took too long, or nothing is seen any more.
-        """
+        """Returns what is found as soon as it is true; raises Waited if that takes too long, or nothing is seen any more."""
         try:
             async with asyncio.timeout(seconds):
                 while not (it := found()):

@@ -48,12 +48,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?:])[\"')*\]]*\s+")
 
 
 def objections(text: str, max_words: int) -> Iterator[tuple[int, str]]:
-    """What is wrong in a piece of prose: the offset, and what to do about it.
-
-    Args:
-        text: without markup.
-        max_words: how many a sentence may have.
-    """
+    """What is wrong in a piece of prose without markup: the offset, and what to do about it; sentences have at most `max_words`."""
     for pattern, instead in WORDS:
         for found in pattern.finditer(text):
             yield found.start(), f"`{' '.join(found[0].split())}`: write {instead}"

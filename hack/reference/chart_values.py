@@ -24,13 +24,7 @@ def values_of(text: str) -> list[Value]:
 
 
 def page(intro: str, about: Mapping[str, Any], text: str) -> str:
-    """Returns the README.
-
-    Args:
-        intro: what stands in front of the table, with the words VERSION and KUBERNETES where the chart's are to stand.
-        about: Chart.yaml.
-        text: values.yaml.
-    """
+    """Returns the README: the intro with the versions of Chart.yaml for its words VERSION and KUBERNETES, and the table of values."""
     kubernetes = about["kubeVersion"].lstrip(">=").removesuffix("-0")
     intro = intro.replace("VERSION", about["version"]).replace("KUBERNETES", kubernetes)
     rows = ["| `{}` | {} | {} |".format(*value[:2], value.about.replace("|", "\\|")) for value in values_of(text)]

@@ -47,9 +47,8 @@ def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
 def _rules(path: str, schema: Schema) -> Iterator[str]:
     for rule in schema.get("x-kubernetes-validations", []):
         # An expression formats its message with numbers: `N` stands for each.
-        message = rule.get("message") or rule["messageExpression"].partition("'")[2].rpartition("'.format(")[0].replace(
-            "%d", "N"
-        )
+        expression = rule.get("messageExpression", "").partition("'")[2].rpartition("'.format(")[0]
+        message = rule.get("message") or expression.replace("%d", "N")
         yield f"- `{(path + rule.get('fieldPath', '')).lstrip('.')}`: {_cell(message)}"
 
 

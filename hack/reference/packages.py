@@ -1,5 +1,8 @@
 """The operator's packages and what they import of each other, as a Mermaid flowchart in docs/architecture.md."""
 
+from graphlib import TopologicalSorter
+from itertools import permutations
+
 import grimp
 
 PACKAGE = "elastic_pytorch_operator"
@@ -21,7 +24,7 @@ def flowchart(graph: grimp.ImportGraph, package: str) -> str:
     A package that has packages itself is a frame around them. An arrow is left out if a longer way of arrows implies it.
 
     Raises:
-        ValueError: packages import each other in a cycle.
+        graphlib.CycleError: packages import each other in a cycle.
     """
     return "\n".join(["flowchart TB", *_inside(graph, package, "    ")]) + "\n"
 
@@ -33,32 +36,18 @@ def _inside(graph: grimp.ImportGraph, package: str, indent: str) -> list[str]:
         box = f"{_id(child)}[{child.rpartition('.')[2]}]"
         inside = _inside(graph, child, f"{indent}    ")
         lines += [f"{indent}subgraph {box}", *inside, f"{indent}end"] if inside else [f"{indent}{box}"]
-    imports = {
-        child: {
-            other
-            for other in children
-            if other != child and graph.direct_import_exists(importer=child, imported=other, as_packages=True)
-        }
-        for child in children
-    }
+    imports: dict[str, set[str]] = {child: set() for child in children}
+    for child, other in permutations(children, 2):
+        if graph.direct_import_exists(importer=child, imported=other, as_packages=True):
+            imports[child].add(other)
+    reached: dict[str, set[str]] = {}  # what a package imports, and what that imports in turn
+    for child in TopologicalSorter(imports).static_order():
+        reached[child] = imports[child].union(*(reached[other] for other in imports[child]))
     for child in children:
-        implied = _imports_of(imports, imports[child])
-        if child in implied:
-            raise ValueError(f"{child} is in a cycle of imports")
+        implied = {further for other in imports[child] for further in reached[other]}
         lines += [f"{indent}{_id(child)} --> {_id(other)}" for other in sorted(imports[child] - implied)]
     return lines
 
 
 def _id(package: str) -> str:
     return package.partition(".")[2]
-
-
-def _imports_of(imports: dict[str, set[str]], packages: set[str]) -> set[str]:
-    """What packages import, and what those import in turn."""
-    found: set[str] = set()
-    pending = list(packages)
-    while pending:
-        new = imports[pending.pop()] - found
-        found |= new
-        pending += new
-    return found
