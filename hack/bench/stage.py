@@ -17,7 +17,7 @@ ENDLESS = 1_000_000_000  # steps
 START_SECONDS = 120.0
 OPERATOR_SECONDS = 60.0
 TRIES = 6  # to find a victim
-QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and enough for the failure budget to start anew
+QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and enough for the failure budget to start again
 
 
 class Stage:

@@ -15,7 +15,7 @@ source "$ROOT/hack/kind/from-source/node-image.sh"
 HEAL_SECONDS=90
 FINGERPRINT=$CACHE/cluster.fingerprint
 
-# What a cluster was made from: a change of these makes it anew.
+# What a cluster was made from: a change of these makes it again.
 cluster_fingerprint() {
     fingerprint "$ROOT/hack/kind/kind.yaml" "$FROM_SOURCE/pod-network.yaml" "word=$KIND_NODE_IMAGE" \
         "word=$(node_image_from_source)"
@@ -26,13 +26,13 @@ main() {
     ensure_docker
     if [[ -n $(node_containers) ]]; then
         if [[ $(cat "$FINGERPRINT" 2>/dev/null) != "$(cluster_fingerprint)" ]]; then
-            say "What the cluster is made from has changed: making it anew."
+            say "What the cluster is made from has changed: making it again."
         elif heal; then
             ensure_audit
             say "Cluster $CLUSTER is ready."
             return
         else
-            say "Cluster $CLUSTER did not become well again in $HEAL_SECONDS s: making it anew."
+            say "Cluster $CLUSTER did not become well again in $HEAL_SECONDS s: making it again."
         fi
         step delete-cluster "Delete the old cluster" delete_cluster
     fi
@@ -44,10 +44,10 @@ main() {
 heal() {
     ensure_tools
     wake_nodes
-    # Anew each time: another checkout may have made the cluster anew since.
+    # Each time: another checkout may have made the cluster since.
     kind export kubeconfig --name "$CLUSTER" >/dev/null 2>&1 || return 1
     nodes_are_ready && uncordon_nodes && return
-    # Not `step`: it would end the script, and a cluster that does not heal is made anew instead.
+    # Not `step`: it would end the script, and a cluster that does not heal is made again instead.
     say "  ... Wait for the nodes (at most $HEAL_SECONDS s)"
     await_nodes "$HEAL_SECONDS" >"$STATE/logs/heal.log" 2>&1 && await_system_pods 60 >>"$STATE/logs/heal.log" 2>&1
 }

@@ -9,17 +9,19 @@ from typing import Any
 
 import aiohttp
 import pytest
-import simulated_agents
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.runtime.replica import Replica
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
-from simulated_agents import Agent, SimulatedKubelets
-from simulated_training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
 
 from tests.operator.builders import a_manifest
+from tests.scale import simulated_agents
+from tests.scale.simulated_agents import Agent, SimulatedKubelets
+from tests.scale.simulated_training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
+
+pytestmark = pytest.mark.process
 
 
 def a_free_port() -> int:

@@ -13,7 +13,8 @@ from typing import Any
 import aiohttp
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from simulated_training import Training
+
+from tests.scale.simulated_training import Training
 
 NAMESPACE = "default"
 CONTAINER_SECONDS = 1.5  # from the scheduler to the container
@@ -233,7 +234,7 @@ class SimulatedKubelets:
             number = agent.round
             agent.report("leaving")
             until = time.monotonic() + LEAVE_SECONDS
-            while agent.round == number and time.monotonic() < until:  # noqa: ASYNC110  no event for it
+            while agent.round == number and time.monotonic() < until:
                 await asyncio.sleep(LOOK_SECONDS)
         await asyncio.sleep(STOP_SECONDS)
         self._cluster.finish_deletion(NAMESPACE, name)
