@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 PAGE_SIZE = 500
 REQUEST_SECONDS = 30
-WATCH_SECONDS = 60  # then the API server ends a watch, and another begins: a dead connection is noticed within this time
+WATCH_SECONDS = 60  # then the API server ends a watch, and the next one begins: a dead connection is noticed within this time
 INVALID_VALUE = re.compile(r"^Invalid value: [^:]*: ")  # the API server puts it before the sentence of a rule
 JOBS = f"/apis/{names.API_VERSION}"
 

@@ -10,9 +10,9 @@ from elastic_pytorch_client.cluster import Cluster
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed, NotFound, Refused
 from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
 
-LOOK_SECONDS = 1.0
+REFRESH_SECONDS = 1.0
 MAX_WAITING_LINES = 10_000
-LAST_WORDS_SECONDS = 3.0  # for lines of pods that end with the job
+FINAL_LINES_SECONDS = 3.0  # for lines of pods that end with the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ def follow_logs(
         NotAllowed: the user may not read logs.
         EpjError: the job cannot be read at first. Later, it is tried again.
     """
-    following = _Following(cluster, namespace, tail_lines)
+    readers = _LogReaders(cluster, namespace, tail_lines)
     job: JobView | None = view_job(cluster.get_job(namespace, name))
     try:
         while job is not None:
-            following.look(choice.of(job), job)
-            yield from following.lines(LAST_WORDS_SECONDS if job.ended else LOOK_SECONDS, until_silent=job.ended)
+            readers.read(choice.of(job), job)
+            yield from readers.lines(FINAL_LINES_SECONDS if job.ended else REFRESH_SECONDS, until_silent=job.ended)
             if job.ended:
                 return
             try:
@@ -98,11 +98,11 @@ def follow_logs(
             except EpjError:
                 continue
     finally:
-        following.stop()
+        readers.stop()
 
 
 @dataclass
-class _Following:
+class _LogReaders:
     """A thread for each pod that is read; their lines come together in a queue."""
 
     cluster: Cluster
@@ -112,13 +112,13 @@ class _Following:
     _readers: dict[str, threading.Thread] = field(default_factory=dict)
     _last: dict[str, str] = field(default_factory=dict)  # the newest timestamp of each pod
     _chosen: dict[str, Worker] = field(default_factory=dict)
-    _seen: set[str] = field(default_factory=set)  # pods that were in the job at an earlier look
+    _seen: set[str] = field(default_factory=set)  # pods that were in the job before
     _stopped: threading.Event = field(default_factory=threading.Event)
 
-    def look(self, chosen: list[Worker], job: JobView) -> None:
+    def read(self, chosen: list[Worker], job: JobView) -> None:
         """Reads the chosen workers that are not read yet, and again those whose connection has ended.
 
-        One that has left the group or the job is still listened to: its last words are the most interesting. One that has
+        One that has left the group or the job is still listened to: its final lines are the most interesting. One that has
         another rank now is not.
         """
         moved = {w.name for w in job.workers if w.rank is not None} - {w.name for w in chosen}

@@ -216,7 +216,7 @@ def test_an_answer_that_is_no_json(server: ApiServer, cluster: KubernetesCluster
         cluster.get_job("team", "j")
 
 
-def test_nobody_answers(server: ApiServer, cluster: KubernetesCluster) -> None:
+def test_no_server_answers(server: ApiServer, cluster: KubernetesCluster) -> None:
     server.server_close()
     server.shutdown()
     with pytest.raises(Unreachable, match="no answer from the API server") as caught:

@@ -111,13 +111,13 @@ def test_of_many_workers_those_that_are_unwell_come_first() -> None:
 
 
 @pytest.mark.parametrize("manifest", [{"metadata": {"name": "new"}}, {"metadata": {"name": "new"}, "spec": {}, "status": {}}])
-def test_a_job_that_nobody_has_looked_at(manifest: dict[str, object]) -> None:
+def test_a_job_that_the_operator_has_not_seen(manifest: dict[str, object]) -> None:
     shown = text_of(show_status(view_job(manifest), [], moment_of("young")))
     assert "new  default  ○ Pending" in shown
     assert "none" in shown
 
 
-def test_stock_torchrun_has_ranks_that_nobody_knows() -> None:
+def test_stock_torchrun_has_ranks_that_the_operator_does_not_know() -> None:
     job: JobView = job_of("young")
     stock = replace(job, backend="c10d", workers=tuple(replace(worker, rank=None) for worker in job.workers))
     shown = text_of(show_status(stock, [], moment_of("young")))

@@ -16,7 +16,7 @@ RANK0, RANK1, RANK2 = (worker.name for worker in job_of("young").members)
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job is looked at more often than once a second."""
-    monkeypatch.setattr(worker_logs, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(worker_logs, "REFRESH_SECONDS", 0.2)
 
 
 def lines(pod: str, first: int, last: int) -> list[str]:

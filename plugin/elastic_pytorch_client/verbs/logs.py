@@ -34,7 +34,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     job = context.job(options.name)
     if not options.follow:
         if not choice.of(job):
-            raise NotFound(_nobody(options, job.name))
+            raise NotFound(_no_such_worker(options, job.name))
         lines: Iterable[Line] = read_logs(context.cluster, job, choice, tail_lines=options.tail)
     else:
         lines = follow_logs(context.cluster, context.one_namespace, job.name, choice, tail_lines=options.tail)
@@ -51,7 +51,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     return 0
 
 
-def _nobody(options: argparse.Namespace, name: str) -> str:
+def _no_such_worker(options: argparse.Namespace, name: str) -> str:
     wanted = [f"rank {rank}" for rank in options.rank] + [f"index {index}" for index in options.index]
     who = " or ".join(wanted) if wanted else "worker"
     return f"{name} has no {who} now; `kubectl epj status {name}` shows its workers"

@@ -43,9 +43,9 @@ def draw_plot(job: JobView, series: Series, width: int) -> Text:
     worlds: list[tuple[datetime, float]] = [(at, world) for at, world in series.worlds]
     if worlds:
         worlds.append((end, worlds[-1][1]))
-        most = max(world for _, world in worlds)
+        largest = max(world for _, world in worlds)
         text.append("\nworld size", f"bold {WORLD}").append("  processes that train together\n", MUTED)
-        _panel(text, worlds, (begin, end), (0, max(1, most)), (wide, WORLD_LINES), WORLD, steps=True)
+        _panel(text, worlds, (begin, end), (0, max(1, largest)), (wide, WORLD_LINES), WORLD, steps=True)
     _suspensions(text, series, (begin, end), wide)
     _recoveries(text, series, (begin, end), wide)
     _axis(text, series, (begin, end), wide)

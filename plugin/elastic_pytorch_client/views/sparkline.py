@@ -22,10 +22,10 @@ def sparkline(values: Iterable[float], width: int) -> str:
     return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in shown)
 
 
-def pool(values: Sequence[float], most: int) -> list[float]:
-    """At most `most` values: the means of groups of neighbours."""
-    if len(values) <= most:
+def pool(values: Sequence[float], limit: int) -> list[float]:
+    """At most `limit` values: the means of groups of neighbours."""
+    if len(values) <= limit:
         return list(values)
-    bounds = [round(i * len(values) / most) for i in range(most + 1)]
+    bounds = [round(i * len(values) / limit) for i in range(limit + 1)]
     groups = [values[start:end] for start, end in itertools.pairwise(bounds)]
     return [sum(group) / len(group) for group in groups]

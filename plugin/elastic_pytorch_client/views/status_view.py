@@ -78,7 +78,7 @@ def _how_far(job: JobView) -> Text | None:
     return text.append("\n" + " · ".join(facts), MUTED) if facts else text
 
 
-def _workers(job: JobView, most: int) -> Tree:
+def _workers(job: JobView, limit: int) -> Tree:
     members = job.members
     size = f"{job.wanted} wanted ({job.minimum} to {job.maximum})" if job.elastic else f"{job.wanted} wanted, a fixed size"
     standing = (
@@ -94,7 +94,7 @@ def _workers(job: JobView, most: int) -> Tree:
     tree = Tree(label, guide_style=MUTED)
     others = sorted((w for w in job.workers if w not in members), key=lambda w: (w.index, w.name))
     all_workers = [*members, *others]
-    shown = all_workers if len(all_workers) <= most else _notable(all_workers, most)
+    shown = all_workers if len(all_workers) <= limit else _notable(all_workers, limit)
     widths = [max((len(w.name) for w in shown), default=0), max((len(w.node) for w in shown), default=0)]
     for worker in shown:
         tree.add(_worker(job, worker, widths))
@@ -120,10 +120,10 @@ def _worker(job: JobView, worker: Worker, widths: Sequence[int]) -> Text:
     return text
 
 
-def _notable(workers: Sequence[Worker], most: int) -> list[Worker]:
+def _notable(workers: Sequence[Worker], limit: int) -> list[Worker]:
     """Of many, those that are not as they should be first."""
     unwell = [w for w in workers if w.state not in ("Running", "Succeeded")]
-    chosen = {w.name for w in [*unwell, *workers][:most]}
+    chosen = {w.name for w in [*unwell, *workers][:limit]}
     return [w for w in workers if w.name in chosen]
 
 
@@ -169,18 +169,18 @@ def _root_cause(job: JobView) -> list[RenderableType]:
     return [title, text]
 
 
-def _timeline(events: Sequence[JobEvent], now: datetime, most: int) -> RenderableType:
+def _timeline(events: Sequence[JobEvent], now: datetime, limit: int) -> RenderableType:
     if not events:
         return Text("  no events; Kubernetes keeps them for an hour", MUTED)
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column()
-    for event in events[-most:]:
+    for event in events[-limit:]:
         ago = f"  {short(seconds_since(event.at, now))} ago"
         grid.add_row(Text(ago, MUTED), Text(event.reason, _event_style(event)), Text(first_line(event.note)))
-    if len(events) > most:
-        return Group(Text(f"  {len(events) - most} earlier events: --turns", MUTED), grid)
+    if len(events) > limit:
+        return Group(Text(f"  {len(events) - limit} earlier events: --turns", MUTED), grid)
     return grid
 
 
