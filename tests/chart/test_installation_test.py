@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import Roster
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
@@ -21,13 +22,14 @@ SCRIPT = ROOT / "charts" / "elastic-pytorch-operator" / "files" / "installation_
 
 
 async def run_script(url: str, token: Path, authorities: Path) -> tuple[int | None, str]:
-    script = SCRIPT.read_text().replace("PATIENCE_SECONDS = 60.0", "PATIENCE_SECONDS = 1.0")
+    script = SCRIPT.read_text().replace("GIVE_UP_SECONDS = 60.0", "GIVE_UP_SECONDS = 1.0")
     command = [sys.executable, "-c", script, url, str(token), str(authorities)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
     told, _ = await process.communicate()
     return process.returncode, told.decode()
 
 
+@pytest.mark.process
 async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
     cluster, store = FakeCluster(), Store()
     await cluster.create_pod(worker_pod(a_job(), 0, "x7k2p", ""))
@@ -44,6 +46,7 @@ async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
     assert (code, told.count("ok: ")) == (0, 3), told
 
 
+@pytest.mark.process
 async def test_an_operator_that_cannot_be_reached_fails_the_test(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("t")
