@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
@@ -27,6 +28,7 @@ async def run_script(url: str, token: Path, authorities: Path) -> tuple[int | No
     return process.returncode, told.decode()
 
 
+@pytest.mark.process
 async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
     cluster, cache = FakeCluster(), Cache()
     await cluster.create_pod(a_worker_pod(a_job(), 0))
@@ -43,6 +45,7 @@ async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
     assert (code, told.count("ok: ")) == (0, 3), told
 
 
+@pytest.mark.process
 async def test_an_operator_that_cannot_be_reached_fails_the_test(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("t")

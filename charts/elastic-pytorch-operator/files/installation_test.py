@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-PATIENCE_SECONDS = 60.0
+GIVE_UP_SECONDS = 60.0
 
 
 def status_of(url: str, token: str = "") -> int:
@@ -28,7 +28,7 @@ def status_of(url: str, token: str = "") -> int:
 
 def check(what: str, expected: int, url: str, token: str = "") -> None:
     """Asks until the answer is the expected one; ends the program if it does not come."""
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + GIVE_UP_SECONDS
     while True:
         try:
             found: int | str = status_of(url, token)
