@@ -193,7 +193,7 @@ class Simulation:
             return
         agent = replace(agent, heard_at=self.now)
         if self.round is not None and self.round.number > agent.round and pod.name not in self.saving:
-            rank = self.round.rank_of(pod.name)
+            rank = self.round.ranks.get(pod.name)
             if pod.name in self.wedged:
                 if agent.state is not AgentState.STOPPING:
                     agent = replace(agent, state=AgentState.STOPPING, state_since=self.now)

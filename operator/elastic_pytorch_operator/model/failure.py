@@ -121,8 +121,8 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
 
 def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
     """Returns a failure with its time of day, and its pod's node."""
-    node = next((pod.node for pod in observed.pods if pod.name == record.worker), "")
-    return replace(record, node=node, time=earlier(observed.time, observed.now - record.failed_at))
+    pod = observed.pods_by_name.get(record.worker)
+    return replace(record, node=pod.node if pod else "", time=earlier(observed.time, observed.now - record.failed_at))
 
 
 def fault_of_worker(failure: Failure | None) -> Fault:
@@ -180,14 +180,15 @@ def has_succeeded(worker: str, observed: Observed) -> bool:
     agent = observed.agents.get(worker)
     if agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == number:
         return True
-    return any(pod.name == worker and pod.succeeded for pod in observed.pods)
+    pod = observed.pods_by_name.get(worker)
+    return pod is not None and pod.succeeded
 
 
 def failed_members(observed: Observed) -> list[AgentView]:
     """The agents of the current round that report that their workers have failed in it."""
     if observed.round is None:
         return []
-    agents = (agent for name in observed.round.workers if (agent := observed.agents.get(name)))
+    agents = (agent for name in observed.ranks if (agent := observed.agents.get(name)))
     return [agent for agent in agents if agent.state is AgentState.FAILED and agent.round == observed.round.number]
 
 

@@ -163,7 +163,12 @@ class AgentView:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything known about one job at one moment."""
+    """Everything known about one job at one moment.
+
+    Attributes:
+        pods_by_name: the worker pods again.
+        ranks: of the members of the round, by pod name; empty without a round.
+    """
 
     now: float  # monotonic seconds
     time: str  # the same moment in RFC 3339, for status timestamps only
@@ -179,6 +184,12 @@ class Observed:
     heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
     lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died
     service_exists: bool = False
+    pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
+    ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pods_by_name", {pod.name: pod for pod in self.pods})
+        object.__setattr__(self, "ranks", self.round.ranks if self.round else {})
 
     def on_removed_node(self, pod: PodView) -> bool:
         """Whether the node of a pod has been removed from the cluster."""

@@ -1,6 +1,7 @@
 """A round: the members of the group, in rank order. Declared by the operator, carried out by the agents."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Round:
         orderly_since: the oldest round since which no member has been lost: every member of every round was alive when the
             next one was declared. The round's own number if a member was lost before it.
         unformed: rounds after that one whose groups never formed, and of which a member was lost.
+        ranks: the rank of each member by its pod's name, in rank order.
     """
 
     number: int
@@ -39,18 +41,16 @@ class Round:
     size: int = -1
     orderly_since: int = -1
     unformed: tuple[int, ...] = ()
+    ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.size < 0:
             object.__setattr__(self, "size", len(self.members))
         if self.orderly_since < 0:
             object.__setattr__(self, "orderly_since", self.number)
+        object.__setattr__(self, "ranks", {member.worker: rank for rank, member in enumerate(self.members)})
 
     @property
     def workers(self) -> tuple[str, ...]:
         """The members' pod names, in rank order."""
-        return tuple(member.worker for member in self.members)
-
-    def rank_of(self, worker: str) -> int | None:
-        """The rank of a worker, None if it is not a member."""
-        return self.workers.index(worker) if worker in self.workers else None
+        return tuple(self.ranks)

@@ -74,7 +74,7 @@ def decide_ending(
         return Ending(False, names.INVALID_TEMPLATE, f"{what}: {invalid}"), None
     round_ = observed.round
     if round_ is not None and round_.size > 0:
-        done = [name for name in round_.workers if has_succeeded(name, observed)]
+        done = [name for name in round_.ranks if has_succeeded(name, observed)]
         if len(done) == round_.size:
             text = f"all {round_.size} workers of round {round_.number} have succeeded"
             return Ending(True, names.WORKERS_SUCCEEDED, text), None
@@ -128,7 +128,7 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
     If a rule is about conditions, an agent's report of SIGTERM is not enough: the pod's conditions will show why.
     """
     excepted = {*departures.victims, *departures.excused}
-    members = frozenset(observed.round.workers if observed.round else ())
+    members = observed.ranks
     waits = any(rule.conditions for rule in job.rules)
     known = {pod.name for pod in observed.pods if not waits or pod.deleting or pod.ended}
     lost = [
@@ -143,7 +143,7 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
     if len(members) < size:
         alive = (c.worker for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING))
-        accounted_for = members.union(alive, excepted)
+        accounted_for = {*members, *alive, *excepted}
         ranked = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
         unheard = (name for name in ranked if name not in accounted_for)
         lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]

@@ -130,8 +130,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
 def _count_failures(
     job: Job, observed: Observed, budget: Budget, failure: RoundFailure, pods: Sequence[FailureRecord], stall: Stall | None
 ) -> Budget:
-    members = observed.round.workers if observed.round else ()
-    reports = [observed.agents[name].progress for name in members if name in observed.agents]
+    reports = [observed.agents[name].progress for name in observed.ranks if name in observed.agents]
     step = max((r.step for r in reports if r.step is not None), default=None)
     checkpoint_step = max((r.checkpoint_step for r in reports if r.checkpoint_step is not None), default=None)
     pods = [dated(record, observed) for record in pods]
@@ -160,7 +159,7 @@ def _decide_round(
     replaced: str,
 ) -> Decision:
     current = observed.round
-    finishing = current is not None and any(has_succeeded(name, observed) for name in current.workers)
+    finishing = current is not None and any(has_succeeded(name, observed) for name in current.ranks)
     state = GroupState(
         last_number=max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0),
         backoff_until=memory.budget.backoff_until,
@@ -201,8 +200,9 @@ def _pod_actions(
     actions: list[Action] = [] if observed.service_exists else [CreateService()]
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
     if replicas.create and observed.now >= memory.budget.backoff_until and not restarting.asked:
-        avoid = tuple(sorted({*memory.suspects, *starts.avoid}))
-        strictly = not avoid or others_have_room(avoid, observed.nodes, observed.pods, job.template)
+        avoided = {*memory.suspects, *starts.avoid}
+        avoid = tuple(sorted(avoided))
+        strictly = not avoid or others_have_room(avoided, observed.nodes, observed.pods, job.template)
         actions += [
             CreatePod(
                 index,
@@ -216,11 +216,10 @@ def _pod_actions(
         ]
     if not replicas.create and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
         actions.append(TryPod())
-    pods = {pod.name: pod for pod in observed.pods}
-    members = round_.workers if round_ else ()
+    members = round_.ranks if round_ else {}
     for name in sorted(replicas.victims):
         if name not in members:
-            actions.append(DeletePod(name, pods[name].uid, "is no longer wanted"))
+            actions.append(DeletePod(name, observed.pods_by_name[name].uid, "is no longer wanted"))
     # Kept until their replacements, which take over their counts, are made.
     remembers = {pod.name for index, pod in starts.newest.items() if index in backing_off}
     for pod in replicas.discard:

@@ -120,7 +120,8 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
     """What there is, and what is remembered of it."""
     now, number, known = observed.now, current_number(job, observed), memory.stock
     observed = replace(observed, round=known.group.round if known else None)
-    lost = frozenset(pod.name for pod in (*observed.pods, *observed.stores) if _node_lost(pod, observed))
+    outage = is_outage(observed.nodes)
+    lost = frozenset(pod.name for pod in (*observed.pods, *observed.stores) if _node_lost(pod, observed, outage=outage))
     runs = [p for p in observed.pods if p.started and not (p.ended or p.deleting) and p.name not in lost]
     running = [pod for pod in runs if pod.rendezvous == number]
     if known is None:
@@ -131,7 +132,7 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
         row = known.in_a_row + 1 if lasted < STEADY_SECONDS else 0
         stock = StockMemory(number, now, disturbed=False, group=known.group, in_a_row=row)
     else:
-        there = {pod.name for pod in observed.pods if pod.ended or pod in running}
+        there = {pod.name for pod in (*running, *(pod for pod in observed.pods if pod.ended))}
         stock = replace(known, disturbed=known.disturbed or not known.group.running <= there)
     candidates = tuple(_ready_if_running(candidate) for candidate in assess_workers(observed, stock=True))
     rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
@@ -229,13 +230,14 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
     made = any(isinstance(action, CreatePod) for action in actions)
     if not made and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
         actions.append(TryPod())
+    discarded = {pod.name for pod in replicas.discard}
     actions += delete_stores(observed, keep=keep, why="it is no longer needed")
     for pod in observed.pods:
         removed = observed.on_removed_node(pod)
         if pod.name in view.lost and not pod.ended and (not pod.deleting or removed):
             why = f"was on node {pod.node}, which is lost"
             actions.append(DeletePod(pod.name, pod.uid, why, force=removed))
-        elif pod.name in doomed and not pod.deleting and (not pod.ended or pod.lingers or pod in replicas.discard):
+        elif pod.name in doomed and not pod.deleting and (not pod.ended or pod.lingers or pod.name in discarded):
             actions.append(DeletePod(pod.name, pod.uid, doomed[pod.name]))
     return actions
 
@@ -265,7 +267,7 @@ def _ready_if_running(candidate: Candidate) -> Candidate:
     return candidate
 
 
-def _node_lost(pod: PodView, observed: Observed) -> bool:
+def _node_lost(pod: PodView, observed: Observed, *, outage: bool) -> bool:
     """Whether a pod will never report its end: its node has been removed, or the cluster has evicted it from a node that is not ready.
 
     A node that has just become NotReady may only have lost its connection: its taint evicts the pod some seconds later.
@@ -273,4 +275,4 @@ def _node_lost(pod: PodView, observed: Observed) -> bool:
     node = observed.nodes.get(pod.node)
     if node is None or pod.ended:
         return False
-    return node.removed or (not node.ready and pod.deleting and not is_outage(observed.nodes))
+    return node.removed or (not node.ready and pod.deleting and not outage)

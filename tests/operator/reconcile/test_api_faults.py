@@ -227,7 +227,7 @@ class World:
                 continue
             key, job_uid = found
             declared = self.registry.job(job_uid).round
-            rank = declared.rank_of(name) if declared else None
+            rank = declared.ranks.get(name) if declared else None
             beat: dict[str, Any] = {"incarnation": uid, "state": "ready", "round": 0}
             if declared is not None and rank is not None:
                 beat |= {"state": "running", "round": declared.number, "rank": rank, "worldSize": declared.size}

@@ -53,5 +53,4 @@ def find_group_restart(job: Job, observed: Observed, budget: Budget) -> GroupRes
         text = f"{last.rule} replaces all workers: {last}"
     else:
         text = f"failurePolicy.rules replaces all workers: {recorded_cause(job.status) or 'see status.rootCause'}"
-    members = observed.round.workers if observed.round else ()
-    return GroupRestart(asked, "" if outdated.isdisjoint(members) else text, text)
+    return GroupRestart(asked, "" if outdated.isdisjoint(observed.ranks) else text, text)

@@ -43,7 +43,7 @@ def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall
     round_ = observed.round
     if job.progress_deadline_seconds is None or round_ is None or round_.size == 0:
         return None, None
-    members = [agent for name in round_.workers if (agent := observed.agents.get(name)) and agent.round == round_.number]
+    members = [agent for name in round_.ranks if (agent := observed.agents.get(name)) and agent.round == round_.number]
     # In an orderly change the round before may train on to its next step boundary.
     stepping = [agent for agent in observed.agents.values() if round_.orderly_since <= agent.round <= round_.number]
     stepped_at = max([round_.declared_at, *(agent.progressed_at for agent in stepping)])

@@ -44,8 +44,7 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFai
     round_ = observed.round
     if round_ is None or round_.size == 0:
         return RoundFailure()
-    members = frozenset(round_.workers)
-    present = [c for c in candidates if c.worker in members and c.liveness is Liveness.READY]
+    present = [c for c in candidates if c.worker in round_.ranks and c.liveness is Liveness.READY]
     failed_since = min((c.failed_since for c in present if c.failed), default=None)
     if failed_since is None:
         return RoundFailure()
@@ -67,7 +66,7 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFai
 
 def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[FailureRecord]:
     agents = [observed.agents[name] for name in failed]
-    done = next((a for name in round_.workers if _has_returned(a := observed.agents.get(name), round_)), None)
+    done = next((a for name in round_.ranks if _has_returned(a := observed.agents.get(name), round_)), None)
     if done is None:
         return [record_of(agent) for agent in agents]
     early = f"{done.worker} (rank {done.rank}) had returned while others still trained"

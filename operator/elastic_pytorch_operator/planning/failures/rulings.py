@@ -28,7 +28,7 @@ REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
 
 def rule_on_worker(cause: FailureRecord, observed: Observed, rules: Sequence[FailureRule]) -> FailureRecord:
     """The failure of a round's worker process, with the rule that decides on it."""
-    pod = next((pod for pod in observed.pods if pod.name == cause.worker), None)
+    pod = observed.pods_by_name.get(cause.worker)
     restarts = pod.group_restarts if pod else 0
     return replace(cause, rule=find_rule(rules, cause.exit_code), group_restarts=restarts)
 
@@ -64,25 +64,23 @@ def judge_pods(
         ours: workers that go because the operator wants them to.
         leaving: workers that have left the group since they were told to stop.
     """
-    pods = {pod.name: pod for pod in observed.pods}
     records = []
     for record in ended:
-        ended_pod = pods[record.worker]
+        ended_pod = observed.pods_by_name[record.worker]
         rule = None
         if not ended_pod.deleting or ended_pod.ended_before_deletion:
             rule = find_rule(rules, record.exit_code, ended_pod.conditions)
         repeatable = rule is not None and rule.action in REPEATABLE
         if (rule is not None or record.fault is Fault.CODE) and (repeatable or not ended_pod.ended_before_takeover):
             records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
-    members = frozenset(observed.round.workers if observed.round else ())
-    begun_to_leave = members.union(leaving)
+    begun_to_leave = {*observed.ranks, *leaving}
     for candidate in candidates:
         worker, liveness = candidate.worker, candidate.liveness
-        group = members if liveness is Liveness.GONE else begun_to_leave
+        group = observed.ranks if liveness is Liveness.GONE else begun_to_leave
         lost = liveness in (Liveness.GONE, Liveness.LEAVING) and worker in group
         if not lost or worker in ours or has_succeeded(worker, observed):
             continue
-        pod = pods.get(worker)
+        pod = observed.pods_by_name.get(worker)
         if pod is not None and not pod.ended and (rule := find_rule(rules, None, pod.conditions)):
             message = f"{candidate.why} ({', '.join(f'{t}={s}' for t, s in sorted(rule.conditions & pod.conditions))})"
             record = _record(pod, None, message, observed.now, Fault.PLACE)
@@ -101,8 +99,9 @@ def leaving_members(
         known: those found before.
         ours: workers that go because the operator wants them to.
     """
-    members = frozenset(observed.round.workers if observed.round else ())
-    begin = {c.worker for c in candidates if c.liveness is Liveness.LEAVING and c.worker in members and c.worker not in ours}
+    begin = {
+        c.worker for c in candidates if c.liveness is Liveness.LEAVING and c.worker in observed.ranks and c.worker not in ours
+    }
     return frozenset(pod.name for pod in observed.pods if pod.name in begin or pod.name in known)
 
 
@@ -117,8 +116,7 @@ def excused_members(
         pods: what has been found of pods now.
         leaving: workers that have left the group since they were told to stop.
     """
-    members = observed.round.workers if observed.round else ()
-    return (known | {record.worker for record in pods if record.rule is not None}).intersection({*members, *leaving})
+    return (known | {record.worker for record in pods if record.rule is not None}).intersection({*observed.ranks, *leaving})
 
 
 def _record(pod: PodView, exit_code: int | None, message: str, now: float, fault: Fault) -> FailureRecord:

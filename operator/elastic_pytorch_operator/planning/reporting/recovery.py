@@ -44,7 +44,7 @@ def begin_recovery(before: Round | None, after: Round, observed: Observed, unfin
         return replace(unfinished, round=after.number)
     if before is None or before.size == 0:
         return None
-    agents = [agent for name in before.workers if (agent := observed.agents.get(name))]
+    agents = [agent for name in before.ranks if (agent := observed.agents.get(name))]
     signs = [a.state_since for a in agents if a.state is AgentState.FAILED and a.round == before.number]
     signs += [a.disconnected_since for a in agents if a.disconnected_since is not None]
     steps = [a.progress.step for a in agents if a.progress.step is not None]
@@ -60,7 +60,7 @@ def advance_recovery(recovery: Recovery | None, round_: Round | None, agents: It
     """Ends a recovery once its group trains: at its first step, or if its script reports none, when all its workers run."""
     if recovery is None or recovery.seconds is not None or round_ is None or round_.size == 0:
         return recovery
-    here = [a for a in agents if a.worker in round_.workers and a.round == round_.number]
+    here = [a for a in agents if a.worker in round_.ranks and a.round == round_.number]
     active = [a for a in here if a.state in (AgentState.RUNNING, AgentState.SUCCEEDED)]
     if len(active) < round_.size:
         return recovery

@@ -80,7 +80,7 @@ def describe_job(
     old = job.status
     live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]
     ready = [c for c in live if c.liveness is Liveness.READY]
-    members = round_.workers if round_ else ()
+    members = round_.ranks if round_ else {}
     agents = [observed.agents[name] for name in members if name in observed.agents]
     paused = findings.restarting.asked or (observed.now < budget.backoff_until and any(candidate.failed for candidate in live))
     trains = bool(members) and ending is None and not paused
@@ -180,9 +180,9 @@ def _newly_recovered(old: Mapping[str, Any], new: Status, recovery: Recovery | N
 
 
 def _worker(candidate: Candidate, job: Job, observed: Observed, round_: Round | None) -> Status:
-    pod = next((pod for pod in observed.pods if pod.name == candidate.worker), None)
+    pod = observed.pods_by_name.get(candidate.worker)
     agent = observed.agents.get(candidate.worker)
-    rank = round_.rank_of(candidate.worker) if round_ else None
+    rank = round_.ranks.get(candidate.worker) if round_ else None
     worker: Status = {"name": candidate.worker, "index": candidate.index}
     if rank is not None and not job.stock:  # stock torchrun ranks the workers as it likes
         worker["rank"] = rank
@@ -237,8 +237,8 @@ def _conditions(
         return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
         return [*_suspended(observed, size, waiting, refusal), *not_ended()]
-    apart = explain_difference(round_.workers if round_ else (), live, observed.pods)
-    speaking = [pod.name for pod in observed.pods if pod.started] if job.stock else observed.agents
+    apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
+    speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     shortage = "; ".join(
         filter(None, (apart, explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)))
     )

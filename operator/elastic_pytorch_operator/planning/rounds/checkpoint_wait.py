@@ -70,7 +70,7 @@ def defer_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, kno
         return Deferral(over=f"{after}: the change cannot wait, {wanted.cause}" if known else "")
     counts = {
         worker: agent.progress.checkpoints
-        for worker in current.workers
+        for worker in current.ranks
         if (agent := observed.agents.get(worker)) and agent.progress.checkpoints is not None
     }
     wait = known or CheckpointWait(current.number, observed.now)
@@ -109,7 +109,7 @@ def leave_seconds(job: Job) -> float:
 def _any_leaves(current: Round, observed: Observed) -> bool:
     going = {pod.name for pod in observed.pods if pod.deleting}
     going |= {agent.worker for agent in observed.agents.values() if agent.state is AgentState.LEAVING}
-    return not going.isdisjoint(current.workers)
+    return not going.isdisjoint(current.ranks)
 
 
 def _why_nothing_changes(observed: Observed) -> str:

@@ -12,7 +12,7 @@ The rules (docs/rounds.md describes them in full):
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
@@ -107,7 +107,7 @@ def next_round(
         state: of the group.
         now: monotonic seconds.
     """
-    members = current.workers if current else ()
+    members = current.ranks if current else {}
     by_name = {candidate.worker: candidate for candidate in candidates}
     processes = processes_each(members, candidates)
     present = [by_name[w] for w in members if w in by_name and by_name[w].liveness is Liveness.READY]
@@ -159,7 +159,7 @@ def next_round(
         return declare(names.PROGRESS_STALLED, state.stalled, chosen)
     if state.finishing:
         return Decision(recheck_at=recheck)
-    if apart := [candidate for candidate in present if candidate not in stay]:
+    if apart := [candidate for candidate in present if differs(candidate, processes)]:
         cause = (
             f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes than the {len(chosen)} others"
         )
@@ -178,25 +178,25 @@ def next_round(
     return Decision(recheck_at=recheck)
 
 
-def assign_ranks(members: Sequence[str], group: Sequence[Candidate]) -> list[Candidate]:
+def assign_ranks(before: Mapping[str, int], group: Sequence[Candidate]) -> list[Candidate]:
     """Puts a group in rank order.
 
     A member of the round before keeps its rank if that is below the group's size; the others fill the gaps by index.
 
     Args:
-        members: the workers of the round before, in rank order.
+        before: the ranks of the round before, by worker.
         group: the new group, in any order.
     """
     ranks: list[Candidate | None] = [None] * len(group)
     rest = []
     for candidate in group:
-        rank = members.index(candidate.worker) if candidate.worker in members else len(group)
-        if rank < len(group):
+        rank = before.get(candidate.worker)
+        if rank is not None and rank < len(group):
             ranks[rank] = candidate
         else:
             rest.append(candidate)
-    rest.sort(key=lambda candidate: (candidate.index, candidate.worker))
-    return [candidate if candidate is not None else rest.pop(0) for candidate in ranks]
+    newcomers = iter(sorted(rest, key=lambda candidate: (candidate.index, candidate.worker)))
+    return [candidate if candidate is not None else next(newcomers) for candidate in ranks]
 
 
 def _settled_at(
@@ -215,15 +215,15 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
     """The reason and the cause of a round that follows a loss: a lost worker explains its peers' failures."""
     gone, leaving = [], []
     retired = True
-    for worker in current.workers:
+    for worker in current.ranks:
         candidate = by_name.get(worker)
         if candidate is None or candidate.liveness is Liveness.GONE:
             gone.append(f"{worker} {candidate.why if candidate else 'was deleted'}")
         elif candidate.liveness is not Liveness.READY:
             leaving.append(f"{worker} {candidate.why}")
             retired = retired and candidate.retired
-    if current.size > len(current.workers):
-        gone.append(f"{current.size - len(current.workers)} workers have not reported")
+    if current.size > len(current.members):
+        gone.append(f"{current.size - len(current.members)} workers have not reported")
     if gone:
         return names.WORKER_LOST, "; ".join(gone + leaving)
     if leaving:

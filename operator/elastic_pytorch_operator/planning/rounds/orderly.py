@@ -39,7 +39,7 @@ def order_of(before: Round | None, candidates: Sequence[Candidate], number: int,
     if before is None or before.size == 0 or stuck:
         return Order(number)
     by_name = {candidate.worker: candidate for candidate in candidates}
-    members = [by_name[worker] for worker in before.workers if worker in by_name]
+    members = [by_name[worker] for worker in before.ranks if worker in by_name]
     lost = [member for member in members if not _is_at_work(member, now)]
     if len(members) < before.size:  # some have been deleted, or are unknown to a restarted operator
         return Order(number)

@@ -59,9 +59,9 @@ def next_group(
     there = frozenset(pod.name for pod in running)
     if there != group.running:
         group = replace(group, running=there, since=now)
-    before = group.round.workers if group.round else ()
+    before = group.round.ranks if group.round else {}
     members = _members(running) if len(running) >= job.minimum else ()
-    if {member.worker for member in members} == set(before):
+    if {member.worker for member in members} == before.keys():
         return group, None
     gone = [worker for worker in before if worker not in there]
     settled_at = group.since + job.settle_seconds + START_SECONDS

@@ -87,8 +87,7 @@ def assess_workers(
         suspects: nodes that have probably died, and since when that is suspected.
         stock: there are no agents to ask, so that a node that is not ready counts once its taint has evicted the pod.
     """
-    pods = {pod.name: pod for pod in observed.pods}
-    members = observed.round.workers if observed.round else ()
+    pods, members = observed.pods_by_name, observed.ranks
     number = observed.round.number if observed.round else 0
     broken_since = min((agent.state_since for agent in failed_members(observed)), default=None)
     heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]

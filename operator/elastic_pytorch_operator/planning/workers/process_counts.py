@@ -5,13 +5,13 @@ A worker that runs another number than most are ready to run is left out, and a 
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
 
-def processes_each(members: Collection[str], candidates: Sequence[Candidate]) -> int:
+def processes_each(members: Container[str], candidates: Sequence[Candidate]) -> int:
     """The number of processes that most of the ready workers run; 0 if it is not known.
 
     Args:
@@ -31,14 +31,20 @@ def differs(candidate: Candidate, processes: int) -> bool:
     return candidate.liveness is Liveness.READY and candidate.processes not in (0, processes)
 
 
-def explain_difference(members: Collection[str], candidates: Sequence[Candidate], pods: Sequence[PodView]) -> str:
-    """Names the workers that are left out for the number of their processes, and what to do, for people; empty if there are none."""
+def explain_difference(members: Container[str], candidates: Sequence[Candidate], pods: Mapping[str, PodView]) -> str:
+    """Names the workers that are left out for the number of their processes, and what to do, for people; empty if there are none.
+
+    Args:
+        members: of the present group.
+        candidates: the workers of the job that may train.
+        pods: the worker pods, by name.
+    """
     processes = processes_each(members, candidates)
-    nodes = {pod.name: pod.node for pod in pods}
     apart = [c for c in candidates if differs(c, processes)]
     if not apart:
         return ""
-    each = ", ".join(f"{c.worker} on node {nodes.get(c.worker, '')} runs {c.processes}" for c in apart[:3])
+    nodes = [pod.node if (pod := pods.get(c.worker)) else "" for c in apart[:3]]
+    each = ", ".join(f"{c.worker} on node {node} runs {c.processes}" for c, node in zip(apart, nodes, strict=False))
     more = f" and {len(apart) - 3} more pods run another number" if len(apart) > 3 else ""
     return (
         f"left out for the number of processes: {each}{more}, the others run {processes} each; create the job with a number in "

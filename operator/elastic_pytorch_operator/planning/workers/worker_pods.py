@@ -53,12 +53,14 @@ def plan_replicas(
     replaced = {pod.name for pod in serving if pod.name in outdated}
     serving = [pod for pod in serving if pod.name not in replaced]
     misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
-    live = [pod for pod in serving if pod not in misled]
+    misplaced = {pod.name for pod in misled}
+    live = [pod for pod in serving if pod.name not in misplaced]
     victims = _choose_victims(live, nodes, liveness_of, round_, wanted)
-    members = set(round_.workers if round_ else ())
+    members = round_.ranks if round_ else {}
     done = {pod.name for pod in pods if pod.succeeded and pod.name in members}
     kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
-    free = [index for index in range(wanted + len(kept)) if index not in {pod.index for pod in kept}]
+    taken = {pod.index for pod in kept}
+    free = [index for index in range(wanted + len(kept)) if index not in taken]
     silent = tuple(
         pod
         for pod in pods
@@ -80,7 +82,7 @@ def _choose_victims(
     wanted: int,
 ) -> set[str]:
     """The pods to remove: duplicates of an index first, then those that serve least, then the highest indices."""
-    members = round_.workers if round_ else ()
+    members = round_.ranks if round_ else {}
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool, int]:
         node = nodes.get(pod.node)

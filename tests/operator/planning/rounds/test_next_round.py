@@ -185,7 +185,7 @@ def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
     ],
 )
 def test_survivors_keep_their_ranks(members: list[str], group: list[int], expected: list[int]) -> None:
-    assert [c.index for c in assign_ranks(members, ready(*group))] == expected
+    assert [c.index for c in assign_ranks({w: rank for rank, w in enumerate(members)}, ready(*group))] == expected
 
 
 def test_cause_of_a_failure_is_told_in_its_own_words() -> None:

@@ -42,7 +42,7 @@ def test_only_ready_workers_differ() -> None:
 
 
 def test_words() -> None:
-    pods = [a_pod(i, node=f"node-{i}") for i in range(3)]
+    pods = {f"w{i}": a_pod(i, node=f"node-{i}") for i in range(3)}
     assert explain_difference([], candidates(8, 8, 8), pods) == ""
     assert explain_difference([], candidates(8, 16, 8), pods) == (
         "left out for the number of processes: w1 on node node-1 runs 16, the others run 8 each; create the job with a number in "
