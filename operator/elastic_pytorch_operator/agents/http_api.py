@@ -133,7 +133,7 @@ class AgentApi:
             return _refuse(400, "after, nudge and hold must be whole numbers")
         job = self._registry.job(job_uid)
         if hold <= 0:
-            return web.json_response(_describe_round(job, worker))
+            return _describe_round(job, worker)
         if job.polls.get(worker, 0) >= MAX_POLLS:
             raise _failure(web.HTTPTooManyRequests, f"{MAX_POLLS} polls of pod {worker} are open", 1.0)
         self._registry.open_poll(job_uid, worker)
@@ -147,7 +147,7 @@ class AgentApi:
                 except TimeoutError:
                     break
             dropped = False
-            return web.json_response(_describe_round(job, worker))
+            return _describe_round(job, worker)
         finally:
             self._registry.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
             if dropped:
@@ -204,29 +204,34 @@ def _has_news(job: JobAgents, after: int, nudge: int) -> bool:
     return (job.round is not None and job.round.number > after) or job.nudge != nudge or job.verdict is not None
 
 
-def _describe_round(job: JobAgents, worker: str) -> dict[str, Any]:
-    """The body of an answer to a long poll. Without a round declared, number 0, which is newer than nothing."""
-    answer: dict[str, Any] = {
-        "round": 0,
-        "orderlySince": 0,
-        "members": [],
-        "store": None,
-        "cause": "",
-        "nudge": job.nudge,
-        "dump": job.dump,
-        "worker": worker,
-        "verdict": job.verdict,
-    }
+def _describe_round(job: JobAgents, worker: str) -> web.Response:
+    """Answers a long poll. Without a round declared, it is number 0, which is newer than nothing."""
+    number, since = 0, 0
     if job.round is not None:
-        members = [{"worker": m.worker, "index": m.index, "address": m.address} for m in job.round.members]
         agent = job.agents.get(worker)
         unformed = agent is not None and agent.round in job.round.unformed
-        since = job.round.number if unformed else job.round.orderly_since
-        answer |= {"round": job.round.number, "orderlySince": since, "members": members}
-        answer["cause"] = f"{job.round.reason}: {job.round.cause}"
-        if members:
-            answer["store"] = {"address": members[0]["address"], "port": job.round.store_port}
-    return answer
+        number, since = job.round.number, job.round.number if unformed else job.round.orderly_since
+    begin = _encode_fields({"round": number, "orderlySince": since})
+    end = _encode_fields({"nudge": job.nudge, "dump": job.dump, "worker": worker, "verdict": job.verdict})
+    body = b"{%b, %b, %b}" % (begin, _encode_group(job), end)
+    return web.Response(body=body, content_type="application/json", charset="utf-8")
+
+
+def _encode_group(job: JobAgents) -> bytes:
+    """The fields of a round that are the same for all agents of its job: encoded once, since a thousand may ask at the same time."""
+    if job.encoded_group is None or job.encoded_group[0] is not job.round:
+        fields: dict[str, Any] = {"members": [], "store": None, "cause": ""}
+        if job.round is not None:
+            members = [{"worker": m.worker, "index": m.index, "address": m.address} for m in job.round.members]
+            store = {"address": members[0]["address"], "port": job.round.store_port} if members else None
+            fields = {"members": members, "store": store, "cause": f"{job.round.reason}: {job.round.cause}"}
+        job.encoded_group = job.round, _encode_fields(fields)
+    return job.encoded_group[1]
+
+
+def _encode_fields(fields: dict[str, Any]) -> bytes:
+    """Fields of a JSON object, without its braces."""
+    return json.dumps(fields)[1:-1].encode()
 
 
 def _refuse(code: int, error: str) -> web.Response:

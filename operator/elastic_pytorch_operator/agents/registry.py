@@ -23,7 +23,9 @@ class JobAgents:
         dump: the newest round whose stacks have been asked for.
         verdict: `complete` or `failed` once the job has ended.
         news: is set and replaced whenever a long poll may have something to answer.
+        failed: workers that have failed in the newest round.
         left_rounds: the latest rounds that some member has left: its workers no longer train with those of the other members.
+        encoded_group: a round, and its fields that are the same for all agents as JSON; None: no agent has asked yet.
     """
 
     round: Round | None = None
@@ -35,12 +37,18 @@ class JobAgents:
     agents: dict[str, AgentView] = field(default_factory=dict)
     polls: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
+    encoded_group: tuple[Round | None, bytes] | None = None
 
     def announce(self) -> None:
         """Wakes every long poll."""
         self.news.set()
         self.news = asyncio.Event()
+
+    def has_failed(self, agent: AgentView) -> bool:
+        """Whether an agent reports that its workers have failed in the newest round."""
+        return agent.state is AgentState.FAILED and agent.round >= (self.round.number if self.round else 0)
 
 
 AGENTS_PER_SECOND = 1000  # heartbeats that one operator should handle
@@ -104,7 +112,7 @@ class AgentRegistry:
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
         if known is not None and known.round > 0 and (beat.state is AgentState.READY or beat.round != known.round):
             self._leave(job, known.round)
-        job.agents[worker] = AgentView(
+        agent = AgentView(
             worker=worker,
             incarnation=beat.incarnation,
             state=beat.state,
@@ -122,9 +130,13 @@ class AgentRegistry:
             progressed_at=now if stepped else (known.progressed_at if known else 0.0),
             steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),
         )
-        current = job.round.number if job.round else 0
-        awaited = any(a.state is AgentState.FAILED and a.round >= current for a in job.agents.values())
-        return steady is None or first_step or checkpointed or awaited
+        job.agents[worker] = agent
+        if job.has_failed(agent):
+            job.failed.add(worker)
+        else:
+            job.failed.discard(worker)
+        # Once a member has failed, each heartbeat of the others is awaited.
+        return steady is None or first_step or checkpointed or bool(job.failed)
 
     def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
         """The agents of a job's pods as they stand; those of other pods are forgotten."""
@@ -132,8 +144,10 @@ class AgentRegistry:
         for worker in [worker for worker in job.agents if worker not in workers]:
             del job.agents[worker]
             job.closed_at.pop(worker, None)
+            job.failed.discard(worker)
+        closed_at = {name: moment for name, moment in job.closed_at.items() if not job.polls.get(name)}
         return {
-            name: replace(agent, disconnected_since=None if job.polls.get(name) else job.closed_at.get(name))
+            name: replace(agent, disconnected_since=closed_at[name]) if name in closed_at else agent
             for name, agent in job.agents.items()
         }
 
@@ -166,6 +180,7 @@ class AgentRegistry:
         """Declares a round to the agents."""
         job = self.job(job_uid)
         job.round = round_
+        job.failed = {worker for worker, agent in job.agents.items() if job.has_failed(agent)}
         job.announce()
 
     def nudge(self, job_uid: str, round_number: int) -> None:

@@ -137,6 +137,20 @@ async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) ->
     assert answer["orderlySince"] == 3
 
 
+async def test_round_is_encoded_once_for_all_agents(served: Served) -> None:
+    job = served.registry.job("uid-lm")
+    assert (await served.poll(after=-1, nudge=-1))["members"] == []
+    served.registry.declare("uid-lm", Round(1, (Member(POD, 0, "10.0.0.1"),), 29500, "FirstRound", "“ä”", 0.0))
+    first = await served.poll()
+    group = job.encoded_group
+    second = await served.poll()
+    assert first == second
+    assert first["cause"] == "FirstRound: “ä”"
+    assert job.encoded_group is group
+    served.registry.declare("uid-lm", Round(2, (), 29500, "BelowMinimum", "", 0.0))
+    assert (await served.poll(after=1))["members"] == []
+
+
 async def test_answer_says_since_when_nobody_has_been_lost(served: Served) -> None:
     assert (await served.poll(nudge=1))["orderlySince"] == 0
     members = (Member(POD, 0, "10.0.0.1"),)

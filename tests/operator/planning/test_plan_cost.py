@@ -3,10 +3,9 @@
 Counted are lines and comparisons of names, which are the same on any machine.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from types import FrameType
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import NOW, Progress, a_dead_pod, a_failure, a_job, a_pod, a_round, an_agent, observed
+from tests.operator.counted_lines import count_lines
 
 FEW, MANY = 100, 400
 MAX_GROWTH = 5.0  # of the cost, from few workers to four times as many; a scan inside a scan makes it 16
@@ -132,30 +132,13 @@ def nothing_fits(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]
     return replace(job, status={}), replace(seen, round=None, pods=pods, agents={})
 
 
-def cost_of(job: Job, seen: Observed, memory: Memory) -> int:
-    """How many lines a plan executes, and how many names it compares."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal count
-        count += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        plan(job, seen, memory)
-    finally:
-        sys.settrace(before)
-    return count
-
-
 def growth(scenario: Scenario, *, newcomers: int = 0, forget: bool = False, **spec: Any) -> float:
     costs = []
     for workers in (FEW, MANY):
         job, seen, memory = a_running_job(workers, newcomers=newcomers, **spec)
         job, seen = scenario(job, named(seen), workers)
-        costs.append(cost_of(job, seen, Memory() if forget else memory))
+        remembered = Memory() if forget else memory
+        costs.append(count_lines(partial(plan, job, seen, remembered)))
     return costs[1] / costs[0]
 
 

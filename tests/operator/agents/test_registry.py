@@ -1,0 +1,72 @@
+"""What the registry makes of heartbeats, and what that costs."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.agents.registry import AgentRegistry
+
+from tests.operator.builders import a_round
+from tests.operator.counted_lines import count_lines
+
+JOB = "uid-lm"
+
+
+def beat(registry: AgentRegistry, worker: str, state: str = "running", round_: int = 1, **fields: Any) -> bool:
+    report = {"incarnation": "a", "state": state, "round": round_, **fields}
+    return registry.note_heartbeat(JOB, worker, parse_heartbeat(report), 1.0)
+
+
+@pytest.fixture
+def registry() -> AgentRegistry:
+    """A round of three members, which all have reported."""
+    made = AgentRegistry()
+    made.declare(JOB, a_round(0, 1, 2))
+    for worker in ("w0", "w1", "w2"):
+        beat(made, worker)
+    return made
+
+
+def test_steady_heartbeat_changes_nothing(registry: AgentRegistry) -> None:
+    assert not beat(registry, "w0")
+
+
+def test_heartbeats_of_the_others_count_once_a_member_has_failed(registry: AgentRegistry) -> None:
+    beat(registry, "w1", "failed")
+    assert beat(registry, "w0")
+    registry.declare(JOB, a_round(0, 1, 2, number=2))
+    assert not beat(registry, "w0"), "its failure is that of an older round"
+    beat(registry, "w1", "failed", 2)
+    assert beat(registry, "w0")
+    beat(registry, "w1", "ready", 2)
+    assert not beat(registry, "w0"), "it no longer reports a failure"
+
+
+def test_failure_of_a_worker_that_is_gone_is_forgotten(registry: AgentRegistry) -> None:
+    beat(registry, "w1", "failed")
+    registry.agents(JOB, {"w0", "w2"})
+    assert not beat(registry, "w0")
+
+
+def test_agent_is_disconnected_once_no_poll_of_its_is_open(registry: AgentRegistry) -> None:
+    registry.open_poll(JOB, "w0")
+    registry.open_poll(JOB, "w0")
+    registry.close_poll(JOB, "w0", 5.0, dropped=True)
+    assert registry.agents(JOB, {"w0", "w1"})["w0"].disconnected_since is None
+    registry.close_poll(JOB, "w0", 6.0, dropped=True)
+    agents = registry.agents(JOB, {"w0", "w1"})
+    assert (agents["w0"].disconnected_since, agents["w1"].disconnected_since) == (6.0, None)
+    registry.open_poll(JOB, "w0")
+    assert registry.agents(JOB, {"w0", "w1"})["w0"].disconnected_since is None
+
+
+def test_heartbeat_costs_the_same_in_a_large_job() -> None:
+    costs = []
+    for workers in (10, 1000):
+        registry = AgentRegistry()
+        registry.declare(JOB, a_round(*range(workers)))
+        for index in range(workers):
+            beat(registry, f"w{index}", "failed" if index % 2 else "running")
+        costs.append(count_lines(partial(beat, registry, "w0")))
+    assert costs[0] == costs[1]
