@@ -1,17 +1,21 @@
-"""A keyed queue with the contract of controller-runtime's: a key is worked on by one worker at a time, and once for many additions."""
+"""A keyed queue with the contract of controller-runtime's: a key is worked on by one worker at a time, and once for many additions.
+
+It is built as client-go's: a set of keys that are ready, a set of keys that are worked on, and one heap of keys that are due later.
+"""
 
 import asyncio
 import heapq
 import itertools
+import math
 import time
-from collections.abc import Hashable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
+SPARE_ENTRIES = 16  # of the heap, for keys that have become due earlier than their entries say
 
 
 class QueueObserver(Protocol):
@@ -40,17 +44,24 @@ class WorkQueue(Generic[Key]):
     Args:
         observer: is told what happens.
         begun: whether keys are taken in before `begin`. Without workers nothing would ever take them out.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, observer: QueueObserver | None = None, *, begun: bool = True) -> None:
+    def __init__(
+        self, observer: QueueObserver | None = None, *, begun: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._observer = observer
         self._begun = begun
-        self._due: dict[Key, float] = {}
-        self._heap: list[tuple[float, int, Key]] = []
-        self._order = itertools.count()
+        self._clock = clock
+        self._due: dict[Key, float] = {}  # of each key that awaits work
+        self._ready: asyncio.Queue[Key] = asyncio.Queue()  # keys that are due and not worked on
+        self._in_ready: set[Key] = set()
         self._active: dict[Key, float] = {}  # and when the work on each began
+        self._heap: list[tuple[float, int, Key]] = []  # keys that were added with a delay
+        self._order = itertools.count()
+        self._waker: asyncio.TimerHandle | None = None
+        self._wakes_at = math.inf
         self._failures: dict[Key, int] = {}
-        self._wakeup = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._due)
@@ -58,7 +69,7 @@ class WorkQueue(Generic[Key]):
     @property
     def longest_work_seconds(self) -> float:
         """How long the oldest work has been going on; 0 if there is none."""
-        return time.monotonic() - min(self._active.values()) if self._active else 0.0
+        return self._clock() - min(self._active.values()) if self._active else 0.0
 
     def begin(self) -> None:
         """Takes keys in from now on. Those for which there is work already have to be added again."""
@@ -68,14 +79,21 @@ class WorkQueue(Generic[Key]):
         """Asks for work on a key after a delay; the earliest time asked for counts."""
         if not self._begun:
             return
-        due = time.monotonic() + max(0.0, delay_seconds)
+        now = self._clock()
+        due = now + max(0.0, delay_seconds)
         if key in self._due and self._due[key] <= due:
             return
         self._due[key] = due
         if self._observer:
             self._observer.queued()
+        if due <= now:
+            self._release(key)
+            return
+        if len(self._heap) >= 2 * len(self._due) + SPARE_ENTRIES:
+            self._heap = [entry for entry in self._heap if self._is_current(entry)]
+            heapq.heapify(self._heap)
         heapq.heappush(self._heap, (due, next(self._order), key))
-        self._wakeup.set()
+        self._wake_at(due, now)
 
     def add_all(self, keys: Iterable[Key]) -> None:
         """Asks for work on keys at once."""
@@ -98,39 +116,50 @@ class WorkQueue(Generic[Key]):
 
     async def get(self) -> Key:
         """Waits for the next key that is due and not worked on. Call `done` when it has been worked on."""
-        while True:
-            now = time.monotonic()
-            postponed = []
-            found = None
-            while self._heap and self._heap[0][0] <= now:
-                entry = heapq.heappop(self._heap)
-                due, _, key = entry
-                if self._due.get(key) != due:
-                    continue  # an earlier time was asked for since
-                if key in self._active:
-                    postponed.append(entry)
-                    continue
-                found = key
-                break
-            for entry in postponed:
-                heapq.heappush(self._heap, entry)
-            if found is not None:
-                waited = now - self._due.pop(found)
-                self._active[found] = now
-                if self._observer:
-                    self._observer.taken(waited)
-                return found
-            self._wakeup.clear()
-            waiting = [due for due, _, key in self._heap if key not in self._active]
-            timeout = max(0.0, min(waiting) - now) if waiting else None
-            # Not asyncio.wait_for: before Python 3.12 it forgets that it was cancelled if what it waits for has come meanwhile.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self._wakeup.wait()
+        key = await self._ready.get()
+        self._in_ready.remove(key)
+        now = self._clock()
+        waited = now - self._due.pop(key)
+        self._active[key] = now
+        if self._observer:
+            self._observer.taken(waited)
+        return key
 
     def done(self, key: Key) -> None:
         """Ends the work on a key."""
+        now = self._clock()
         began = self._active.pop(key, None)
         if self._observer and began is not None:
-            self._observer.worked(time.monotonic() - began)
-        self._wakeup.set()
+            self._observer.worked(now - began)
+        if self._due.get(key, math.inf) <= now:
+            self._release(key)
+
+    def _release(self, key: Key) -> None:
+        """Hands a key that is due to one worker; if another one still works on it, `done` does."""
+        if key not in self._active and key not in self._in_ready:
+            self._in_ready.add(key)
+            self._ready.put_nowait(key)
+
+    def _is_current(self, entry: tuple[float, int, Key]) -> bool:
+        """Whether an entry of the heap says when its key is due: not if the key was added again for an earlier time."""
+        due, _, key = entry
+        return self._due.get(key) == due
+
+    def _wake_at(self, due: float, now: float) -> None:
+        if due >= self._wakes_at:
+            return
+        if self._waker is not None:
+            self._waker.cancel()
+        self._waker = asyncio.get_running_loop().call_later(due - now, self._wake)
+        self._wakes_at = due
+
+    def _wake(self) -> None:
+        """Releases the keys that have become due."""
+        self._waker, self._wakes_at = None, math.inf
+        now = self._clock()
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)
+            if self._is_current(entry):
+                self._release(entry[2])
+        if self._heap:
+            self._wake_at(self._heap[0][0], now)

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.workqueue import SPARE_ENTRIES, WorkQueue
+
+from tests.operator.virtual_time import run_in_virtual_time
 
 
 async def test_many_additions_are_one_piece_of_work() -> None:
@@ -69,3 +71,59 @@ async def test_worker_that_is_cancelled_just_as_it_is_woken_ends() -> None:
     worker.cancel()
     await asyncio.wait([worker], timeout=5)
     assert worker.cancelled()
+
+
+async def test_key_that_becomes_due_while_it_is_worked_on_waits_for_the_end_of_that() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a", 0.01)
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    queue.done("a")
+    assert await asyncio.wait_for(waiting, 5) == "a"
+    assert len(queue) == 0
+
+
+async def test_key_wakes_one_worker() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    workers = [asyncio.create_task(queue.get()) for _ in range(8)]
+    await asyncio.sleep(0)
+    queue.add("a")
+    queue.add("b", 0.01)
+    await asyncio.wait(workers, timeout=0.2)
+    assert sorted(worker.result() for worker in workers if worker.done()) == ["a", "b"]
+    for worker in workers:
+        worker.cancel()
+
+
+def test_day_of_additions_leaves_nothing_behind() -> None:
+    jobs, day_seconds, pause_seconds = 5, 24 * 3600, 20.0
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        queue: WorkQueue[int] = WorkQueue(clock=loop.time)
+        taken = 0
+
+        async def work() -> None:
+            nonlocal taken
+            while True:
+                key = await queue.get()
+                taken += 1
+                queue.add(key, 6 * 3600.0)  # a deadline
+                queue.add(key, 300.0)
+                queue.done(key)
+
+        workers = [asyncio.create_task(work()) for _ in range(2)]
+        while loop.time() < day_seconds:
+            for job in range(jobs):
+                queue.add(job, 1.0)  # a heartbeat supersedes what the plan has asked for
+            await asyncio.sleep(pause_seconds)
+            assert len(queue._heap) <= 2 * jobs + SPARE_ENTRIES
+        assert taken == jobs * day_seconds / pause_seconds
+        assert len(queue) == jobs
+        for worker in workers:
+            worker.cancel()
+
+    run_in_virtual_time(story())
