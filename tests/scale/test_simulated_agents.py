@@ -40,7 +40,7 @@ class Load:
         return found
 
     async def trains(self, size: int, after_round: int) -> list[Agent]:
-        """The agents, once so many train in a later round, and the operator knows their step."""
+        """The agents, once as many as the size train in a later round, and the operator knows their step."""
         async with asyncio.timeout(20):
             while True:
                 agents = self.kubelets.running("lm")

@@ -16,7 +16,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
-# A quiet watch is opened again after that time, so that a stall does not last for ever.
+# A quiet watch is opened again after that time, so that a stall ends.
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
 CONNECT_TIMEOUT_SECONDS = 10

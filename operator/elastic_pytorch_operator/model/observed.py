@@ -13,7 +13,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.round import Round
 
 TERMINAL_PHASES = ("Failed", "Succeeded")
-# The kubelet's reasons for not creating a container: the first lasts for ever, the others may pass.
+# The kubelet's reasons for not creating a container: the first never passes, the others may.
 NEVER = ("InvalidImageName",)
 HARDLY = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError")
 

@@ -1,4 +1,4 @@
-"""When the operator is to be started anew, and when it is not its fault."""
+"""When the operator must be restarted, and when the fault is not its own."""
 
 import pytest
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
@@ -15,7 +15,7 @@ def an_object(version: int, uid: str = "u") -> dict[str, object]:
         (HealthSample(1000.0, {}, 0.0), False),
         (HealthSample(1000.0, {"pods": 990.0}, 0.0), False),  # the watch may take a moment
         (HealthSample(1000.0, {"pods": 900.0}, 0.0), True),
-        (HealthSample(1000.0, {"pods": 900.0}, None), False),  # the API server is away: nobody would tell
+        (HealthSample(1000.0, {"pods": 900.0}, None), False),  # the API server is away: no watch could report a change
         (HealthSample(1000.0, {"pods": 500.0}, 990.0), False),  # it has only just come back
         (HealthSample(1000.0, {"pods": 500.0}, 900.0), True),
         (HealthSample(1000.0, {}, None, longest_reconcile_seconds=30.0), False),

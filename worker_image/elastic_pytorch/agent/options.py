@@ -13,6 +13,7 @@ from torch.distributed.run import get_args_parser
 from elastic_pytorch.agent.rendezvous import BACKEND
 from elastic_pytorch.agent.settings import SettingsError
 from elastic_pytorch.log import logger
+from elastic_pytorch.processes.run_script import MODULE, SCRIPT
 
 MONITOR_SECONDS = 0.05
 
@@ -136,5 +137,5 @@ def unknown_variables(known: Collection[str]) -> list[str]:
 
 def worker_arguments(options: Any) -> tuple[str, ...]:
     """Returns the arguments of `run_script` for these options."""
-    mode = "module" if options.module else "script"
+    mode = MODULE if options.module else SCRIPT
     return (mode, options.training_script, *options.training_script_args)
