@@ -20,9 +20,9 @@ docs: venv ## Write what is generated from the sources: the references of the AP
 	@$(PYTHON) hack/reference
 	@$(PYTHON) hack/reference/screens.py
 
-# Four processes on two cores: half of the time these tests wait.
+# More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
 unit: venv ## What a change of a rule needs: the tests that start no process, and import no torch; half a minute (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m "not e2e and not long and not process and not torch" --ignore tests/e2e --ignore tests/scale --hypothesis-profile unit --numprocesses 3 --dist worksteal --durations 10 $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not process and not torch" --ignore tests/e2e --ignore tests/scale --hypothesis-profile unit --numprocesses 3 --dist worksteal --durations 10 $(ARGS)
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast

@@ -17,6 +17,7 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import StepLR
 
+from tests.torch_features import FSDP2_AVERAGES
 from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
 from tests.worker_image.torch_group import run_group
 
@@ -124,7 +125,8 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Pat
             assert (version, best) == ((1, 4), (1.5, "x"))
             torch.testing.assert_close(restored, saved, rtol=0, atol=0)
             further.append(after)
-    for after in further:
+    # Where gradients are sums, groups of different sizes train differently.
+    for after in further if FSDP2_AVERAGES else ():
         torch.testing.assert_close(after, further[0], rtol=1e-3, atol=1e-4)  # sums of another order, in single precision
 
 
