@@ -60,9 +60,14 @@ def run_tests(python: Path, name: str, processes: int) -> Row:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a plus if files differ from it."""
-    command = ["git", "describe", "--always", "--exclude=*", "--dirty=+", "--abbrev=7"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    """The commit that is checked out, with a plus if files differ from it, other than the page that this program writes."""
+    head = ["git", "rev-parse", "--short=7", "HEAD"]
+    changes = ["git", "status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude){PAGE.relative_to(ROOT)}"]
+    revision, changed = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        for command in (head, changes)
+    )
+    return revision + ("+" if changed else "")
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def run_group(world_size: int, function: Callable[..., Any], *arguments: Any) ->
         try:
             for process in processes:
                 process.join(LIMIT_SECONDS)
-            assert [process.exitcode for process in processes] == [0] * world_size
+            exit_codes = [process.exitcode for process in processes]
+            assert exit_codes == [0] * world_size, f"exit codes {exit_codes}; None: it runs on\n{_errors(folder)}"
             return [pickle.loads((folder / f"rank-{rank}").read_bytes()) for rank in range(world_size)]
         finally:
             for process in processes:
@@ -53,11 +55,20 @@ def run_group(world_size: int, function: Callable[..., Any], *arguments: Any) ->
                 process.join()
 
 
+def _errors(folder: Path) -> str:
+    """What the processes have raised. The standard error that they share may be that of an earlier test."""
+    return "\n".join(path.read_text() for path in sorted(folder.glob("error-*")))
+
+
 def _member(folder: Path, rank: int, world_size: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    torch.set_num_threads(1)
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
-    outcome = function(*arguments)
-    (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))
-    dist.barrier()
-    dist.destroy_process_group()
+    try:
+        torch.set_num_threads(1)
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+        outcome = function(*arguments)
+        (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))
+        dist.barrier()
+        dist.destroy_process_group()
+    except BaseException:
+        (folder / f"error-{rank}").write_text(traceback.format_exc())
+        raise
