@@ -33,7 +33,6 @@ REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few
 BURST_SECONDS = 3.0  # of such requests may come at once
 MAX_POLLS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
 BODY_SECONDS = 10.0  # from a heartbeat's head to its end
-ADDRESSES_SECONDS = 1.0  # for which the addresses of all worker pods are remembered
 KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
 
 Speaker = tuple[JobKey, str, str]  # job, its UID, worker
@@ -69,14 +68,10 @@ class AgentApi:
         self._leading = leading
         self.metrics = metrics or Metrics()
         self._limit: RateLimit[str] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
-        self._addresses: tuple[float, frozenset[str]] = -math.inf, frozenset()  # of worker pods, and when that was so
 
     def is_workers(self, address: str) -> bool:
         """Whether there is a worker pod of this address."""
-        now = time.monotonic()
-        if now >= self._addresses[0] + ADDRESSES_SECONDS:
-            self._addresses = now, self._cache.worker_addresses
-        return address in self._addresses[1]
+        return self._cache.has_pod_at(address)
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of an aiohttp application."""

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.informer.pod_index import PodEntry, PodIndex
 from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
 from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
 from elastic_pytorch_operator.model.observed import NodeView, PodView
@@ -27,19 +29,6 @@ class _JobEntry:
 
 
 @dataclass(slots=True)
-class _PodEntry:
-    view: PodView
-    key: JobKey
-    job_uid: str
-    version: int
-    seen_at: float
-
-    @property
-    def uid(self) -> str:
-        return self.view.uid
-
-
-@dataclass(slots=True)
 class _NodeEntry:
     uid: str
     version: int
@@ -56,13 +45,13 @@ class Cache:
     What was deleted leaves a tombstone: a list that began before, a late answer to a write, or a watch that lags do not bring it back.
     """
 
-    nodes: dict[str, NodeView] = field(default_factory=dict)
     primed: bool = False
+    _nodes: dict[str, NodeView] = field(default_factory=dict)
     _watch_lag: WatchLag = field(default_factory=WatchLag)
     _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
-    _pods: dict[tuple[str, str], _PodEntry] = field(default_factory=dict)
-    _pods_of: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    _keys: dict[str, JobKey] = field(default_factory=dict)  # of the jobs, by UID
+    _pods: PodIndex = field(default_factory=PodIndex)
     _tombstones: dict[str, float] = field(default_factory=dict)  # by UID of a pod or job, the oldest first: when it was deleted
 
     def job(self, key: JobKey) -> Job | InvalidJob | None:
@@ -82,32 +71,38 @@ class Cache:
     @property
     def job_uids(self) -> set[str]:
         """The UIDs of all jobs."""
-        return {entry.uid for entry in self._jobs.values()}
+        return set(self._keys)
 
     @property
     def keys(self) -> list[JobKey]:
         """All jobs."""
         return list(self._jobs)
 
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        """All nodes: not a copy, but a view that changes when the cache is told of a node. A plan ends before that."""
+        return MappingProxyType(self._nodes)
+
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
-        """The worker pods of a job, by index."""
-        return self._of_role(job_uid, names.ROLE_WORKER)
+        """The worker pods of a job, by index. It is the same tuple until one of the job's pods changes."""
+        key = self._keys.get(job_uid)
+        return self._pods.workers_of((key, job_uid)) if key else ()
 
     def stores_of(self, job_uid: str) -> tuple[PodView, ...]:
         """The pods that serve the stores of a job's stock rendezvous."""
-        return self._of_role(job_uid, names.ROLE_STORE)
+        key = self._keys.get(job_uid)
+        return self._pods.stores_of((key, job_uid)) if key else ()
 
     def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
         """The job of a worker pod, with its UID; None if the pod is not known, or is another one by now."""
         entry = self._pods.get((namespace, name))
-        if entry is None or entry.view.uid != uid or entry.view.role != names.ROLE_WORKER or not self._belongs(entry):
+        if entry is None or entry.uid != uid or entry.view.role != names.ROLE_WORKER or not self.has_job(*entry.owner):
             return None
-        return entry.key, entry.job_uid
+        return entry.owner
 
-    @property
-    def worker_addresses(self) -> frozenset[str]:
-        """The addresses of all worker pods."""
-        return frozenset(entry.view.address for entry in self._pods.values() if self._belongs(entry))
+    def has_pod_at(self, address: str) -> bool:
+        """Whether a pod of a job has this address."""
+        return any(self.has_job(*owner) for owner in self._pods.owners_at(address))
 
     @property
     def silent_since(self) -> Mapping[str, float]:
@@ -158,6 +153,7 @@ class Cache:
         if not self._is_news(metadata, known, now, listed=listed):
             return set()
         if known is not None and known.uid != metadata.get("uid", ""):
+            self._forget_job(key)
             self._leave_tombstone(known.uid, now)
         parsed: Job | InvalidJob
         try:
@@ -165,6 +161,7 @@ class Cache:
         except InvalidJob as problem:
             parsed = problem
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, manifest, now)
+        self._keys[metadata.get("uid", "")] = key
         return {key}
 
     def remove_job(self, manifest: Manifest, now: float) -> set[JobKey]:
@@ -174,7 +171,7 @@ class Cache:
         known = self._jobs.get(key)
         if known is None or known.uid != manifest["metadata"].get("uid", ""):
             return set()
-        del self._jobs[key]
+        self._forget_job(key)
         return {key}
 
     def apply_pod(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
@@ -197,11 +194,8 @@ class Cache:
                 stuck_since=known.view.stuck_since if known.view.stuck and view.stuck else now,
                 ended_at=known.view.ended_at if known.view.ended else now,
             )
-        key, job_uid = owner
-        self._forget_pod(place)
-        self._pods[place] = _PodEntry(view, key, job_uid, version_of(metadata), now)
-        self._pods_of.setdefault(job_uid, set()).add(place)
-        return {key}
+        self._pods.put(place, PodEntry(view, owner, version_of(metadata), now))
+        return {owner[0]}
 
     def remove_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a pod, unless another one has taken its name."""
@@ -211,38 +205,36 @@ class Cache:
         known = self._pods.get(place)
         if known is None or known.view.uid != metadata["uid"]:
             return set()
-        self._forget_pod(place)
-        return {known.key}
+        self._pods.drop(place)
+        return {known.owner[0]}
 
     def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a node; only what changes its view matters to the jobs with pods there."""
         view, uid, version = view_node(manifest), manifest["metadata"].get("uid", ""), version_of(manifest["metadata"])
-        known, entry = self.nodes.get(view.name), self._node_entries.get(view.name)
+        known, entry = self._nodes.get(view.name), self._node_entries.get(view.name)
         same = entry is not None and entry.uid == uid
         if entry is not None and (version < entry.version or (same and known is not None and known.removed)):
             return set()
         self._node_entries[view.name] = _NodeEntry(uid, version, entry.seen_at if same and entry is not None else now)
         if known == view:
             return set()
-        self.nodes[view.name] = view
+        self._nodes[view.name] = view
         return self._jobs_on(view.name)
 
     def remove_node(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Remembers a node as removed, unless another one has taken its name: it differs from an unknown one."""
         name, uid = manifest["metadata"]["name"], manifest["metadata"].get("uid", "")
-        known, entry = self.nodes.get(name), self._node_entries.get(name)
+        known, entry = self._nodes.get(name), self._node_entries.get(name)
         if known is not None and entry is not None and (known.removed or entry.uid != uid):
             return set()
         version = max(version_of(manifest["metadata"]), entry.version if entry else 0)
         self._node_entries[name] = _NodeEntry(uid, version, now)
-        self.nodes[name] = NodeView(name, ready=False, removed=True)
+        self._nodes[name] = NodeView(name, ready=False, removed=True)
         return self._jobs_on(name)
 
     def mark_ended_before_takeover(self) -> None:
         """Marks the pods that have ended: they did so before this operator began to decide anything."""
-        for entry in self._pods.values():
-            if entry.view.ended:
-                entry.view = replace(entry.view, ended_before_takeover=True)
+        self._pods.mark_ended_before_takeover()
 
     def replace_all(
         self, jobs: Iterable[Manifest], pods: Iterable[Manifest], nodes: Iterable[Manifest], now: float
@@ -260,7 +252,7 @@ class Cache:
         for node in nodes:
             node_names.add(node["metadata"]["name"])
             node_uids.add(node["metadata"].get("uid", ""))
-            if self.nodes.get(node["metadata"]["name"]) != view_node(node):
+            if self._nodes.get(node["metadata"]["name"]) != view_node(node):
                 self._watch_lag.expect("nodes", node, now)
             touched |= self.apply_node(node, now)
         for name, known in list(self._node_entries.items()):
@@ -271,18 +263,18 @@ class Cache:
             if news := self.apply_pod(pod, now, listed=True):
                 self._watch_lag.expect("pods", pod, now)
                 touched |= news
-        for place, entry in list(self._pods.items()):
-            if entry.view.uid not in pod_uids and entry.view.created_at < now:
-                self._forget_pod(place)
+        for place, entry in self._pods:
+            if entry.uid not in pod_uids and entry.view.created_at < now:
+                self._pods.drop(place)
                 self._leave_tombstone(entry.uid, now)
-                touched.add(entry.key)
+                touched.add(entry.owner[0])
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
             if news := self.apply_job(job, now, listed=True):
                 self._watch_lag.expect("jobs", job, now)
                 touched |= news
         for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
-            self._leave_tombstone(self._jobs.pop(key).uid, now)
+            self._leave_tombstone(self._forget_job(key).uid, now)
             touched.add(key)
         self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
         for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
@@ -291,12 +283,7 @@ class Cache:
         self.primed = True
         return touched
 
-    def _of_role(self, job_uid: str, role: str) -> tuple[PodView, ...]:
-        entries = (self._pods[place] for place in self._pods_of.get(job_uid, ()))
-        views = (entry.view for entry in entries if self._belongs(entry))
-        return tuple(sorted((v for v in views if v.role == role), key=lambda pod: (pod.index, pod.created_at, pod.name)))
-
-    def _is_news(self, metadata: Manifest, known: _JobEntry | _PodEntry | None, now: float, *, listed: bool) -> bool:
+    def _is_news(self, metadata: Manifest, known: _JobEntry | PodEntry | None, now: float, *, listed: bool) -> bool:
         """Whether an object that was reported is newer than what is known by its name.
 
         A list is right about all that was known before it began, even if it has an older version, or what was deleted: then
@@ -321,24 +308,15 @@ class Cache:
         if len(self._tombstones) > MAX_TOMBSTONES:
             del self._tombstones[next(iter(self._tombstones))]
 
-    def _belongs(self, entry: _PodEntry) -> bool:
-        """Whether a pod is where its job is: users may write another namespace's job into a pod of theirs."""
-        job = self._jobs.get(entry.key)
-        return job is not None and job.uid == entry.job_uid
-
-    def _forget_pod(self, place: tuple[str, str]) -> None:
-        entry = self._pods.pop(place, None)
-        if entry is not None:
-            places = self._pods_of[entry.job_uid]
-            places.discard(place)
-            if not places:
-                del self._pods_of[entry.job_uid]
+    def _forget_job(self, key: JobKey) -> _JobEntry:
+        entry = self._jobs.pop(key)
+        self._keys.pop(entry.uid, None)
+        return entry
 
     def _forget_removed_nodes(self) -> None:
         """Forgets the removed nodes that no pod is on any more."""
-        used = {entry.view.node for entry in self._pods.values()}
-        for name in [name for name, node in self.nodes.items() if node.removed and name not in used]:
-            del self.nodes[name], self._node_entries[name]
+        for name in [name for name, node in self._nodes.items() if node.removed and name not in self._pods.nodes]:
+            del self._nodes[name], self._node_entries[name]
 
     def _jobs_on(self, node: str) -> set[JobKey]:
-        return {entry.key for entry in self._pods.values() if entry.view.node == node}
+        return {key for key, _ in self._pods.owners_on(node)}

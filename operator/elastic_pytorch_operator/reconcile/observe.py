@@ -20,7 +20,7 @@ def observe(
     service_exists: bool,
     lost_leader_node: str = "",
 ) -> Observed:
-    """A job at this moment."""
+    """A job at this moment, for a plan that is made before anything else happens: its nodes are those of the cache."""
     pods = cache.pods_of(job.uid)
     agents = registry.agents(job.uid, {pod.name for pod in pods})
     declared = registry.job(job.uid).round
@@ -29,7 +29,7 @@ def observe(
         time=time,
         pods=pods,
         stores=cache.stores_of(job.uid),
-        nodes=dict(cache.nodes),
+        nodes=cache.nodes,
         agents=agents,
         round=declared or recover_round(pods, agents, listening_since),
         listening_since=listening_since,

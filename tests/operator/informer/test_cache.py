@@ -249,3 +249,33 @@ def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_res
     assert cache.apply_pod(pod(0, version=95, phase="Running"), 7.0) == {KEY}, "news are news again"
     silent = cache.silent_since
     assert (silent["pods"], silent["jobs"]) == (5.0, 5.0), "a watch that goes on at the old version is found out"
+
+
+def test_address_is_known_while_a_pod_of_a_job_has_it() -> None:
+    cache = primed()
+    cache.apply_pod({**pod(0), "status": {"phase": "Running", "podIP": "10.1.2.3"}}, 2.0)
+    forged = {**pod(1, uid="forged"), "status": {"phase": "Running", "podIP": "10.9.9.9"}}
+    forged["metadata"]["namespace"] = "elsewhere"
+    cache.apply_pod(forged, 2.0)
+    assert [cache.has_pod_at(address) for address in ("10.1.2.3", "10.9.9.9", "")] == [True, False, False]
+    cache.remove_pod(pod(0), 3.0)
+    assert not cache.has_pod_at("10.1.2.3")
+
+
+def test_nodes_are_seen_as_they_are_and_cannot_be_changed_from_outside() -> None:
+    cache = primed(pod(0))
+    nodes = cache.nodes
+    cache.apply_node(node("node-1"), 2.0)
+    assert set(nodes) == {"node-0", "node-1"}
+    with pytest.raises(TypeError):
+        nodes["node-2"] = NodeView("node-2")  # type: ignore[index]
+
+
+def test_pods_are_sorted_once_for_many_plans() -> None:
+    cache = primed(pod(0), pod(1))
+    before = cache.pods_of("uid-lm")
+    cache.apply_node(node("node-9"), 2.0)
+    cache.note_written_job({**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}, 2.0)
+    assert cache.pods_of("uid-lm") is before
+    cache.apply_pod(pod(1, version=9, phase="Failed"), 3.0)
+    assert [view.phase for view in cache.pods_of("uid-lm")] == ["Running", "Failed"]

@@ -1,0 +1,106 @@
+"""The index of pods: right answers, and none that looks at the pods of other jobs."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from elastic_pytorch_operator.informer.pod_index import Owner, PodEntry, PodIndex
+from elastic_pytorch_operator.spec.job import JobKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.operator.builders import a_pod
+from tests.operator.counted_lines import count_lines
+
+
+def owner(name: str) -> Owner:
+    return JobKey("default", name), f"uid-{name}"
+
+
+def entry(index: int, job: str = "lm", **fields: str) -> PodEntry:
+    return PodEntry(a_pod(index, name=f"{job}-{index}", **fields), owner(job), 1, 1.0)
+
+
+def put(index: PodIndex, *entries: PodEntry) -> PodIndex:
+    for found in entries:
+        index.put(("default", found.view.name), found)
+    return index
+
+
+def test_pods_of_a_job_are_sorted_and_told_apart_by_role() -> None:
+    index = put(PodIndex(), entry(1), entry(0), entry(7, "other"), replace(entry(2), view=a_pod(2, name="s", role="store")))
+    assert [pod.index for pod in index.workers_of(owner("lm"))] == [0, 1]
+    assert [pod.name for pod in index.stores_of(owner("lm"))] == ["s"]
+    assert index.workers_of(owner("unknown")) == ()
+
+
+def test_pod_that_has_moved_is_found_only_where_it_is() -> None:
+    index = put(PodIndex(), entry(0, node="", address=""))
+    assert (set(index.nodes), index.owners_at("")) == (set(), set())
+    put(index, entry(0, node="node-1", address="10.0.0.1"))
+    put(index, entry(0, node="node-2", address="10.0.0.2"))
+    assert (index.owners_on("node-1"), index.owners_on("node-2")) == (set(), {owner("lm")})
+    assert (index.owners_at("10.0.0.1"), index.owners_at("10.0.0.2")) == (set(), {owner("lm")})
+    index.drop(("default", "lm-0"))
+    index.drop(("default", "lm-0"))
+    assert (set(index.nodes), index.workers_of(owner("lm")), list(index)) == (set(), (), [])
+
+
+def test_name_that_another_jobs_pod_has_taken_is_that_jobs() -> None:
+    index = put(PodIndex(), entry(0))
+    index.put(("default", "lm-0"), replace(entry(0), owner=owner("again")))
+    assert index.workers_of(owner("lm")) == ()
+    assert len(index.workers_of(owner("again"))) == 1
+
+
+def test_tuple_stays_the_same_until_a_pod_of_the_job_changes() -> None:
+    index = put(PodIndex(), entry(0), entry(1), entry(0, "other"))
+    before = index.workers_of(owner("lm"))
+    put(index, entry(0, "other", node="node-2"))
+    assert index.workers_of(owner("lm")) is before
+    put(index, entry(1, node="node-2"))
+    assert [pod.node for pod in index.workers_of(owner("lm"))] == ["node-0", "node-2"]
+    index.mark_ended_before_takeover()
+    index.drop(("default", "lm-0"))
+    assert [pod.index for pod in index.workers_of(owner("lm"))] == [1]
+
+
+def test_pods_that_have_ended_are_marked() -> None:
+    index = put(PodIndex(), entry(0), entry(1, phase="Failed"))
+    assert len(index.workers_of(owner("lm"))) == 2
+    index.mark_ended_before_takeover()
+    assert [pod.ended_before_takeover for pod in index.workers_of(owner("lm"))] == [False, True]
+
+
+@pytest.mark.parametrize("question", ["workers_of", "owners_on", "owners_at"])
+def test_answer_costs_nothing_for_the_pods_of_others(question: str) -> None:
+    def cost(others: int) -> int:
+        index = put(PodIndex(), entry(0, node="here", address="10.1.0.0"))
+        put(index, *(entry(n, f"job-{n}", node=f"node-{n}") for n in range(others)))
+        asked = {"workers_of": owner("lm"), "owners_on": "here", "owners_at": "10.1.0.0"}[question]
+        return count_lines(partial(getattr(index, question), asked))
+
+    assert cost(500) == cost(5)
+
+
+PODS = st.tuples(st.integers(0, 5), st.sampled_from(["", "n1", "n2"]), st.sampled_from(["a", "b"]))
+
+
+@given(changes=st.lists(st.tuples(st.booleans(), PODS), max_size=30))
+def test_answers_are_those_of_a_scan(changes: list[tuple[bool, tuple[int, str, str]]]) -> None:
+    index, known = PodIndex(), {}
+    for gone, (number, node, job) in changes:
+        place = ("default", f"p{number}")
+        if gone:
+            index.drop(place)
+            known.pop(place, None)
+        else:
+            known[place] = PodEntry(a_pod(number, name=f"p{number}", node=node, address=node), owner(job), 1, 1.0)
+            index.put(place, known[place])
+        for job_ in ("a", "b"):
+            mine = [found.view for found in known.values() if found.owner == owner(job_)]
+            assert list(index.workers_of(owner(job_))) == sorted(mine, key=lambda pod: pod.index)
+        for node_ in ("n1", "n2"):
+            there = {found.owner for found in known.values() if found.view.node == node_}
+            assert index.owners_on(node_) == index.owners_at(node_) == there
+        assert set(index.nodes) == {found.view.node for found in known.values()} - {""}
