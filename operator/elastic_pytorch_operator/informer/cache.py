@@ -1,13 +1,14 @@
 """The operator's view of jobs, pods and nodes: fed by watches, repaired by lists, ahead of the watches by its own writes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.pod_index import PodEntry, PodIndex
-from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
+from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_node, view_pod
+from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
 from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.spec.fields import InvalidJob
@@ -39,8 +40,9 @@ class _NodeEntry:
 class Cache:
     """Everything last reported about jobs, their pods, and nodes.
 
-    Each method that takes an object in returns the jobs that it may concern. An object older than the known one is ignored, so that a
-    watch that lags behind does not undo the operator's own writes. A change that a write or a list has shown must arrive on the watch, too.
+    Each method that takes an object in returns the jobs whose plans may change by it. An object older than the known one is ignored, so
+    that a watch that lags behind does not undo the operator's own writes. A change that a write or a list has shown must arrive on the
+    watch, too.
 
     What was deleted leaves a tombstone: a list that began before, a late answer to a write, or a watch that lags do not bring it back.
     """
@@ -140,29 +142,9 @@ class Cache:
         self.apply_job(manifest, now)
         self._watch_lag.expect("jobs", manifest, now)
 
-    def apply_job(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
-        """Takes note of a job.
-
-        Args:
-            manifest: the job.
-            now: when it was reported; if it was listed, when the listing began.
-            listed: it comes from a list.
-        """
-        key, metadata = parse_key(manifest), manifest["metadata"]
-        known, version = self._jobs.get(key), version_of(metadata)
-        if not self._is_news(metadata, known, now, listed=listed):
-            return set()
-        if known is not None and known.uid != metadata.get("uid", ""):
-            self._forget_job(key)
-            self._leave_tombstone(known.uid, now)
-        parsed: Job | InvalidJob
-        try:
-            parsed = parse_job(manifest)
-        except InvalidJob as problem:
-            parsed = problem
-        self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, manifest, now)
-        self._keys[metadata.get("uid", "")] = key
-        return {key}
+    def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
+        """Takes note of a job. What is not news, or no plan reads, concerns no job."""
+        return self._take_job(manifest, now) or set()
 
     def remove_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a job, unless another one has taken its name."""
@@ -174,28 +156,9 @@ class Cache:
         self._forget_job(key)
         return {key}
 
-    def apply_pod(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey]:
+    def apply_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a pod, as `apply_job` does of a job; those that are no job's are ignored."""
-        owner, metadata = job_of_pod(manifest), manifest["metadata"]
-        if owner is None:
-            return set()
-        place = (metadata["namespace"], metadata["name"])
-        known = self._pods.get(place)
-        if not self._is_news(metadata, known, now, listed=listed):
-            return set()
-        same = known is not None and known.view.uid == metadata["uid"]
-        seen_at = known.view.created_at if same and known is not None else now
-        view = view_pod(manifest, seen_at=seen_at, at_start=not self.primed)
-        if same and known is not None:
-            view = replace(
-                view,
-                ended_before_takeover=known.view.ended_before_takeover,
-                ended_before_deletion=known.view.ended_before_deletion or (known.view.ended and not known.view.deleting),
-                stuck_since=known.view.stuck_since if known.view.stuck and view.stuck else now,
-                ended_at=known.view.ended_at if known.view.ended else now,
-            )
-        self._pods.put(place, PodEntry(view, owner, version_of(metadata), now))
-        return {owner[0]}
+        return self._take_pod(manifest, now) or set()
 
     def remove_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a pod, unless another one has taken its name."""
@@ -260,9 +223,9 @@ class Cache:
                 touched |= self.remove_node({"metadata": {"name": name, "uid": known.uid}}, now)
         for pod in pods:
             pod_uids.add(pod["metadata"]["uid"])
-            if news := self.apply_pod(pod, now, listed=True):
+            if (concerned := self._take_pod(pod, now, listed=True)) is not None:
                 self._watch_lag.expect("pods", pod, now)
-                touched |= news
+                touched |= concerned
         for place, entry in self._pods:
             if entry.uid not in pod_uids and entry.view.created_at < now:
                 self._pods.drop(place)
@@ -270,9 +233,9 @@ class Cache:
                 touched.add(entry.owner[0])
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
-            if news := self.apply_job(job, now, listed=True):
+            if (concerned := self._take_job(job, now, listed=True)) is not None:
                 self._watch_lag.expect("jobs", job, now)
-                touched |= news
+                touched |= concerned
         for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
             self._leave_tombstone(self._forget_job(key).uid, now)
             touched.add(key)
@@ -282,6 +245,48 @@ class Cache:
         self._forget_removed_nodes()
         self.primed = True
         return touched
+
+    def _take_job(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
+        """Takes note of a job; returns whom it concerns, None if it is not news.
+
+        Args:
+            manifest: the job.
+            now: when it was reported; if it was listed, when the listing began.
+            listed: it comes from a list.
+        """
+        key, metadata = parse_key(manifest), manifest["metadata"]
+        known, version = self._jobs.get(key), version_of(metadata)
+        if not self._is_news(metadata, known, now, listed=listed):
+            return None
+        if known is not None and known.uid != metadata.get("uid", ""):
+            self._forget_job(key)
+            self._leave_tombstone(known.uid, now)
+        parsed: Job | InvalidJob
+        try:
+            parsed = parse_job(manifest)
+        except InvalidJob as problem:
+            parsed = problem
+        self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, manifest, now)
+        self._keys[metadata.get("uid", "")] = key
+        return set() if known is not None and plans_alike(known.job, parsed) else {key}
+
+    def _take_pod(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
+        """Takes note of a pod, as `_take_job` does of a job."""
+        owner, metadata = job_of_pod(manifest), manifest["metadata"]
+        if owner is None:
+            return None
+        place = (metadata["namespace"], metadata["name"])
+        entry = self._pods.get(place)
+        if not self._is_news(metadata, entry, now, listed=listed):
+            return None
+        known = entry.view if entry is not None and entry.uid == metadata["uid"] else None
+        view = view_pod(manifest, seen_at=known.created_at if known else now, at_start=not self.primed)
+        if known is not None:
+            view = follow_view(known, view, now)
+        self._pods.put(place, PodEntry(view, owner, version_of(metadata), now))
+        job = self.job(owner[0])
+        read = job.pod_conditions if isinstance(job, Job) else frozenset()
+        return set() if known is not None and pods_alike(known, view, read) else {owner[0]}
 
     def _is_news(self, metadata: Manifest, known: _JobEntry | PodEntry | None, now: float, *, listed: bool) -> bool:
         """Whether an object that was reported is newer than what is known by its name.

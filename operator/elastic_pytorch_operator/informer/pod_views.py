@@ -80,6 +80,23 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     return view
 
 
+def follow_view(known: PodView, view: PodView, now: float) -> PodView:
+    """The view of a pod that was known before, with what only the views before it tell.
+
+    Args:
+        known: the view before.
+        view: of the pod as it is now.
+        now: monotonic seconds.
+    """
+    return replace(
+        view,
+        ended_before_takeover=known.ended_before_takeover,
+        ended_before_deletion=known.ended_before_deletion or (known.ended and not known.deleting),
+        stuck_since=now if view.stuck and not known.stuck else known.stuck_since,
+        ended_at=now if view.ended and not known.ended else known.ended_at,
+    )
+
+
 def view_node(node: Manifest) -> NodeView:
     """A node's view. Ready unless its condition says otherwise: an absent condition means that the node is new."""
     spec, status = node.get("spec") or {}, node.get("status") or {}

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.accelerators import processes_per_node
-from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, parse_rules
+from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer
 from elastic_pytorch_operator.spec.pod_template import find_problem
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
@@ -101,6 +101,11 @@ class Job:
     def stock(self) -> bool:
         """Whether stock torchrun forms the group, so that the operator sees only pods."""
         return self.backend != names.BACKEND_OPERATOR
+
+    @property
+    def pod_conditions(self) -> frozenset[PodCondition]:
+        """The conditions of pods that its rules name."""
+        return frozenset().union(*(rule.conditions for rule in self.rules))
 
     @property
     def grace_seconds(self) -> int:
