@@ -244,6 +244,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "recoveries",
         "rootCause",
         "workers",
+        "unlistedWorkers",
     }
     assert set(PROPERTIES["status.progress"]["properties"]) == {
         "summary",
@@ -260,6 +261,7 @@ def test_status_holds_what_the_operator_writes() -> None:
     }
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {"name", "index", "rank", "node", "state"}
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert set(PROPERTIES["status.unlistedWorkers"]["properties"]) == {"indexes", "newestPodTime"}
     assert PROPERTIES["status.conditions"]["x-kubernetes-list-map-keys"] == ["type"]
 
 

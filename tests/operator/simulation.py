@@ -4,9 +4,12 @@ No event loop, no cluster: time is a number. Each `settle` plays agents, kubelet
 changes any more, and checks after every plan what must always hold.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
+from elastic_pytorch_operator.api.timestamps import write_time
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Round
@@ -14,7 +17,7 @@ from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECOND
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
-from elastic_pytorch_operator.reconcile.observe import recover_round
+from elastic_pytorch_operator.reconcile.observe import heard_before, recover_round
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import TIME, a_failure, a_job
@@ -37,6 +40,10 @@ class Simulation:
         wedged: workers with a process that outlives SIGKILL: their agents stop them for ever.
         processes: how many the pods on a node run, if not one.
         sidecars: each pod has another container, which runs on until its pod is deleted.
+        agent_start_seconds: from a pod's creation to the first report of its agent.
+        connects_at: when each agent that this operator has not heard yet connects to it.
+        writes_status: whether the API server accepts statuses.
+        step_seconds: from one plan to the next.
     """
 
     job: Job
@@ -53,6 +60,12 @@ class Simulation:
     wedged: set[str] = field(default_factory=set)
     processes: dict[str, int] = field(default_factory=dict)
     failing_writes: int = 0
+    agent_start_seconds: float = AGENT_START_SECONDS
+    connects_at: dict[str, float] = field(default_factory=dict)
+    arrived_at: float = 0.0
+    last_heard_at: float = 0.0
+    writes_status: bool = True
+    step_seconds: float = STEP_SECONDS
     round: Round | None = None
     memory: Memory = field(default_factory=Memory)
     service: bool = False
@@ -62,14 +75,19 @@ class Simulation:
     last: Plan = field(default_factory=lambda: Plan(Memory()))
 
     def observe(self) -> Observed:
+        pods = tuple(self.pods.values())
+        agents = {name: a for name, a in self.agents.items() if name in self.pods and name not in self.connects_at}
         return Observed(
             now=self.now,
             time=TIME,
-            pods=tuple(self.pods.values()),
+            pods=pods,
             nodes=dict(self.nodes),
-            agents={name: agent for name, agent in self.agents.items() if name in self.pods},
-            round=self.round,
+            agents=agents,
+            round=self.round or recover_round(pods, agents, self.listening_since),
             listening_since=self.listening_since,
+            last_heard_at=self.last_heard_at,
+            arrived_at=self.arrived_at,
+            heard_before=heard_before(self.job, pods),
             service_exists=self.service,
         )
 
@@ -102,7 +120,8 @@ class Simulation:
                 case DeletePod(name, _, _, force):
                     self.delete_pod(name, force=force)
                 case PatchStatus(status):
-                    self.job = replace(self.job, status=status)
+                    if self.writes_status:
+                        self.job = replace(self.job, status=status)
                 case CreateService():
                     self.service = True
         wanted = [pod for pod in self.pods.values() if not pod.ended and not pod.deleting and pod.node not in self.hung_nodes]
@@ -113,7 +132,7 @@ class Simulation:
         """Lets time pass."""
         until = self.now + seconds
         while self.now < until:
-            self.now += STEP_SECONDS
+            self.now += self.step_seconds
             self._schedule()
             self._live()
             self.reconcile()
@@ -140,6 +159,7 @@ class Simulation:
             ended_at=self.now,
             failed_starts=action.failed_starts,
             group_restarts=action.group_restarts,
+            creation_time=write_time(datetime.fromtimestamp(self.now, UTC)),
         )
         self.pods[name] = pod
 
@@ -177,7 +197,7 @@ class Simulation:
     def _speak(self, pod: PodView) -> None:
         agent = self.agents.get(pod.name)
         if agent is None:
-            if self.now - pod.created_at >= AGENT_START_SECONDS:
+            if self.now - pod.created_at >= self.agent_start_seconds:
                 self.agents[pod.name] = AgentView(
                     pod.name,
                     f"i-{pod.name}",
@@ -191,7 +211,15 @@ class Simulation:
                     self.now,
                 )
             return
+        if pod.name in self.connects_at:
+            if self.now < self.connects_at[pod.name]:
+                return
+            del self.connects_at[pod.name]
+            if agent.round:
+                self.arrived_at = self.now
         agent = replace(agent, heard_at=self.now)
+        if self.listening_since:
+            self.last_heard_at = self.now
         if self.round is not None and self.round.number > agent.round and pod.name not in self.saving:
             rank = self.round.ranks.get(pod.name)
             if pod.name in self.wedged:
@@ -261,6 +289,12 @@ class Simulation:
         self.memory = recall(self.job, self.now)
         self.listening_since = self.now
         self.round = recover_round(tuple(self.pods.values()), self.agents, self.now) or self.round
+
+    def take_over(self, connects_at: Mapping[str, float]) -> None:
+        """Another operator begins to lead. It has heard no agent yet; those that are not named connect at once."""
+        self.restart_operator()
+        self.round = None
+        self.connects_at = dict.fromkeys(self.agents, self.now) | dict(connects_at)
 
     def scale(self, wanted: int) -> None:
         self.job = replace(self.job, wanted=wanted, generation=self.job.generation + 1)

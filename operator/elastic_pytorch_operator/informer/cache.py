@@ -82,7 +82,7 @@ class Cache:
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
-        """All nodes: not a copy, but a view that changes when the cache is told of a node. A plan ends before that."""
+        """All nodes: not a copy, but a view that changes when a node does. A plan ends before that."""
         return MappingProxyType(self._nodes)
 
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:

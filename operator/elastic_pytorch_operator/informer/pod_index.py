@@ -65,7 +65,7 @@ class PodIndex:
         return self._entries.get(place)
 
     def put(self, place: Place, entry: PodEntry) -> None:
-        """Takes in a pod, in place of the one of its name."""
+        """Takes in a pod. It replaces the one of its name."""
         self.drop(place)
         self._entries[place] = entry
         self._of_owner.setdefault(entry.owner, set()).add(place)

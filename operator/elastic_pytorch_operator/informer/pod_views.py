@@ -74,6 +74,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
         rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
         grace_seconds=spec.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_SECONDS,
+        creation_time=metadata.get("creationTimestamp") or "",
     )
     if at_start and view.ended:
         return replace(view, ended_before_takeover=True)

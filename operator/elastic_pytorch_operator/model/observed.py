@@ -51,6 +51,7 @@ class PodView:
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
+    creation_time: str = ""  # RFC 3339, the API server's time of day: it is compared only with that of other pods
 
     @property
     def hopeless(self) -> bool:
@@ -76,6 +77,10 @@ class PodView:
     def succeeded(self) -> bool:
         """Whether its training container has exited with 0 by itself: exit code 0 after SIGTERM is no success."""
         return self.exit_code == 0 and (self.ended_before_deletion or not self.deleting)
+
+    def newer_than(self, other: "PodView | None") -> bool:
+        """Whether it was created after another one, None: there is none. Of two that were created at once, the ended one is older."""
+        return other is None or (self.creation_time, not self.ended) > (other.creation_time, not other.ended)
 
 
 class Taint(NamedTuple):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.failure import FailureRecord, has_spoken, has_succeeded
+from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failures.budget import Budget
@@ -144,7 +145,7 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
     if len(members) < size:
         alive = (c.worker for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING))
         accounted_for = {*members, *alive, *excepted}
-        ranked = (worker["name"] for worker in job.status.get("workers") or () if "rank" in worker)
+        ranked = (worker.name for worker in known_workers(job.status, observed.pods) if worker.ranked)
         unheard = (name for name in ranked if name not in accounted_for)
         lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
     return lost

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.spec.job import Job
@@ -36,16 +37,15 @@ def observe(
         last_heard_at=registry.last_heard_at,
         arrived_at=registry.arrived_at,
         heartbeat_seconds=registry.heartbeat_seconds(now),
-        heard_before=frozenset() if job.stock else heard_before(job),
+        heard_before=frozenset() if job.stock else heard_before(job, pods),
         lost_leader_node=lost_leader_node,
         service_exists=service_exists,
     )
 
 
-def heard_before(job: Job) -> frozenset[str]:
-    """The workers whose agents have reported, as the status says; stock workers have none."""
-    states = ("Running", "Ready", "Succeeded", "Silent")
-    return frozenset(worker["name"] for worker in job.status.get("workers") or () if worker.get("state") in states)
+def heard_before(job: Job, pods: Sequence[PodView]) -> frozenset[str]:
+    """The pods whose agents have reported, as the status says; stock workers have none."""
+    return frozenset(worker.pod for worker in known_workers(job.status, pods) if worker.heard and worker.pod)
 
 
 def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float) -> Round | None:

@@ -9,6 +9,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended
 from elastic_pytorch_operator.api.timestamps import seconds_between
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.model.known_workers import count_states
 from elastic_pytorch_operator.monitoring.metrics import GaugeValues, JobFigures
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
@@ -41,7 +42,7 @@ def read_gauges(
         if state == PENDING:
             pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
         if not has_ended(status):
-            workers[key.namespace].update(worker.get("state", "Starting") for worker in status.get("workers") or ())
+            workers[key.namespace].update(count_states(status))
     return GaugeValues(
         leading=leading,
         jobs=jobs,

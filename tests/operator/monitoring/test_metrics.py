@@ -66,7 +66,8 @@ def test_a_decision_is_told_by_its_round_its_recovery_and_its_cause() -> None:
 
 def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     cache, metrics = Cache(), Metrics()
-    running = a_manifest() | {"status": {"state": "Running", "workers": [{"state": "Running"}, {"state": "Starting"}]}}
+    listed, others = [{"state": "Running"}, {"state": "Starting"}], {"indexes": {"Running": "128-199"}}
+    running = a_manifest() | {"status": {"state": "Running", "workers": listed, "unlistedWorkers": others}}
     ended = {"state": "Complete", "conditions": [{"type": "Complete", "status": "True"}], "workers": [{"state": "Succeeded"}]}
     other = a_manifest("other") | {"status": ended}
     cache.replace_all([running, other, a_manifest("new")], [], [], 0.0)
@@ -81,6 +82,7 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     }
     assert len(states) == 7, "also those that no job is in"
     assert found["elastic_pytorch_workers{namespace=default,state=Starting}"] == 1
+    assert found["elastic_pytorch_workers{namespace=default,state=Running}"] == 1 + 72, "also those that are not listed"
     assert found["elastic_pytorch_workers{namespace=default,state=Succeeded}"] == 0, "of jobs that have ended none is counted"
     assert found["leader_election_master_status{name=elastic-pytorch-operator}"] == 1
     assert found["workqueue_depth{name=elasticpytorchjob}"] == 1

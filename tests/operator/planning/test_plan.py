@@ -291,7 +291,7 @@ def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_i
         job = a_job(replicas=3, status=status)
         pods = [a_pod(0), a_pod(1), a_pod(2)]
         found = observed(
-            pods, [newcomer], listening_since=NOW - listening_for, last_heard_at=NOW, heard_before=heard_before(job)
+            pods, [newcomer], listening_since=NOW - listening_for, last_heard_at=NOW, heard_before=heard_before(job, pods)
         )
         return plan(job, found, Memory())
 

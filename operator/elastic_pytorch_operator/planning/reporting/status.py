@@ -14,7 +14,7 @@ from elastic_pytorch_operator.api.conditions import (
     merge_conditions,
     not_ended,
 )
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
+from elastic_pytorch_operator.model.observed import AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
@@ -23,6 +23,7 @@ from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
 from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
@@ -34,7 +35,6 @@ Status = dict[str, Any]
 SLOW_FIELDS = ("progress", "history")
 PROGRESS_WRITE_SECONDS = 3.0
 SAME_WRITE_SECONDS = 30.0
-MAX_WORKERS_LISTED = 8192  # as many as the schema allows: each may have a successor beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,7 @@ def describe_job(
         "worldSize": 0 if paused else world_size(round_, agents, job),
         "failures": budget.failures,
         "totalFailures": budget.total,
-        "workers": [
-            _worker(c, job, observed, round_) for c in sorted(candidates, key=lambda c: (c.index, c.worker)) if c.index >= 0
-        ][:MAX_WORKERS_LISTED],
+        **describe_workers(candidates, job, observed, round_),
     }
     if not job.suspend:
         status["startTime"] = old.get("startTime") or observed.time
@@ -177,29 +175,6 @@ def write_status_at(
 
 def _newly_recovered(old: Mapping[str, Any], new: Status, recovery: Recovery | None) -> int:
     return int(recovery is not None and recovery.seconds is not None and old.get("lastRecovery") != new.get("lastRecovery"))
-
-
-def _worker(candidate: Candidate, job: Job, observed: Observed, round_: Round | None) -> Status:
-    pod = observed.pods_by_name.get(candidate.worker)
-    agent = observed.agents.get(candidate.worker)
-    rank = round_.ranks.get(candidate.worker) if round_ else None
-    worker: Status = {"name": candidate.worker, "index": candidate.index}
-    if rank is not None and not job.stock:  # stock torchrun ranks the workers as it likes
-        worker["rank"] = rank
-    if pod is not None and pod.node:
-        worker["node"] = pod.node
-    if candidate.liveness is Liveness.READY:
-        # A failed or stopping agent is about to run again: a state that lasts milliseconds is not worth a write.
-        worker["state"] = "Running" if rank is not None else "Ready"
-        if agent is not None and agent.state is AgentState.SUCCEEDED:
-            worker["state"] = "Succeeded"
-    elif pod is not None and pod.exit_code == 0:
-        worker["state"] = "Succeeded"
-    elif candidate.liveness is Liveness.STARTING and candidate.worker in observed.heard_before:
-        worker["state"] = "Silent"
-    else:
-        worker["state"] = {"starting": "Starting", "leaving": "Leaving"}.get(candidate.liveness.value, "Lost")
-    return worker
 
 
 def _progress(agents: Sequence[AgentView]) -> Status | None:

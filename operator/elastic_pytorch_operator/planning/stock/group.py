@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.known_workers import RUNNING, known_workers
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.spec.job import Job
@@ -34,8 +35,8 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
     """The group that an operator finds when it starts: as the status has it, so that a worker lost meanwhile is missed."""
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
-    listed = [worker for worker in job.status.get("workers") or () if size and worker.get("state") == "Running"]
-    members = tuple(Member(w["name"], int(w["index"]), addresses.get(w["name"], "")) for w in listed)
+    trained = [worker for worker in known_workers(job.status, running) if size and worker.state == RUNNING]
+    members = tuple(Member(w.name, w.index, addresses.get(w.name, "")) for w in trained)
     round_ = Round(number, members, job.store_port, "", "taken over from the status", now) if number else None
     return StockGroup(round_, frozenset(pod.name for pod in running), now)
 

@@ -64,3 +64,17 @@ def test_operator_that_starts_finds_the_group_of_the_status() -> None:
     assert found.round is not None
     assert (found.round.number, found.round.workers, found.running) == (4, ("w0", "w1"), {"w0"})
     assert adopt_group(a_job(), [], NOW).round is None
+
+
+def test_group_of_a_large_job_is_found_by_the_indexes_of_the_workers_that_the_status_does_not_list() -> None:
+    before, after = "2026-01-01T00:00:00Z", "2026-01-01T00:09:00Z"
+    status = {
+        "round": 4,
+        "worldSize": 4,
+        "workers": [{"name": "w0", "index": 0, "state": "Running"}],
+        "unlistedWorkers": {"indexes": {"Running": "1-3", "Starting": "4"}, "newestPodTime": before},
+    }
+    running = [a_pod(0), a_pod(1, creation_time=before), a_pod(3, name="new", creation_time=after)]
+    found = adopt_group(a_job(status=status), running, NOW)
+    assert found.round is not None
+    assert found.round.workers == ("w0", "w1", "worker 2", "worker 3"), "the pods of two were lost"

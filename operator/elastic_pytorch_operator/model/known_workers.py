@@ -1,0 +1,89 @@
+"""What a job's status says of its workers: those that it lists, and those of which it has only indexes by state.
+
+A new leader knows of agents that it has not heard yet only what its predecessor has written here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_pytorch_operator.api.index_ranges import parse_ranges
+from elastic_pytorch_operator.model.observed import PodView
+
+HEARD_STATES = ("Running", "Ready", "Succeeded", "Silent")  # of workers whose agents have reported
+RUNNING = "Running"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWorker:
+    """A worker of which a status tells.
+
+    Attributes:
+        pod: its name; empty if only the worker's index is known, and that pod is not there any more.
+        index: the worker's.
+        state: as in the status.
+        ranked: it had a rank in the group.
+    """
+
+    pod: str
+    index: int
+    state: str
+    ranked: bool
+
+    @property
+    def name(self) -> str:
+        """The pod's name, or words for a worker whose pod is not known."""
+        return self.pod or f"worker {self.index}"
+
+    @property
+    def heard(self) -> bool:
+        """Whether its agent has reported."""
+        return self.state in HEARD_STATES
+
+
+def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[KnownWorker, ...]:
+    """The workers of a status.
+
+    A worker that is not listed is the newest pod of its index that was there when the status was written. A pod that was created after
+    the last one whose agent has reported is no such pod: it may be a replacement, whose agent has not reported.
+
+    Args:
+        status: of a job.
+        pods: its worker pods, as they are now.
+    """
+    listed = [
+        KnownWorker(str(worker.get("name", "")), int(worker.get("index", 0)), str(worker.get("state", "")), "rank" in worker)
+        for worker in status.get("workers") or ()
+    ]
+    states = _unlisted(status)
+    if not states:
+        return tuple(listed)
+    meant = _pods_by_index(pods, {worker.pod for worker in listed}, str(status["unlistedWorkers"].get("newestPodTime", "")))
+    unlisted = [
+        KnownWorker(meant[index].name if index in meant else "", index, state, ranked=state == RUNNING)
+        for state, indexes in states.items()
+        for index in indexes
+    ]
+    return (*listed, *unlisted)
+
+
+def count_states(status: Mapping[str, Any]) -> Counter[str]:
+    """How many workers of a status are in each state."""
+    states = Counter(str(worker.get("state", "Starting")) for worker in status.get("workers") or ())
+    states.update({state: len(indexes) for state, indexes in _unlisted(status).items()})
+    return states
+
+
+def _unlisted(status: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    unlisted = status.get("unlistedWorkers") or {}
+    return {state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()}
+
+
+def _pods_by_index(pods: Iterable[PodView], others: set[str], newest: str) -> dict[int, PodView]:
+    """The newest pod of each index, without some, and without those that were created after a time, RFC 3339."""
+    found: dict[int, PodView] = {}
+    for pod in pods:
+        if pod.name not in others and pod.creation_time <= newest and pod.newer_than(found.get(pod.index)):
+            found[pod.index] = pod
+    return found

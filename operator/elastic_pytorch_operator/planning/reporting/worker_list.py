@@ -1,0 +1,91 @@
+"""The workers in a job's status: a list of bounded length, and for a large job the indexes of the others by state.
+
+Each entry has about a hundred bytes, and the list is written as a whole whenever one of them changes. A list of 4,000 workers
+would be a third of the largest object that etcd takes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from elastic_pytorch_operator.api.index_ranges import format_ranges
+from elastic_pytorch_operator.model.known_workers import HEARD_STATES
+from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.spec.job import Job
+
+MAX_LISTED = 128
+CALM_STATES = ("Running", "Succeeded")
+
+
+def describe_workers(candidates: Iterable[Candidate], job: Job, observed: Observed, round_: Round | None) -> dict[str, Any]:
+    """The fields `workers` and, if that does not list all, `unlistedWorkers`.
+
+    Listed are first the workers that do not train, then those that do, then pods which have a successor, each by index. A new leader
+    needs to know of all workers whose agents have reported. So `unlistedWorkers` has the index of each worker that is not listed, once:
+    of several pods of an index the newest counts. `newestPodTime` tells those pods from replacements (`model.known_workers`).
+    """
+    there = sorted((c for c in candidates if c.index >= 0), key=lambda c: (c.index, c.worker))
+    states = {c.worker: _state(c, observed, round_) for c in there}
+    if len(there) <= MAX_LISTED:
+        return {"workers": [_worker(c, states[c.worker], job, observed, round_) for c in there]}
+    newest = _newest_by_index(there, observed)
+    replaced = [c for c in there if newest[c.index] is not c]
+    restless = [c for c in newest.values() if states[c.worker] not in CALM_STATES]
+    calm = [c for c in newest.values() if states[c.worker] in CALM_STATES]
+    listed = {c.worker for c in [*restless, *calm, *replaced][:MAX_LISTED]}
+    others = [c for c in newest.values() if c.worker not in listed]
+    found: dict[str, Any] = {
+        "workers": [_worker(c, states[c.worker], job, observed, round_) for c in there if c.worker in listed]
+    }
+    if others:
+        found["unlistedWorkers"] = _summarize(others, states, observed)
+    return found
+
+
+def _newest_by_index(there: Sequence[Candidate], observed: Observed) -> dict[int, Candidate]:
+    """The worker of each index: of several pods the newest."""
+    newest: dict[int, Candidate] = {}
+    for candidate in there:
+        known = newest.setdefault(candidate.index, candidate)
+        pods = observed.pods_by_name
+        if known is not candidate and pods[candidate.worker].newer_than(pods[known.worker]):
+            newest[candidate.index] = candidate
+    return newest
+
+
+def _summarize(workers: Sequence[Candidate], states: Mapping[str, str], observed: Observed) -> dict[str, Any]:
+    indexes: defaultdict[str, list[int]] = defaultdict(list)
+    for candidate in workers:
+        indexes[states[candidate.worker]].append(candidate.index)
+    found: dict[str, Any] = {"indexes": {state: format_ranges(indexes[state]) for state in sorted(indexes)}}
+    heard = (observed.pods_by_name[c.worker].creation_time for c in workers if states[c.worker] in HEARD_STATES)
+    if created := max(heard, default=""):
+        found["newestPodTime"] = created
+    return found
+
+
+def _worker(candidate: Candidate, state: str, job: Job, observed: Observed, round_: Round | None) -> dict[str, Any]:
+    pod = observed.pods_by_name[candidate.worker]
+    rank = round_.ranks.get(candidate.worker) if round_ else None
+    worker: dict[str, Any] = {"name": candidate.worker, "index": candidate.index}
+    if rank is not None and not job.stock:  # stock torchrun ranks the workers as it likes
+        worker["rank"] = rank
+    if pod.node:
+        worker["node"] = pod.node
+    return {**worker, "state": state}
+
+
+def _state(candidate: Candidate, observed: Observed, round_: Round | None) -> str:
+    if candidate.liveness is Liveness.READY:
+        # A failed or stopping agent is about to run again: a state that lasts milliseconds is not worth a write.
+        agent = observed.agents.get(candidate.worker)
+        if agent is not None and agent.state is AgentState.SUCCEEDED:
+            return "Succeeded"
+        return "Running" if round_ is not None and candidate.worker in round_.ranks else "Ready"
+    if observed.pods_by_name[candidate.worker].exit_code == 0:
+        return "Succeeded"
+    if candidate.liveness is Liveness.STARTING and candidate.worker in observed.heard_before:
+        return "Silent"
+    return {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}.get(candidate.liveness, "Lost")

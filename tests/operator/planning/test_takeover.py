@@ -1,0 +1,130 @@
+"""A new leader of a job so large that the status does not list all its workers declares none lost that is there."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from elastic_pytorch_operator.model.actions import DeletePod
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.completion import Ending, decide_ending
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
+from elastic_pytorch_operator.spec.job import FAIL_JOB
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.hypothesis_examples import examples
+from tests.operator.builders import a_job
+from tests.operator.simulation import Simulation
+
+WORKERS, PODS_PER_NODE = 150, 15
+SLOW_START_SECONDS = 30.0  # longer than any leader waits for an agent that has reported before
+TAKEOVER_SECONDS = 24.0  # until a leader has given up the agents that it has not heard
+
+
+@cache
+def template() -> Simulation:
+    simulation = Simulation(
+        a_job(replicas=WORKERS, maximum=WORKERS),
+        nodes={f"node-{n}": NodeView(f"node-{n}") for n in range(WORKERS // PODS_PER_NODE + 2)},
+        pods_per_node=PODS_PER_NODE,
+        step_seconds=0.5,
+    )
+    simulation.settle(4)
+    return simulation
+
+
+def large_job() -> Simulation:
+    """A job of many workers, all of which train."""
+    made = template()
+    simulation = replace(
+        made, nodes=dict(made.nodes), pods=dict(made.pods), agents=dict(made.agents), declared=[], connects_at={}
+    )
+    assert simulation.round is not None
+    assert simulation.round.size == WORKERS
+    assert "unlistedWorkers" in simulation.job.status
+    return simulation
+
+
+def deleted(simulation: Simulation, seconds: float) -> list[str]:
+    """Lets time pass; returns the pods that the operator has deleted meanwhile."""
+    names: list[str] = []
+    until = simulation.now + seconds
+    while simulation.now < until:
+        simulation.settle(simulation.step_seconds)
+        names += [action.name for action in simulation.last.actions if isinstance(action, DeletePod)]
+    return names
+
+
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    before=st.lists(st.integers(0, WORKERS - 1), max_size=6, unique=True),
+    unwritten=st.lists(st.integers(0, WORKERS - 1), max_size=6, unique=True),
+    late=st.dictionaries(st.integers(0, WORKERS - 1), st.floats(0, 4.5), max_size=8),
+)
+@example(before=[3, 140], unwritten=[4, 141], late={5: 4.0, 145: 3.0})
+def test_worker_that_is_there_is_not_lost(before: list[int], unwritten: list[int], late: dict[int, float]) -> None:
+    """Pods are replaced before the change of leader, some after the last status; replacements take half a minute to report."""
+    simulation = large_job()
+    simulation.agent_start_seconds = SLOW_START_SECONDS
+    for indexes, writes_status in ((before, True), (unwritten, False)):
+        simulation.writes_status = writes_status
+        for name in [pod.name for pod in simulation.pods.values() if pod.index in indexes and not pod.deleting]:
+            simulation.delete_pod(name)
+        simulation.settle(2)
+    simulation.writes_status = True
+    simulation.take_over({p.name: simulation.now + late[p.index] for p in simulation.pods.values() if p.index in late})
+    members = {name for name, agent in simulation.agents.items() if agent.round}
+    assert deleted(simulation, TAKEOVER_SECONDS) == []
+    round_ = simulation.observe().round
+    assert round_ is not None
+    assert members <= set(round_.workers), "none is left out that trains"
+    simulation.settle(SLOW_START_SECONDS - TAKEOVER_SECONDS + 6)
+    round_ = simulation.observe().round
+    assert round_ is not None
+    assert round_.size == WORKERS
+
+
+def silenced(simulation: Simulation, indexes: Iterable[int]) -> dict[str, float]:
+    return {pod.name: simulation.now + 1000 for pod in simulation.pods.values() if pod.index in set(indexes)}
+
+
+def test_worker_that_is_not_listed_and_is_heard_no_more_is_replaced() -> None:
+    simulation = large_job()
+    silent = silenced(simulation, [3, 140])
+    simulation.take_over(silent)
+    assert sorted(set(deleted(simulation, TAKEOVER_SECONDS))) == sorted(silent)
+
+
+def test_whole_group_that_is_heard_no_more_is_not_trained_beside() -> None:
+    simulation = large_job()
+    simulation.take_over(silenced(simulation, range(WORKERS)))
+    simulation.settle(9)
+    assert simulation.declared == []
+    states = {worker["state"] for worker in simulation.job.status["workers"]}
+    assert states == {"Running"}, "nothing is said before the group has had its time"
+
+
+def test_worker_that_becomes_silent_is_listed_although_others_train() -> None:
+    simulation = large_job()
+    simulation.take_over(silenced(simulation, [140]))
+    simulation.settle(8)
+    told = {worker["index"]: worker["state"] for worker in simulation.job.status["workers"]}
+    assert told[140] == "Silent"
+
+
+@pytest.mark.parametrize("gone", [[], [2], [140], [2, 140]])
+def test_loss_during_the_change_fails_a_job_that_is_to_fail_then(gone: list[int]) -> None:
+    simulation = large_job()
+    simulation.job = replace(simulation.job, on_pod_loss=FAIL_JOB)
+    for name in [pod.name for pod in simulation.pods.values() if pod.index in gone]:
+        del simulation.pods[name], simulation.agents[name]
+    simulation.take_over({})
+    simulation.now += 0.25
+    simulation.connects_at = {}
+    seen = simulation.observe()
+    ending: Ending | None = decide_ending(simulation.job, seen, assess_workers(seen), Budget())[0]
+    assert (ending is not None) == bool(gone)
+    assert ending is None or ending.message.count("was lost while the leader of the operator changed") == len(gone)
+    assert ending is None or ("worker 140 was lost" in ending.message) == (140 in gone)
