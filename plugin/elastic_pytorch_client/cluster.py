@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,8 +66,8 @@ class Cluster(Protocol):
         """Deletes a job, and with it all that it owns."""
         ...
 
-    def list_pods(self, namespace: str, job: str) -> list[Object]:
-        """The pods of a job."""
+    def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
+        """The pods of a job; only those of some indexes, if any are given."""
         ...
 
     def list_nodes(self) -> list[Object]:
@@ -191,8 +191,11 @@ class KubernetesCluster:
     def delete_job(self, namespace: str, name: str) -> None:
         self._request("DELETE", _job_path(namespace, name), {"propagationPolicy": "Background"}, job=(namespace, name))
 
-    def list_pods(self, namespace: str, job: str) -> list[Object]:
-        return self._list(f"/api/v1/namespaces/{quote(namespace)}/pods", labelSelector=f"{names.LABEL_JOB_NAME}={job}")
+    def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
+        selector = f"{names.LABEL_JOB_NAME}={job}"
+        if indexes:
+            selector += f",{names.LABEL_WORKER_INDEX} in ({','.join(map(str, sorted(indexes)))})"
+        return self._list(f"/api/v1/namespaces/{quote(namespace)}/pods", labelSelector=selector)
 
     def list_nodes(self) -> list[Object]:
         return self._list("/api/v1/nodes")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from elastic_pytorch_client.cluster import Cluster
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed, NotFound, Refused
 from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
+from elastic_pytorch_client.reading.pod_workers import add_pods
 
 REFRESH_SECONDS = 1.0
 MAX_WAITING_LINES = 10_000
@@ -35,6 +36,15 @@ class Choice:
         return [w for w in all_workers if w.rank in self.ranks or w.index in self.indexes]
 
 
+def find_workers(cluster: Cluster, job: JobView, choice: Choice) -> JobView:
+    """A job with all its workers that are chosen: pods are asked for if the status does not list them all."""
+    indexes = choice.indexes - {worker.index for worker in job.workers}
+    everyone = not choice.ranks and not choice.indexes
+    if not job.unlisted or not (indexes or everyone):
+        return job
+    return add_pods(job, cluster.list_pods(job.namespace, job.name, indexes))
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line of a worker's log.
@@ -59,7 +69,7 @@ def read_logs(
     limit_bytes: int | None = None,
 ) -> Iterator[Line]:
     """What there is of the chosen workers' logs, one worker after the other; those without a log yet are left out."""
-    for worker in choice.of(job):
+    for worker in choice.of(find_workers(cluster, job, choice)):
         try:
             for line in cluster.pod_log(job.namespace, worker.name, tail_lines=tail_lines, limit_bytes=limit_bytes):
                 yield _line(worker, line)
@@ -87,6 +97,7 @@ def follow_logs(
     job: JobView | None = view_job(cluster.get_job(namespace, name))
     try:
         while job is not None:
+            job = find_workers(cluster, job, choice)
             readers.read(choice.of(job), job)
             yield from readers.lines(FINAL_LINES_SECONDS if job.ended else REFRESH_SECONDS, until_silent=job.ended)
             if job.ended:

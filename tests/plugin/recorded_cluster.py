@@ -9,7 +9,7 @@ import functools
 import itertools
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -155,9 +155,10 @@ class RecordedCluster:
         self.calls.append(("delete", name))
         self.remove(name)
 
-    def list_pods(self, namespace: str, job: str) -> list[Object]:
+    def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
         self._check("list_pods")
-        return [p for p in copy.deepcopy(self._pods) if p["metadata"]["labels"]["elasticpytorch.dev/job-name"] == job]
+        own = [p for p in copy.deepcopy(self._pods) if p["metadata"]["labels"]["elasticpytorch.dev/job-name"] == job]
+        return [p for p in own if not indexes or int(p["metadata"]["labels"]["elasticpytorch.dev/worker-index"]) in indexes]
 
     def list_nodes(self) -> list[Object]:
         self._check("list_nodes")

@@ -100,7 +100,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         said = suspended.message if suspended and suspended.message and not refused else "spec.suspend is true"
         headline = f"{name} is being suspended: its workers save and stop." if job.stopping else f"{name} is suspended."
         return Diagnosis(headline, not refused, (*refused, Finding(f"{said}.", do)))
-    trains = len(job.members) if job.world else 0
+    trains = job.size if job.world else 0
     if job.at_wanted_size:
         notes = (*_refused(job), *_notes(job, evidence))
         return Diagnosis(f"{name} runs at the wanted size: all {trains} workers train.", not notes, notes)
@@ -187,8 +187,8 @@ def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 def _make_room(job: JobView, do: str) -> str:
     then = "grows" if job.world else "starts"
     lines = [do] if do else [f"Free resources, or add a node: the job then {then} without further action."]
-    if job.elastic and job.world and len(job.members) >= job.minimum:
-        lines.append(f"Or keep the size that trains now:\n  kubectl epj resize {job.name} {len(job.members)}")
+    if job.elastic and job.world and job.size >= job.minimum:
+        lines.append(f"Or keep the size that trains now:\n  kubectl epj resize {job.name} {job.size}")
     return "\n".join(lines)
 
 

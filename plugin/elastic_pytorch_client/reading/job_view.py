@@ -6,6 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.reading.index_ranges import parse_ranges
+
+RUNNING = "Running"
+HEARD_STATES = (RUNNING, "Ready", "Succeeded", "Silent")  # of workers whose agents have reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +25,15 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One entry of `status.workers`.
+    """One entry of `status.workers`, or a pod that is none.
 
     Attributes:
         name: of its pod.
         index: among the job's workers; its replacement gets the same.
-        rank: in the current group; None if it is not in it, or if stock torchrun gives the ranks.
+        rank: in the current group; None if it is not in it, if stock torchrun gives the ranks, or if it is not known.
         node: empty until it has one.
         state: one word.
+        listed: whether the status lists it; otherwise its rank is not known.
     """
 
     name: str
@@ -36,6 +41,7 @@ class Worker:
     rank: int | None
     node: str
     state: str
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,9 @@ class JobView:
         recoveries: how often a group trained again.
         seen: whether the operator has looked at the newest spec.
         history: `status.history`, raw.
+        workers: those that the status lists. Of a large job these are not all: `reading.pod_workers` adds the others.
+        unlisted: the indexes of the others, by state.
+        newest_pod_time: RFC 3339. A pod of such an index that was created later is a replacement.
     """
 
     name: str
@@ -149,6 +158,8 @@ class JobView:
     workers: tuple[Worker, ...]
     conditions: tuple[Condition, ...]
     history: Mapping[str, Any] = field(default_factory=dict)
+    unlisted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    newest_pod_time: str = ""
 
     def condition(self, type_: str) -> Condition | None:
         """The condition of a type, None if there is none."""
@@ -181,10 +192,16 @@ class JobView:
 
     @property
     def members(self) -> tuple[Worker, ...]:
-        """The workers of the current group, by rank; by index where stock torchrun gives the ranks."""
+        """The workers of the current group that are known, by rank; by index where the ranks are not known."""
         if self.backend != names.BACKEND_OPERATOR:
-            return tuple(w for w in self.workers if w.state == "Running")
-        return tuple(sorted((w for w in self.workers if w.rank is not None), key=lambda w: w.rank or 0))
+            return tuple(w for w in self.workers if w.state == RUNNING)
+        ranked = sorted((w for w in self.workers if w.rank is not None), key=lambda w: w.rank or 0)
+        return (*ranked, *(w for w in self.workers if not w.listed and w.state == RUNNING))
+
+    @property
+    def size(self) -> int:
+        """The number of workers of the current group, with those that are known only by their indexes."""
+        return len(self.members) + len(self.unlisted.get(RUNNING, ()))
 
     @property
     def at_wanted_size(self) -> bool:
@@ -198,6 +215,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
     # A job that release 0.2 has stored may have no replicas: then the bounds say how many are wanted.
     wanted = int(spec.get("replicas", spec.get("maxReplicas", spec.get("minReplicas", 1))))
     progress, recovery, cause = (status.get(part) or {} for part in ("progress", "lastRecovery", "rootCause"))
+    unlisted = status.get("unlistedWorkers") or {}
     return JobView(
         name=str(metadata.get("name", "")),
         namespace=str(metadata.get("namespace", "default")),
@@ -271,6 +289,8 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             for condition in status.get("conditions") or ()
         ),
         history=status.get("history") or {},
+        unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
+        newest_pod_time=str(unlisted.get("newestPodTime", "")),
     )
 
 

@@ -163,5 +163,5 @@ def _of_history(history: Mapping[str, Any], latest: datetime | None) -> tuple[li
 
 
 def _processes_of_a_worker(job: JobView) -> int:
-    members = len(job.members)
+    members = job.size
     return max(1, job.world // members) if members and job.world else 1

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from elastic_pytorch_client.errors import NotFound
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.verbs.context import Context, add_name
-from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
+from elastic_pytorch_client.worker_logs import Choice, Line, find_workers, follow_logs, read_logs
 
 NAME, HELP = "logs", "the logs of the workers, by rank; -f continues when pods are replaced"
 COLORS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
@@ -33,8 +34,9 @@ def run(context: Context, options: argparse.Namespace) -> int:
     choice = Choice(frozenset(options.rank), frozenset(options.index))
     job = context.job(options.name)
     if not options.follow:
+        job = find_workers(context.cluster, job, choice)
         if not choice.of(job):
-            raise NotFound(_no_such_worker(options, job.name))
+            raise NotFound(_no_such_worker(options, job))
         lines: Iterable[Line] = read_logs(context.cluster, job, choice, tail_lines=options.tail)
     else:
         lines = follow_logs(context.cluster, context.one_namespace, job.name, choice, tail_lines=options.tail)
@@ -51,7 +53,9 @@ def run(context: Context, options: argparse.Namespace) -> int:
     return 0
 
 
-def _no_such_worker(options: argparse.Namespace, name: str) -> str:
+def _no_such_worker(options: argparse.Namespace, job: JobView) -> str:
     wanted = [f"rank {rank}" for rank in options.rank] + [f"index {index}" for index in options.index]
     who = " or ".join(wanted) if wanted else "worker"
-    return f"{name} has no {who} now; `kubectl epj status {name}` shows its workers"
+    if options.rank and job.unlisted:
+        return f"the status of {job.name} has the ranks of {len(job.workers)} workers, and no {who}: choose it by --index"
+    return f"{job.name} has no {who} now; `kubectl epj status {job.name}` shows its workers"

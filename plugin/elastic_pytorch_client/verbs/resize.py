@@ -23,5 +23,5 @@ def run(context: Context, options: argparse.Namespace) -> int:
     if options.wait:
         what = f"all {replicas} workers trained"
         job = context.wait(name, lambda job: job.seen and job.at_wanted_size, what, options.timeout)
-        context.console.print(f"{name}: {len(job.members)} workers train in round {job.round}", highlight=False)
+        context.console.print(f"{name}: {job.size} workers train in round {job.round}", highlight=False)
     return 0

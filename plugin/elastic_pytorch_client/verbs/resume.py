@@ -20,5 +20,5 @@ def run(context: Context, options: argparse.Namespace) -> int:
     context.console.print(f"{name}: resumed; its workers start", highlight=False)
     if options.wait:
         job = context.wait(name, lambda job: job.seen and job.at_wanted_size, "all wanted workers trained", options.timeout)
-        context.console.print(f"{name}: {len(job.members)} workers train in round {job.round}", highlight=False)
+        context.console.print(f"{name}: {job.size} workers train in round {job.round}", highlight=False)
     return 0

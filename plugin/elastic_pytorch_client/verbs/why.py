@@ -8,6 +8,7 @@ from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import parse_time
 from elastic_pytorch_client.reading.nodes import NodeView, view_node
+from elastic_pytorch_client.reading.pod_workers import add_pods
 from elastic_pytorch_client.verbs.context import Context, add_name
 from elastic_pytorch_client.views.why_view import show_why
 
@@ -26,7 +27,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     job = context.job(options.name)
     pods = context.cluster.list_pods(job.namespace, job.name)
     evidence = Evidence(pods, _nodes(context), context.events(job), _warnings(context, pods), context.now())
-    diagnosis = diagnose(job, evidence)
+    diagnosis = diagnose(add_pods(job, pods), evidence)
     context.console.print(show_why(diagnosis))
     return 0 if diagnosis.well else UNWELL
 

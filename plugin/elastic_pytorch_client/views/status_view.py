@@ -86,7 +86,7 @@ def _workers(job: JobView, limit: int) -> Tree:
         if job.ended
         else "none wanted while suspended"
         if job.suspended
-        else f"{len(members) if job.world else 0} train, {size}"
+        else f"{job.size if job.world else 0} train, {size}"
     )
     label = Text().append("Workers", "bold").append(f"  {standing}")
     if job.world:
@@ -98,8 +98,9 @@ def _workers(job: JobView, limit: int) -> Tree:
     widths = [max((len(w.name) for w in shown), default=0), max((len(w.node) for w in shown), default=0)]
     for worker in shown:
         tree.add(_worker(job, worker, widths))
-    if len(shown) < len(all_workers):
-        rest = Counter(w.state for w in all_workers if w not in shown)
+    rest = Counter({state: len(indexes) for state, indexes in job.unlisted.items()})
+    rest.update(w.state for w in all_workers if w not in shown)
+    if rest:
         tree.add(Text("and " + ", ".join(f"{count} more {state}" for state, count in rest.most_common()), MUTED))
     if job.backend != names.BACKEND_OPERATOR and all_workers:
         tree.add(Text(f"torchrun ({job.backend}) assigns the ranks; the operator does not know them", MUTED))
