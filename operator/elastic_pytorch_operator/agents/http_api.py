@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
+from elastic_pytorch_operator.agents.plan_delay import delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -28,7 +29,6 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 logger = logging.getLogger(__name__)
 
 MAX_POLL_SECONDS = 20.0
-PROGRESS_LATENCY_SECONDS = 1.0
 REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
 BURST_SECONDS = 3.0  # of such requests may come at once
 MAX_POLLS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
@@ -104,11 +104,9 @@ class AgentApi:
             beat = parse_heartbeat(json.loads(body))
         except (MalformedHeartbeat, ValueError, RecursionError) as error:
             return _refuse(400, str(error))
-        changed = self._registry.note_heartbeat(job_uid, worker, beat, time.monotonic())
-        if changed:
-            self._request_work(key, 0.0)
-        elif beat.progress.step is not None:
-            self._request_work(key, PROGRESS_LATENCY_SECONDS)
+        delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, time.monotonic())
+        if delay_seconds is not None:
+            self._request_work(key, delay_seconds)
         job, spec = self._registry.job(job_uid), self._cache.job(key)
         return web.json_response(
             {
@@ -146,7 +144,7 @@ class AgentApi:
         finally:
             self._registry.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
             if dropped:
-                self._request_work(key, 0.0)
+                self._request_work(key, delay_of_change(len(job.agents)))
 
     async def _speaker(self, request: web.Request) -> Speaker:
         """Identifies the worker that sends a request.

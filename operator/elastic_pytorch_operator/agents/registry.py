@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.agents.heartbeat import Heartbeat
+from elastic_pytorch_operator.agents.heartbeat_interval import HeartbeatInterval
+from elastic_pytorch_operator.agents.plan_delay import delay_of_change, delay_of_step
 from elastic_pytorch_operator.model.observed import AgentState, AgentView
 from elastic_pytorch_operator.model.round import Round
 
@@ -51,7 +53,6 @@ class JobAgents:
         return agent.state is AgentState.FAILED and agent.round >= (self.round.number if self.round else 0)
 
 
-AGENTS_PER_SECOND = 1000  # heartbeats that one operator should handle
 HEARD_SECONDS = 60.0  # an agent that has been silent for longer is not counted
 COUNT_SECONDS = 1.0
 SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured before
@@ -69,7 +70,7 @@ class AgentRegistry:
         self.last_heard_at = 0.0
         self.arrived_at = 0.0
         self._jobs: dict[str, JobAgents] = {}
-        self._heartbeat_seconds = 1.0
+        self._interval = HeartbeatInterval()
         self._counted_at = -math.inf
 
     def job(self, job_uid: str) -> JobAgents:
@@ -82,11 +83,16 @@ class AgentRegistry:
             del self._jobs[uid]
 
     def heartbeat_seconds(self, now: float) -> float:
-        """Seconds between two heartbeats of an agent: longer the more agents there are, so that one operator can handle them."""
+        """Seconds between two heartbeats that agents are told: longer the more agents there are."""
         if now - self._counted_at > COUNT_SECONDS:
             self._counted_at = now
-            self._heartbeat_seconds = max(1.0, self.heard_since(now - HEARD_SECONDS) / AGENTS_PER_SECOND)
-        return self._heartbeat_seconds
+            self._interval.count(self.heard_since(now - HEARD_SECONDS), now)
+        return self._interval.seconds
+
+    def longest_heartbeat_seconds(self, now: float) -> float:
+        """The longest time between two heartbeats that an agent may have been told and still keep, in seconds."""
+        self.heartbeat_seconds(now)
+        return self._interval.longest(now)
 
     def heard_since(self, moment: float) -> int:
         """How many agents have sent a heartbeat since a moment, monotonic seconds. Those of pods that are kept for their logs have not."""
@@ -97,8 +103,8 @@ class AgentRegistry:
         """Long polls of all jobs that wait for an answer."""
         return sum(sum(job.polls.values()) for job in self._jobs.values())
 
-    def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> bool:
-        """Takes note of a heartbeat; returns whether it may change a decision."""
+    def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> float | None:
+        """Takes note of a heartbeat; returns in how many seconds the job is to be planned; None: nothing has changed."""
         self.last_heard_at = now
         job = self.job(job_uid)
         known = job.agents.get(worker)
@@ -132,11 +138,18 @@ class AgentRegistry:
         )
         job.agents[worker] = agent
         if job.has_failed(agent):
+            if not job.failed:
+                job.failed.add(worker)
+                return 0.0  # the others are to be asked to report
             job.failed.add(worker)
         else:
             job.failed.discard(worker)
         # Once a member has failed, each heartbeat of the others is awaited.
-        return steady is None or first_step or checkpointed or bool(job.failed)
+        if steady is None or first_step or checkpointed or job.failed:
+            return delay_of_change(len(job.agents))
+        if steady.progress != beat.progress:
+            return delay_of_step(self.heartbeat_seconds(now))
+        return None
 
     def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
         """The agents of a job's pods as they stand; those of other pods are forgotten."""

@@ -77,7 +77,8 @@ async def serving(
     assert http is not None  # set up above
     try:
         with _listening_socket(host, port) as listening:
-            gate.listen(listening, lambda closed: _Tls(http(), tls, closed) if tls else _Plain(http(), closed))
+            received = bytearray(_Tls.max_size)
+            gate.listen(listening, lambda closed: _Tls(http(), tls, closed, received) if tls else _Plain(http(), closed))
             try:
                 yield listening.getsockname()[1]
             finally:
@@ -225,11 +226,16 @@ GATE = web.AppKey("gate", _Gate)
 
 
 class _Tls(SSLProtocol):
-    """asyncio's TLS with a buffer of one TLS record for each connection instead of 256 KiB, and with shorter times."""
+    """asyncio's TLS, with shorter times, and with one buffer of one TLS record for all connections instead of 256 KiB for each.
+
+    The event loop fills the buffer and has it emptied at once, so that no two connections use it at the same time.
+    """
 
     max_size = 16 * 1024
 
-    def __init__(self, inner: asyncio.Protocol, context: ssl.SSLContext, on_close: Callable[[], None]) -> None:
+    def __init__(
+        self, inner: asyncio.Protocol, context: ssl.SSLContext, on_close: Callable[[], None], received: bytearray
+    ) -> None:
         super().__init__(
             asyncio.get_running_loop(),
             inner,
@@ -239,6 +245,7 @@ class _Tls(SSLProtocol):
             ssl_handshake_timeout=HANDSHAKE_SECONDS,
             ssl_shutdown_timeout=GOODBYE_SECONDS,
         )
+        self._ssl_buffer, self._ssl_buffer_view = received, memoryview(received)
         self._on_close = on_close
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -184,7 +184,7 @@ class Observed:
     round: Round | None = None  # the newest declared; None: none yet
     listening_since: float = 0.0  # when this operator began to listen to agents
     last_heard_at: float = 0.0  # when it last heard any agent of any job
-    heartbeat_seconds: float = 1.0  # between two heartbeats of an agent
+    heartbeat_seconds: float = 1.0  # between two heartbeats of an agent, at most
     arrived_at: float = 0.0  # when the last agent arrived that already had a round
     heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
     lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died

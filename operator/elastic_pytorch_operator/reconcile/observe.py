@@ -36,7 +36,7 @@ def observe(
         listening_since=listening_since,
         last_heard_at=registry.last_heard_at,
         arrived_at=registry.arrived_at,
-        heartbeat_seconds=registry.heartbeat_seconds(now),
+        heartbeat_seconds=registry.longest_heartbeat_seconds(now),
         heard_before=frozenset() if job.stock else heard_before(job, pods),
         lost_leader_node=lost_leader_node,
         service_exists=service_exists,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.agents.plan_delay import SECONDS_PER_AGENT
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 
 from tests.operator.builders import a_round
@@ -13,9 +14,12 @@ from tests.operator.counted_lines import count_lines
 JOB = "uid-lm"
 
 
-def beat(registry: AgentRegistry, worker: str, state: str = "running", round_: int = 1, **fields: Any) -> bool:
+def beat(
+    registry: AgentRegistry, worker: str, state: str = "running", round_: int = 1, at: float = 1.0, job: str = JOB, **fields: Any
+) -> float | None:
+    """A heartbeat; returns in how many seconds the job is to be planned."""
     report = {"incarnation": "a", "state": state, "round": round_, **fields}
-    return registry.note_heartbeat(JOB, worker, parse_heartbeat(report), 1.0)
+    return registry.note_heartbeat(job, worker, parse_heartbeat(report), at)
 
 
 @pytest.fixture
@@ -29,24 +33,42 @@ def registry() -> AgentRegistry:
 
 
 def test_steady_heartbeat_changes_nothing(registry: AgentRegistry) -> None:
-    assert not beat(registry, "w0")
+    assert beat(registry, "w0") is None
+
+
+def test_step_waits_for_as_long_as_a_heartbeat_takes() -> None:
+    registry = AgentRegistry()
+    for number in range(3000):
+        beat(registry, f"w{number % 10}", job=f"uid-{number // 10}")
+    for step, seconds in ((1, 3.0), (1, None), (2, 3.0)):
+        assert beat(registry, "w0", job="uid-0", at=10.0, progress={"step": step}) == seconds
+    assert registry.heartbeat_seconds(10.0) == 3
+
+
+def test_first_failure_is_planned_at_once_and_others_wait_for_each_other() -> None:
+    registry = AgentRegistry()
+    registry.declare(JOB, a_round(*range(1000)))
+    for index in range(1000):
+        beat(registry, f"w{index}")
+    delays = [beat(registry, f"w{index}", "failed") for index in range(1000)]
+    assert delays == [0.0, *[1000 * SECONDS_PER_AGENT] * 999]
 
 
 def test_heartbeats_of_the_others_count_once_a_member_has_failed(registry: AgentRegistry) -> None:
     beat(registry, "w1", "failed")
-    assert beat(registry, "w0")
+    assert beat(registry, "w0") is not None
     registry.declare(JOB, a_round(0, 1, 2, number=2))
-    assert not beat(registry, "w0"), "its failure is that of an older round"
+    assert beat(registry, "w0") is None, "its failure is that of an older round"
     beat(registry, "w1", "failed", 2)
-    assert beat(registry, "w0")
+    assert beat(registry, "w0") is not None
     beat(registry, "w1", "ready", 2)
-    assert not beat(registry, "w0"), "it no longer reports a failure"
+    assert beat(registry, "w0") is None, "it no longer reports a failure"
 
 
 def test_failure_of_a_worker_that_is_gone_is_forgotten(registry: AgentRegistry) -> None:
     beat(registry, "w1", "failed")
     registry.agents(JOB, {"w0", "w2"})
-    assert not beat(registry, "w0")
+    assert beat(registry, "w0") is None
 
 
 def test_agent_is_disconnected_once_no_poll_of_its_is_open(registry: AgentRegistry) -> None:
