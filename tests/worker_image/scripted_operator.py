@@ -35,6 +35,7 @@ class ScriptedOperator:
     Attributes:
         host: its address, and that of all workers if it is one of IPv6.
         heard: all heartbeats, in the order in which they came.
+        lists_members: whether it answers every agent with all members, as operators before 0.3 do.
         answer_with: if set, each request is answered with what it returns: (status, headers, body).
     """
 
@@ -42,6 +43,7 @@ class ScriptedOperator:
         self.host = host
         self.heard: list[Heard] = []
         self.answer_with: Callable[[str], tuple[int, dict[str, str], bytes]] | None = None
+        self.lists_members = False
         self.heartbeat_seconds = 0.3
         self.round: dict[str, Any] = {"round": 0, "members": [], "store": None, "cause": ""}
         self.nudge = 0
@@ -83,7 +85,10 @@ class ScriptedOperator:
             port = self._last(workers[0]).port if workers else 0
             store = {"address": members[0]["address"], "port": port} if workers else None
             since = self.round.get("orderlySince", 0) if orderly else number
+            keeps_all = {member["worker"] for member in self.round["members"]} <= set(workers)
+            kept = self.round.get("keepsAllSince", 0) if keeps_all else number
             self.round = {"round": number, "members": members, "store": store, "cause": cause, "orderlySince": since}
+            self.round["keepsAllSince"] = kept
             self._changed.notify_all()
             return number
 
@@ -152,7 +157,7 @@ class ScriptedOperator:
                 "peerStopped": body["round"] in self.left_rounds,
             }
 
-    def hold(self, worker: str, after: int, nudge: int, seconds: float, server: "_Server") -> dict[str, Any]:
+    def hold(self, worker: str, after: int, nudge: int, seconds: float, brief: bool, server: "_Server") -> dict[str, Any]:
         with self._changed:
             deadline = time.monotonic() + min(seconds, HOLD_SECONDS)
             while (
@@ -164,7 +169,11 @@ class ScriptedOperator:
                 and self._changed.wait(min(0.2, max(0.0, deadline - time.monotonic()))) is not None
             ):
                 pass
-            return {**self.round, "nudge": self.nudge, "dump": self.dump, "worker": worker, "verdict": self.verdict}
+            group = dict(self.round)
+            if brief and not self.lists_members:
+                listed = [member["worker"] for member in group.pop("members")]
+                group |= {"size": len(listed), "rank": listed.index(worker) if worker in listed else None}
+            return {**group, "nudge": self.nudge, "dump": self.dump, "worker": worker, "verdict": self.verdict}
 
 
 def address(worker: str) -> str:
@@ -210,7 +219,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)
         after, nudge, seconds = int(query["after"][0]), int(query["nudge"][0]), float(query["hold"][0])
-        self._answer(lambda: self.server.operator.hold(self._worker(), after, nudge, seconds, self.server))
+        brief = query["brief"] == ["1"]
+        self._answer(lambda: self.server.operator.hold(self._worker(), after, nudge, seconds, brief, self.server))
 
     def log_message(self, *_: Any) -> None:
         """Nothing: the agents' logs say enough."""

@@ -1,4 +1,4 @@
-"""How often agents send heartbeats: the more of them there are, the more seldom each one does. Pure: times are arguments."""
+"""How often agents send heartbeats: each less often, the more of them there are. Pure: times are arguments."""
 
 HEARTBEATS_PER_SECOND = 1000  # that one operator handles: each takes about 0.15 ms of a core
 LEAST_SECONDS = 1.0

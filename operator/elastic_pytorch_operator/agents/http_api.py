@@ -8,7 +8,6 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -121,12 +120,12 @@ class AgentApi:
     async def _round(self, request: web.Request) -> web.Response:
         key, job_uid, worker = await self._speaker(request)
         try:
-            after, nudge, hold = (int(request.query.get(name, "0")) for name in ("after", "nudge", "hold"))
+            after, nudge, hold, brief = (int(request.query.get(name, "0")) for name in ("after", "nudge", "hold", "brief"))
         except ValueError:
-            return _refuse(400, "after, nudge and hold must be whole numbers")
+            return _refuse(400, "after, nudge, hold and brief must be whole numbers")
         job = self._registry.job(job_uid)
         if hold <= 0:
-            return _describe_round(job, worker)
+            return _describe_round(job, worker, brief=brief > 0)
         if job.polls.get(worker, 0) >= MAX_POLLS:
             raise _failure(web.HTTPTooManyRequests, f"{MAX_POLLS} polls of pod {worker} are open", 1.0)
         self._registry.open_poll(job_uid, worker)
@@ -140,7 +139,7 @@ class AgentApi:
                 except TimeoutError:
                     break
             dropped = False
-            return _describe_round(job, worker)
+            return _describe_round(job, worker, brief=brief > 0)
         finally:
             self._registry.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
             if dropped:
@@ -197,34 +196,11 @@ def _has_news(job: JobAgents, after: int, nudge: int) -> bool:
     return (job.round is not None and job.round.number > after) or job.nudge != nudge or job.verdict is not None
 
 
-def _describe_round(job: JobAgents, worker: str) -> web.Response:
-    """Answers a long poll. Without a round declared, it is number 0, which is newer than nothing."""
-    number, since = 0, 0
-    if job.round is not None:
-        agent = job.agents.get(worker)
-        unformed = agent is not None and agent.round in job.round.unformed
-        number, since = job.round.number, job.round.number if unformed else job.round.orderly_since
-    begin = _encode_fields({"round": number, "orderlySince": since})
-    end = _encode_fields({"nudge": job.nudge, "dump": job.dump, "worker": worker, "verdict": job.verdict})
-    body = b"{%b, %b, %b}" % (begin, _encode_group(job), end)
+def _describe_round(job: JobAgents, worker: str, *, brief: bool) -> web.Response:
+    agent = job.agents.get(worker)
+    news = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
+    body = job.answer.describe(worker, agent.round if agent else 0, news, brief=brief)
     return web.Response(body=body, content_type="application/json", charset="utf-8")
-
-
-def _encode_group(job: JobAgents) -> bytes:
-    """The fields of a round that are the same for all agents of its job: encoded once, since a thousand may ask at the same time."""
-    if job.encoded_group is None or job.encoded_group[0] is not job.round:
-        fields: dict[str, Any] = {"members": [], "store": None, "cause": ""}
-        if job.round is not None:
-            members = [{"worker": m.worker, "index": m.index, "address": m.address} for m in job.round.members]
-            store = {"address": members[0]["address"], "port": job.round.store_port} if members else None
-            fields = {"members": members, "store": store, "cause": f"{job.round.reason}: {job.round.cause}"}
-        job.encoded_group = job.round, _encode_fields(fields)
-    return job.encoded_group[1]
-
-
-def _encode_fields(fields: dict[str, Any]) -> bytes:
-    """Fields of a JSON object, without its braces."""
-    return json.dumps(fields)[1:-1].encode()
 
 
 def _refuse(code: int, error: str) -> web.Response:

@@ -21,6 +21,6 @@ def delay_of_step(heartbeat_seconds: float) -> float:
     """Seconds until the plan after a report that brings no more than progress.
 
     Args:
-        heartbeat_seconds: between two heartbeats of an agent. With many jobs it is long, and they are planned as seldom.
+        heartbeat_seconds: between two heartbeats of an agent. It is long where there are many jobs.
     """
     return max(STEP_SECONDS, heartbeat_seconds)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from elastic_pytorch_operator.agents.heartbeat import Heartbeat
 from elastic_pytorch_operator.agents.heartbeat_interval import HeartbeatInterval
 from elastic_pytorch_operator.agents.plan_delay import delay_of_change, delay_of_step
+from elastic_pytorch_operator.agents.round_answer import RoundAnswer
 from elastic_pytorch_operator.model.observed import AgentState, AgentView
 from elastic_pytorch_operator.model.round import Round
 
@@ -27,7 +28,6 @@ class JobAgents:
         news: is set and replaced whenever a long poll may have something to answer.
         failed: workers that have failed in the newest round.
         left_rounds: the latest rounds that some member has left: its workers no longer train with those of the other members.
-        encoded_group: a round, and its fields that are the same for all agents as JSON; None: no agent has asked yet.
     """
 
     round: Round | None = None
@@ -41,7 +41,14 @@ class JobAgents:
     closed_at: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
-    encoded_group: tuple[Round | None, bytes] | None = None
+    _answer: RoundAnswer = field(default_factory=lambda: RoundAnswer(None))
+
+    @property
+    def answer(self) -> RoundAnswer:
+        """The answers to agents that ask for the round."""
+        if self._answer.declared is not self.round:
+            self._answer = RoundAnswer(self.round)
+        return self._answer
 
     def announce(self) -> None:
         """Wakes every long poll."""

@@ -28,7 +28,9 @@ class Round:
             put together from what agents reported, when not all of them have done so.
         orderly_since: the oldest round since which no member has been lost: every member of every round was alive when the
             next one was declared. The round's own number if a member was lost before it.
-        unformed: rounds after that one whose groups never formed, and of which a member was lost.
+        keeps_all_since: the oldest round since which each round has had all members of the one before. The round's own number if
+            this one has not.
+        unformed: rounds after `orderly_since` whose groups never formed, and of which a member was lost.
         ranks: the rank of each member by its pod's name, in rank order.
     """
 
@@ -41,6 +43,7 @@ class Round:
     size: int = -1
     orderly_since: int = -1
     unformed: tuple[int, ...] = ()
+    keeps_all_since: int = -1
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -48,6 +51,8 @@ class Round:
             object.__setattr__(self, "size", len(self.members))
         if self.orderly_since < 0:
             object.__setattr__(self, "orderly_since", self.number)
+        if self.keeps_all_since < 0:
+            object.__setattr__(self, "keeps_all_since", self.number)
         object.__setattr__(self, "ranks", {member.worker: rank for rank, member in enumerate(self.members)})
 
     @property

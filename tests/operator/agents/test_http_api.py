@@ -40,9 +40,10 @@ class Served:
         async with self.session.post(self.url + path, json=body, headers=headers) as answer:
             return answer.status, await answer.json() if answer.content_type == "application/json" else None
 
-    async def poll(self, after: int = 0, nudge: int = 0) -> Any:
+    async def poll(self, after: int = 0, nudge: int = 0, brief: int = 0) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"}
-        async with self.session.get(f"{self.url}/v1/round?after={after}&nudge={nudge}&hold=20", headers=headers) as answer:
+        query = f"after={after}&nudge={nudge}&hold=20&brief={brief}"
+        async with self.session.get(f"{self.url}/v1/round?{query}", headers=headers) as answer:
             return await answer.json()
 
 
@@ -137,18 +138,13 @@ async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) ->
     assert answer["orderlySince"] == 3
 
 
-async def test_round_is_encoded_once_for_all_agents(served: Served) -> None:
-    job = served.registry.job("uid-lm")
-    assert (await served.poll(after=-1, nudge=-1))["members"] == []
-    served.registry.declare("uid-lm", Round(1, (Member(POD, 0, "10.0.0.1"),), 29500, "FirstRound", "“ä”", 0.0))
-    first = await served.poll()
-    group = job.encoded_group
-    second = await served.poll()
-    assert first == second
-    assert first["cause"] == "FirstRound: “ä”"
-    assert job.encoded_group is group
-    served.registry.declare("uid-lm", Round(2, (), 29500, "BelowMinimum", "", 0.0))
-    assert (await served.poll(after=1))["members"] == []
+async def test_agent_that_asks_for_it_gets_its_rank_instead_of_all_members(served: Served) -> None:
+    assert (await served.poll(after=-1, nudge=-1, brief=1))["rank"] is None
+    members = (Member("other", 0, "10.0.0.2"), Member(POD, 1, "10.0.0.1"))
+    served.registry.declare("uid-lm", Round(1, members, 29500, "FirstRound", "why", 0.0))
+    answer = await served.poll(brief=1)
+    assert (answer["round"], answer["rank"], answer["size"]) == (1, 1, 2)
+    assert "members" not in answer
 
 
 async def test_answer_says_since_when_nobody_has_been_lost(served: Served) -> None:

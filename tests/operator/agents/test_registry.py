@@ -15,7 +15,13 @@ JOB = "uid-lm"
 
 
 def beat(
-    registry: AgentRegistry, worker: str, state: str = "running", round_: int = 1, at: float = 1.0, job: str = JOB, **fields: Any
+    registry: AgentRegistry,
+    worker: str,
+    state: str = "running",
+    round_: int = 1,
+    at: float = 1.0,
+    job: str = JOB,
+    **fields: Any,
 ) -> float | None:
     """A heartbeat; returns in how many seconds the job is to be planned."""
     report = {"incarnation": "a", "state": state, "round": round_, **fields}

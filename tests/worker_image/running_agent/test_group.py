@@ -68,6 +68,15 @@ def test_the_group_grows_and_shrinks(group: Group) -> None:
     assert all(e["TORCHELASTIC_RESTART_COUNT"] == 0 for e in group.events.all(what="start"))
 
 
+def test_group_forms_with_an_operator_before_0_3_that_lists_all_members(group: Group) -> None:
+    group.operator.lists_members = True
+    _, two = group.declare("w1", "w0")
+    assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in two} == {("w1", 0, 2), ("w0", 1, 2)}
+    group.operator.lists_members = False
+    _, three = group.declare("w1", "w2", "w0")
+    assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in three} == {("w1", 0, 3), ("w2", 1, 3), ("w0", 2, 3)}
+
+
 def test_an_empty_round_stops_everybody(group: Group) -> None:
     group.declare("w0", "w1")
     group.operator.declare()

@@ -79,7 +79,7 @@ class OperatorRendezvous(RendezvousHandler):
 
     def newer_round_keeps_all(self) -> bool:
         """Whether no member of the round this agent has taken up has to leave."""
-        return {member.worker for member in self.taken.members} <= {member.worker for member in self._client.newest.members}
+        return self._client.newest.keeps_all_of(self.taken)
 
     def rank_in(self, declared: Round) -> int | None:
         """Returns this pod's rank in a round; None: it is not listed."""

@@ -200,7 +200,7 @@ class OperatorClient:
         self._fetch(connection, POLL_SECONDS)
 
     def _fetch(self, connection: OperatorConnection, hold_seconds: float = 0) -> None:
-        query = f"after={self.newest.number}&nudge={self._nudge}&hold={hold_seconds:g}"
+        query = f"after={self.newest.number}&nudge={self._nudge}&hold={hold_seconds:g}&brief=1"
         self._take(parse_round(connection.request("GET", f"/v1/round?{query}")))
 
     def _take(self, answer: Round) -> None:

@@ -22,27 +22,14 @@ class RoundError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A worker pod in a round.
-
-    Attributes:
-        worker: the pod's name.
-        index: the worker's index in the job; stable over incarnations of the pod.
-        address: where its peers reach it.
-    """
-
-    worker: str
-    index: int
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
 class Round:
-    """The members of the group, and the operator's other news.
+    """The group, and the operator's other news.
 
     Attributes:
         number: grows with each round of a job; 0: none has been declared yet.
-        members: in rank order; empty: all stop.
+        size: how many pods it has; 0: all stop.
+        rank: of this pod among them, if the operator has sent it; None: it is not listed, or the operator has sent `members`.
+        members: the pods' names in rank order, if the operator has sent them, as those before 0.3 do; empty: it has sent `rank`.
         store_address: MASTER_ADDR of the round; empty if there are no members.
         store_port: MASTER_PORT of the round; 0 if there are no members.
         cause: why the round was declared, in one line.
@@ -52,10 +39,13 @@ class Round:
         dump: grows when the operator wants to see the workers' stacks.
         orderly_since: the oldest round since which no member has been lost. All peers of the workers of that round and later ones still
             train, so these workers may reach a step boundary before they stop for this round. Workers of older rounds stop at once.
+        keeps_all_since: the oldest round since which no member has had to leave.
     """
 
     number: int
-    members: tuple[Member, ...] = ()
+    size: int = 0
+    rank: int | None = None
+    members: tuple[str, ...] = ()
     store_address: str = ""
     store_port: int = 0
     cause: str = ""
@@ -64,22 +54,26 @@ class Round:
     verdict: Verdict | None = None
     dump: int = 0
     orderly_since: int = -1
+    keeps_all_since: int = -1
 
     def __post_init__(self) -> None:
-        if self.orderly_since < 0:
-            object.__setattr__(self, "orderly_since", self.number)
-
-    @property
-    def size(self) -> int:
-        """The number of pods in the round."""
-        return len(self.members)
+        for name in ("orderly_since", "keeps_all_since"):
+            if getattr(self, name) < 0:
+                object.__setattr__(self, name, self.number)
 
     def rank_of(self, worker: str) -> int | None:
-        """Returns the rank of a pod among the round's pods; None: the round does not list it."""
-        for rank, member in enumerate(self.members):
-            if member.worker == worker:
-                return rank
-        return None
+        """Returns this pod's rank among the round's pods; None: the round does not list it.
+
+        Args:
+            worker: this pod's name.
+        """
+        return self.members.index(worker) if worker in self.members else self.rank
+
+    def keeps_all_of(self, earlier: "Round") -> bool:
+        """Whether no member of an earlier round has had to leave since."""
+        if self.members and earlier.members:
+            return set(earlier.members) <= set(self.members)
+        return self.keeps_all_since <= earlier.number
 
 
 def parse_round(answer: object) -> Round:
@@ -89,14 +83,17 @@ def parse_round(answer: object) -> Round:
         RoundError: it is not what docs/protocol.md describes.
     """
     fields = _mapping(answer, "the answer")
-    listed = fields.get("members", [])
-    if not isinstance(listed, list) or len(listed) > MAX_MEMBERS:
-        raise RoundError(f"members is not a list of at most {MAX_MEMBERS}")
-    members = tuple(_member(entry) for entry in listed)
-    if len({member.worker for member in members}) != len(members):
-        raise RoundError("a worker is listed twice")
+    members: tuple[str, ...] = ()
+    rank = None
+    if "size" in fields:
+        size = integer(fields["size"], "size", 0, MAX_MEMBERS)
+        if fields.get("rank") is not None:
+            rank = integer(fields["rank"], "rank", 0, size - 1)
+    else:
+        members = _members(fields.get("members", []))
+        size = len(members)
     store_address, store_port = "", 0
-    if members:
+    if size:
         store = _mapping(fields.get("store"), "store")
         store_address = _text(store.get("address"), "store.address", _ADDRESS)
         store_port = integer(store.get("port"), "store.port", 1, 65535)
@@ -107,6 +104,8 @@ def parse_round(answer: object) -> Round:
     number = integer(fields.get("round"), "round", 0)
     return Round(
         number=number,
+        size=size,
+        rank=rank,
         members=members,
         store_address=store_address,
         store_port=store_port,
@@ -116,6 +115,7 @@ def parse_round(answer: object) -> Round:
         verdict=verdict,
         dump=integer(fields.get("dump", 0), "dump", 0),
         orderly_since=integer(fields.get("orderlySince", number), "orderlySince", 0, number),
+        keeps_all_since=integer(fields.get("keepsAllSince", number), "keepsAllSince", 0, number),
     )
 
 
@@ -130,13 +130,13 @@ def integer(value: object, what: str, least: int, most: int = 2**53) -> int:
     return value
 
 
-def _member(entry: object) -> Member:
-    fields = _mapping(entry, "a member")
-    return Member(
-        worker=_text(fields.get("worker"), "a member's worker", _NAME),
-        index=integer(fields.get("index"), "a member's index", 0),
-        address=_text(fields.get("address"), "a member's address", _ADDRESS),
-    )
+def _members(listed: object) -> tuple[str, ...]:
+    if not isinstance(listed, list) or len(listed) > MAX_MEMBERS:
+        raise RoundError(f"members is not a list of at most {MAX_MEMBERS}")
+    workers = tuple(_text(_mapping(entry, "a member").get("worker"), "a member's worker", _NAME) for entry in listed)
+    if len(set(workers)) != len(workers):
+        raise RoundError("a worker is listed twice")
+    return workers
 
 
 def _mapping(value: object, what: str) -> dict[str, Any]:

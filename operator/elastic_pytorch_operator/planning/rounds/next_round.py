@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.round import Member, Round
-from elastic_pytorch_operator.planning.rounds.orderly import order_of
+from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
@@ -128,7 +128,10 @@ def next_round(
         port = (ranked[0].port if ranked else 0) or policy.port
         listed = tuple(Member(c.worker, c.index, c.address) for c in ranked)
         order = order_of(current, candidates, number, now=now, stuck=bool(state.stalled) or state.finishing)
-        return Decision(Round(number, listed, port, reason, cause, now, orderly_since=order.since, unformed=order.unformed))
+        kept = keeps_all_since(current, (candidate.worker for candidate in ranked), number)
+        return Decision(
+            Round(number, listed, port, reason, cause, now, -1, order.since, unformed=order.unformed, keeps_all_since=kept)
+        )
 
     recheck = earliest(*(c.recheck_at for c in candidates))
     if policy.suspended:

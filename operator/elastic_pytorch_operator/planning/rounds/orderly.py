@@ -4,7 +4,7 @@ Only a whole group reaches its next step boundary: a collective needs all member
 their round were alive as each later round was declared. They must be stopped at once when they were not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.round import Round
@@ -48,6 +48,19 @@ def order_of(before: Round | None, candidates: Sequence[Candidate], number: int,
     if never_formed(before.number, members) and all(_began_with(before.number, member) for member in lost):
         return Order(before.orderly_since, (*before.unformed, before.number))
     return Order(number)
+
+
+def keeps_all_since(before: Round | None, members: Iterable[str], number: int) -> int:
+    """Returns the oldest round since which no member has had to leave, so that no pod waits for the workers to stop.
+
+    Args:
+        before: the round that the new one follows; None: there was none.
+        members: the workers of the new round.
+        number: of the new round.
+    """
+    if before is None or len(before.ranks) < before.size or not before.ranks.keys() <= set(members):
+        return number
+    return before.keeps_all_since
 
 
 def _began_with(number: int, member: Candidate) -> bool:

@@ -179,3 +179,25 @@ def test_chain_of_changes_reaches_back_to_the_last_loss() -> None:
     simulation.settle(10)  # its replacement joins
     assert simulation.declared[-1].number > lost.number
     assert simulation.declared[-1].orderly_since == lost.number
+
+
+@pytest.mark.parametrize(
+    ("change", "candidates", "how", "since"),
+    [
+        ("a newcomer is ready", ready(0, 1, 2, 3), {"wanted": 4}, 6),
+        ("a member has failed, and stays", [*ready(0, 1), candidate(2, **FAILED)], {}, 6),
+        ("scaled down", [*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, NEW),
+        ("a newcomer takes the place of one who leaves", [*ready(0, 1, 3), candidate(2, "leaving")], {}, NEW),
+        ("suspended", ready(0, 1, 2), {"suspended": True, "wanted": 0}, NEW),
+    ],
+)
+def test_since_when_nobody_has_had_to_leave(change: str, candidates: list[Candidate], how: dict[str, Any], since: int) -> None:
+    decision = decide(a_round(0, 1, 2, number=HERE, keeps_all_since=6), candidates, **how)
+    assert decision.round is not None
+    assert decision.round.keeps_all_since == since, change
+
+
+def test_group_that_is_not_known_as_a_whole_is_not_known_to_be_kept() -> None:
+    decision = decide(a_round(0, 1, number=HERE, size=3), ready(0, 1, 2))
+    assert decision.round is not None
+    assert decision.round.keeps_all_since == NEW
