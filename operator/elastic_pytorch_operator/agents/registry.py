@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.agents.heartbeat import Heartbeat
@@ -68,12 +68,17 @@ SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured befor
 class AgentRegistry:
     """The agents of all jobs, by the job's UID.
 
+    Args:
+        expected: returns how many agents there probably are. An operator that has just begun to lead has not heard them all yet.
+
     Attributes:
         last_heard_at: when any of them last sent a heartbeat, monotonic seconds.
         arrived_at: when the last agent arrived that already had a round, from an operator before this one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expected: Callable[[], int] = lambda: 0) -> None:
+        self._expected = expected
+        self._first_heard_at = math.inf
         self.last_heard_at = 0.0
         self.arrived_at = 0.0
         self._jobs: dict[str, JobAgents] = {}
@@ -93,7 +98,9 @@ class AgentRegistry:
         """Seconds between two heartbeats that agents are told: longer the more agents there are."""
         if now - self._counted_at > COUNT_SECONDS:
             self._counted_at = now
-            self._interval.count(self.heard_since(now - HEARD_SECONDS), now)
+            heard = self.heard_since(now - HEARD_SECONDS)
+            begins = now < self._first_heard_at + HEARD_SECONDS
+            self._interval.count(max(heard, self._expected()) if begins else heard, now)
         return self._interval.seconds
 
     def longest_heartbeat_seconds(self, now: float) -> float:
@@ -113,6 +120,7 @@ class AgentRegistry:
     def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> float | None:
         """Takes note of a heartbeat; returns in how many seconds the job is to be planned; None: nothing has changed."""
         self.last_heard_at = now
+        self._first_heard_at = min(self._first_heard_at, now)
         job = self.job(job_uid)
         known = job.agents.get(worker)
         if known is not None and known.incarnation != beat.incarnation:

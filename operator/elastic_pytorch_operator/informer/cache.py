@@ -107,6 +107,11 @@ class Cache:
         return any(self.has_job(*owner) for owner in self._pods.owners_at(address))
 
     @property
+    def running_workers(self) -> int:
+        """How many worker pods run."""
+        return sum(pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER for pod in self._pods.values())
+
+    @property
     def silent_since(self) -> Mapping[str, float]:
         """By watch: since when it should have reported a change that is known."""
         return self._watch_lag.silent_since()

@@ -90,7 +90,8 @@ class Replica:
         self._listening = False
         self._trust: Trust | None = None
         self._primed = asyncio.Event()
-        self._cache, self._registry = Cache(), AgentRegistry()
+        self._cache = Cache()
+        self._registry = AgentRegistry(lambda: self._cache.running_workers)
         self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
         self._controller = Controller(
             self._cluster,

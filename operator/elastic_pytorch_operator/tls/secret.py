@@ -110,4 +110,5 @@ def server_context() -> ssl.SSLContext:
     """A context for the agents' server, without a certificate yet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.num_tickets = 0  # agents resume no session
     return context

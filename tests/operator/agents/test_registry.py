@@ -51,6 +51,15 @@ def test_step_waits_for_as_long_as_a_heartbeat_takes() -> None:
     assert registry.heartbeat_seconds(10.0) == 3
 
 
+def test_operator_that_begins_to_lead_expects_the_agents_of_all_running_pods() -> None:
+    registry = AgentRegistry(lambda: 5000)
+    assert registry.heartbeat_seconds(10.0) == 5
+    beat(registry, "w0", at=20.0)
+    assert registry.heartbeat_seconds(79.0) == 5
+    beat(registry, "w0", at=80.0)
+    assert registry.heartbeat_seconds(81.0) == 1, "all that speak have been heard by now"
+
+
 def test_first_failure_is_planned_at_once_and_others_wait_for_each_other() -> None:
     registry = AgentRegistry()
     registry.declare(JOB, a_round(*range(1000)))

@@ -148,6 +148,17 @@ def test_stores_of_stock_rendezvous_are_no_workers() -> None:
     assert cache.worker("default", "lm-store-x7k2p", "uid-s") is None, "its token, had it one, would speak for no worker"
 
 
+def test_workers_that_run_are_counted() -> None:
+    states: list[dict[str, Any]] = [{"running": {}}, {"running": {}}, {"waiting": {}}, {"terminated": {"exitCode": 0}}]
+    pods = [pod(index) for index in range(4)]
+    for found, state in zip(pods, states, strict=True):
+        found["status"]["containerStatuses"] = [{"name": "pytorch", "state": state}]
+    store = store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4)
+    store["metadata"] |= {"uid": "uid-s", "resourceVersion": "1"}
+    status = {"phase": "Running", "containerStatuses": [{"name": "pytorch", "state": {"running": {}}}]}
+    assert primed(*pods, {**store, "status": status}).running_workers == 2
+
+
 def test_pod_of_another_namespace_is_nobodys_worker() -> None:
     cache = primed(pod(0))
     forged = pod(0, uid="forged")
