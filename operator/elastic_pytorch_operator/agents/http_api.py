@@ -6,8 +6,9 @@ import logging
 import math
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -32,6 +33,7 @@ REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few
 BURST_SECONDS = 3.0  # of such requests may come at once
 MAX_POLLS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
 BODY_SECONDS = 10.0  # from a heartbeat's head to its end
+JSON = {"Content-Type": "application/json; charset=utf-8"}
 KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
 
 Speaker = tuple[JobKey, str, str]  # job, its UID, worker
@@ -107,7 +109,7 @@ class AgentApi:
         if delay_seconds is not None:
             self._request_work(key, delay_seconds)
         job, spec = self._registry.job(job_uid), self._cache.job(key)
-        return web.json_response(
+        return _answer(
             {
                 "heartbeatSeconds": self._registry.heartbeat_seconds(time.monotonic()),
                 "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
@@ -200,11 +202,15 @@ def _describe_round(job: JobAgents, worker: str, *, brief: bool) -> web.Response
     agent = job.agents.get(worker)
     news = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
     body = job.answer.describe(worker, agent.round if agent else 0, news, brief=brief)
-    return web.Response(body=body, content_type="application/json", charset="utf-8")
+    return web.Response(body=body, headers=JSON)
+
+
+def _answer(fields: Mapping[str, Any], code: int = 200) -> web.Response:
+    return web.Response(body=json.dumps(fields).encode(), status=code, headers=JSON)
 
 
 def _refuse(code: int, error: str) -> web.Response:
-    return web.json_response({"error": error[:500]}, status=code)
+    return _answer({"error": error[:500]}, code)
 
 
 def _failure(kind: type[web.HTTPException], error: str, retry_seconds: float | None = None) -> web.HTTPException:

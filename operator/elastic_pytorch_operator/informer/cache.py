@@ -109,7 +109,9 @@ class Cache:
     @property
     def running_workers(self) -> int:
         """How many worker pods run."""
-        return sum(pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER for pod in self._pods.values())
+        return sum(
+            pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER for pod in self._pods.values()
+        )
 
     @property
     def silent_since(self) -> Mapping[str, float]:

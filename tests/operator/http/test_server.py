@@ -175,6 +175,24 @@ async def test_who_is_not_known_has_one_request_a_connection(request_line: str, 
         writer.close()
 
 
+async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_up() -> None:
+    async with serving_agents() as (server, api):
+        streams = [await connect(server, WORKERS[index], tls=True) for index in range(len(WORKERS)) for _ in range(4)]
+        requests = []
+        for number in range(len(streams)):
+            body = json.dumps({**BEAT, "incarnation": f"{number}-" + "x" * 2000})
+            head = f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.tokens[number // 4]}\r\n"
+            requests.append((head + f"Content-Length: {len(body)}\r\n\r\n" + body).encode())
+        for begin in range(0, max(map(len, requests)), 300):
+            for (_, writer), request in zip(streams, requests, strict=True):
+                writer.write(request[begin : begin + 300])
+                await writer.drain()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            answers = [await reader.readuntil(b"\r\n\r\n") for reader, _ in streams]
+        assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+
+
 async def test_agents_keep_their_connection_until_their_token_is_refused() -> None:
     async with serving_agents() as (server, _):
         stream = await connect(server, WORKERS[0], tls=True)
