@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from kubernetes import config
 from kubernetes.client import ApiException, CoreV1Api
+from scale.fake_nodes import KUBECONFIG, fake_nodes
 
-from tests.scale.fake_nodes import KUBECONFIG, fake_nodes
 from tests.scale.many_jobs import CREATION_SECONDS, JOBS, WORKERS, ManyJobs, wait_for
 
 NODES = 10

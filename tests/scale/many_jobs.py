@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kubernetes.client import AppsV1Api, CoreV1Api, CustomObjectsApi
-
-from tests.scale.fake_nodes import PLACEMENT, delete_pod_at_once
+from scale.fake_nodes import PLACEMENT, delete_pod_at_once
 
 T = TypeVar("T")
 JOBS = 100

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
@@ -15,11 +14,13 @@ from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.runtime.replica import Replica
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
+from scale.agent import Agent, Job
+from scale.connection import Server
+from scale.training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
 
 from tests.operator.builders import a_manifest
-from tests.scale import simulated_agents
-from tests.scale.simulated_agents import Agent, SimulatedKubelets
-from tests.scale.simulated_training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
+from tests.scale import simulated_kubelets
+from tests.scale.simulated_kubelets import SimulatedKubelets
 
 pytestmark = pytest.mark.process
 
@@ -45,7 +46,7 @@ class Load:
             while True:
                 agents = self.kubelets.running("lm")
                 step = self.status().get("progress", {}).get("step")
-                if len(agents) == size and agents[0].round > after_round and step and step >= agents[0].training.first:
+                if len(agents) == size and agents[0].round > after_round and step and step >= agents[0].job.training.first:
                     return agents
                 await asyncio.sleep(0.02)
 
@@ -53,7 +54,7 @@ class Load:
 @pytest.fixture
 async def load(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Load]:
     for seconds in ("CONTAINER_SECONDS", "IMPORT_SECONDS", "STOP_SECONDS"):
-        monkeypatch.setattr(simulated_agents, seconds, 0.05)
+        monkeypatch.setattr(simulated_kubelets, seconds, 0.05)
     cluster, port, stop = FakeCluster(), a_free_port(), asyncio.Event()
 
     async def watch(store: Cache, request_work: Callable[[JobKey, float], None]) -> None:
@@ -67,16 +68,15 @@ async def load(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Load]:
     replica = asyncio.create_task(
         Replica(cluster, ReplicaSettings("http://operator", "127.0.0.1", port, a_free_port()), watch).run(stop)
     )
-    async with aiohttp.ClientSession() as session:
-        kubelets = SimulatedKubelets(cluster, session, lambda: f"http://127.0.0.1:{port}")
-        yield Load(cluster, kubelets)
-        await kubelets.close()
-        stop.set()
-        await replica
+    kubelets = SimulatedKubelets(cluster, Server("127.0.0.1", "127.0.0.1", port))
+    yield Load(cluster, kubelets)
+    await kubelets.close()
+    stop.set()
+    await replica
 
 
 async def test_job_trains_through_a_lost_worker_and_a_failed_one_to_its_end(load: Load) -> None:
-    load.kubelets.trainings["lm"] = Training(total=24, start_seconds=0.1)
+    load.kubelets.jobs["lm"] = Job(Training(total=40, start_seconds=0.1))
     load.cluster.apply_job(a_manifest())
     first = await load.trains(3, 0)
     load.kubelets.kill(first[1].name)

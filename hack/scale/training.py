@@ -27,8 +27,11 @@ class Training:
     _last: int = 0  # of the rounds before
     _reached: int | None = None  # in this round, which was interrupted
 
-    def join(self, worker: str, number: int, size: int, *, orderly: bool, now: float) -> None:
-        """A worker starts in a round. The group trains once all have: from the last checkpoint, in order from the last step."""
+    def join(self, worker: str, number: int, size: int, *, orderly: bool, now: float) -> bool:
+        """A worker starts in a round; returns whether it was the last, so that the group trains after `start_seconds`.
+
+        It goes on from the last checkpoint, in order from the last step.
+        """
         if number > self.round:
             self._halt(now)
             self.first = (self._last if orderly else self._last // CHECKPOINT_STEPS * CHECKPOINT_STEPS) + 1
@@ -37,6 +40,8 @@ class Training:
             self._joined.add(worker)
             if len(self._joined) == size:
                 self._began_at = now + self.start_seconds
+                return True
+        return False
 
     def leave(self, worker: str, now: float) -> None:
         """A worker ends or is lost: the others make no more steps in this round."""

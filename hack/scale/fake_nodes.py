@@ -8,14 +8,9 @@ from typing import Any
 
 from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import NotFoundException
+from measure.kind_cluster import FILES, KUBECONFIG
 
-from tests.paths import ROOT
-
-CLUSTER = ROOT / ".cluster"
-KWOK = CLUSTER / "bin" / "kwok"
-STAGES = CLUSTER / "kwok-stages.yaml"
-KUBECONFIG = CLUSTER / "kubeconfig"
-LOG = CLUSTER / "logs" / "fake-nodes.log"
+KWOK, STAGES, LOG = FILES / "bin" / "kwok", FILES / "kwok-stages.yaml", FILES / "logs" / "fake-nodes.log"
 LABEL = "elasticpytorch.dev/fake-node"  # hack/kind/health.sh knows it, too
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0

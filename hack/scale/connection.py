@@ -1,0 +1,187 @@
+"""One HTTP connection that is kept open, cheap enough for twenty thousand in a process.
+
+It works on the socket itself: asyncio's streams take 256 KiB for each TLS connection, and several times the processor time. What it
+does when the operator does not answer is what worker_image/elastic_pytorch/operator_link/http_connection.py does.
+"""
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+CONNECT_SECONDS = 1.0
+ATTEMPT_SECONDS = 0.25  # then another attempt: it may reach another operator
+HANDSHAKE_SECONDS = 2.0
+CHUNK_BYTES = 64 * 1024
+OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18), 2000),
+    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 4), 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+
+class RefusedError(OSError):
+    """Another status than 200 or 201; `retry_seconds`: for which the server refuses further requests, None: not given."""
+
+    def __init__(self, status: int, text: str, retry_seconds: float | None) -> None:
+        super().__init__(f"{status} {text}")
+        self.status, self.retry_seconds = status, retry_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server is; without `tls` it speaks plain HTTP."""
+
+    host: str
+    address: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+
+class Connection:
+    """Sends one request at a time.
+
+    Args:
+        server: to which.
+        timeout_seconds: for an answer.
+        source: the address that it comes from; empty: the machine's own.
+    """
+
+    def __init__(self, server: Server, timeout_seconds: float, source: str = "") -> None:
+        self._server, self._timeout, self._source = server, timeout_seconds, source
+        self._socket: socket.socket | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._busy = False
+
+    async def request(self, method: str, path: str, headers: Mapping[str, str], body: object = None) -> bytes:
+        """Returns the body of the answer.
+
+        Raises:
+            RefusedError: the server refuses.
+            OSError: there was no answer.
+        """
+        content = b"" if body is None else json.dumps(body).encode()
+        kind = f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n" if content else ""
+        more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        host = f"{self._server.host}:{self._server.port}"
+        head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\nAccept: application/json\r\n"
+        message = f"{head}{more}{kind}\r\n".encode() + content
+        fresh, self._busy = self._socket is None, True
+        try:
+            async with asyncio.timeout(self._timeout):
+                try:
+                    return await self._exchange(message)
+                except ConnectionError:
+                    if fresh:
+                        raise
+                    self.close()  # the server has closed an idle connection
+                    return await self._exchange(message)
+        except RefusedError:
+            raise
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._busy = False
+
+    def close(self) -> None:
+        """Closes the connection; a request that waits fails, the next one opens another."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(ConnectionResetError("closed"))
+
+    async def _exchange(self, message: bytes) -> bytes:
+        if self._socket is None:
+            await self._connect()
+        await self._when_ready(lambda opened: opened.sendall(message))  # so small that the kernel takes it whole
+        received = bytearray()
+        while (end := received.find(b"\r\n\r\n")) < 0:
+            received += await self._receive()
+        lines = received[:end].decode("latin-1").split("\r\n")
+        status = int(lines[0].split(" ", 2)[1])
+        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        whole = end + 4 + int(fields.get("content-length", "0"))
+        while len(received) < whole:
+            received += await self._receive()
+        if fields.get("connection", "").lower() == "close":
+            self.close()
+        if status not in (200, 201):
+            retry = fields.get("retry-after")
+            raise RefusedError(status, received[end + 4 : end + 200].decode(errors="replace"), float(retry) if retry else None)
+        return bytes(received[end + 4 : whole])
+
+    async def _receive(self) -> bytes:
+        found = await self._when_ready(lambda opened: opened.recv(CHUNK_BYTES))
+        if not found:
+            raise ConnectionResetError("the server has closed the connection")
+        return found
+
+    async def _when_ready(self, operate: Callable[[Any], T]) -> T:
+        while True:
+            if self._socket is None:
+                raise ConnectionResetError("closed")
+            try:
+                return operate(self._socket)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                self._ready = asyncio.get_running_loop().create_future()
+                await self._ready
+
+    def _wake(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+        elif self._socket is not None and not self._busy:
+            try:  # while no request waits, nothing is to be read but the end, and what TLS itself sends
+                ended = not self._socket.recv(CHUNK_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                return
+            except OSError:
+                ended = True
+            if ended:
+                self.close()
+
+    async def _connect(self) -> None:
+        opened = await self._open()
+        loop = asyncio.get_running_loop()
+        try:
+            if self._server.tls is not None:
+                opened = self._server.tls.wrap_socket(opened, server_hostname=self._server.host, do_handshake_on_connect=False)
+            self._socket = opened
+            loop.add_reader(opened, self._wake)
+            if self._server.tls is not None:
+                async with asyncio.timeout(HANDSHAKE_SECONDS):
+                    await self._when_ready(lambda opened: opened.do_handshake())
+        except BaseException:
+            self.close()
+            opened.close()
+            raise
+
+    async def _open(self) -> socket.socket:
+        until = asyncio.get_running_loop().time() + CONNECT_SECONDS
+        while True:
+            attempt = socket.socket()
+            try:
+                attempt.setblocking(False)
+                for option in OPTIONS:
+                    attempt.setsockopt(*option)
+                if self._source:
+                    attempt.bind((self._source, 0))
+                async with asyncio.timeout(ATTEMPT_SECONDS):
+                    await asyncio.get_running_loop().sock_connect(attempt, (self._server.address, self._server.port))
+                return attempt
+            except TimeoutError:
+                attempt.close()
+                if asyncio.get_running_loop().time() >= until:
+                    raise
+            except BaseException:
+                attempt.close()
+                raise

@@ -1,0 +1,252 @@
+"""The load generator, as it runs in a pod of the cluster: one simulated agent for each worker pod that runs on a fake node.
+
+Each agent speaks from its own pod's address, with a token of its own pod's, to the operator that its pod is told of. What happens is
+printed as JSON, a line each: see `scale.observations`. It imports the standard library and aiohttp only.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import socket
+import ssl
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from scale.agent import Agent, Job, connections
+from scale.connection import Connection, Server
+from scale.rounds import Round, Rounds
+from scale.training import Training
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+AUDIENCE = "elastic-pytorch-operator"
+JOB_LABEL = "elasticpytorch.dev/job-name"
+TICK_SECONDS = 0.2
+TOKEN_SECONDS = 3600  # as in pods
+RENEWED_SHARE = 0.8  # of a token's time, after which the kubelet renews it, too
+TOKEN_REQUESTS = 16  # at once
+RETRY_SECONDS = 1.0
+
+
+def say(**fields: Any) -> None:
+    print(json.dumps({"at": round(time.time(), 3), **fields}), flush=True)
+
+
+@dataclass(slots=True)
+class Group:
+    """A job's agents, and how far they are with the newest round that one of them has taken."""
+
+    job: Job = field(default_factory=lambda: Job(Training()))
+    round: int = 0
+    size: int = 0
+    cause: str = ""
+    pending: set[str] = field(default_factory=set)
+    unheard: set[str] = field(default_factory=set)  # whose heartbeats were not answered since that was last asked for
+
+
+class Watched:
+    """Prints what agents live through, each thing once a job."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.counts: Counter[str] = Counter()
+        self.waits: list[float] = []  # for the answers of heartbeats, since the last tick
+
+    def group(self, job: str) -> Group:
+        return self.groups.setdefault(job, Group())
+
+    def took(self, agent: Agent, round_: Round) -> None:
+        group = self.group(agent.job_name)
+        if round_.number > group.round:
+            group.round, group.size, group.cause = round_.number, len(round_.ranks), round_.cause
+            group.pending = round_.ranks.keys() & group.job.agents.keys()
+        if round_.number == group.round:
+            self._settle(agent, group)
+
+    def heard(self, agent: Agent, seconds: float | None) -> None:
+        if seconds is None:
+            self.counts["failed"] += 1
+            return
+        self.counts["heartbeats"] += 1
+        self.waits.append(seconds)
+        self._hear(agent, self.group(agent.job_name))
+
+    def gone(self, agent: Agent) -> None:
+        group = self.group(agent.job_name)
+        self._hear(agent, group)
+        self._settle(agent, group)
+
+    def listen(self) -> None:
+        """Says of each job from now on when all of its agents have been answered."""
+        say(event="listen")
+        for group in self.groups.values():
+            group.unheard = set(group.job.agents)
+
+    @staticmethod
+    def _hear(agent: Agent, group: Group) -> None:
+        if agent.name in group.unheard:
+            group.unheard.discard(agent.name)
+            if not group.unheard:
+                say(event="heard", job=agent.job_name)
+
+    @staticmethod
+    def _settle(agent: Agent, group: Group) -> None:
+        if agent.name in group.pending:
+            group.pending.discard(agent.name)
+            if not group.pending:
+                say(event="taken", job=agent.job_name, round=group.round, size=group.size, cause=group.cause[:80])
+
+
+class Generator:
+    """Keeps an agent for each pod that runs."""
+
+    def __init__(self, namespace: str, import_seconds: float) -> None:
+        self._namespace, self._import_seconds = namespace, import_seconds
+        self._watched, self._rounds = Watched(), Rounds()
+        self._operators: dict[tuple[str, str], Server] = {}
+        self._seen: dict[str, set[str]] = {
+            "created": set(),
+            "bound": set(),
+            "running": set(),
+        }  # names, which are never used again
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._present: set[str] = set()
+        host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+        self._tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+        self._api = f"https://{host}:{port}"
+        self._askers: asyncio.Queue[Connection] = asyncio.Queue()
+        for _ in range(TOKEN_REQUESTS):
+            self._askers.put_nowait(Connection(Server(host, host, port, self._tls), 30.0))
+
+    async def run(self) -> None:
+        """Watches the pods until it is cancelled."""
+        path = f"{self._api}/api/v1/namespaces/{self._namespace}/pods?labelSelector=elasticpytorch.dev/role%3Dworker"
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        ticks = asyncio.create_task(self._tick())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._watched.listen)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while not ticks.done():
+                with suppress(aiohttp.ClientError, TimeoutError, KeyError):
+                    async with session.get(path, ssl=self._tls, headers=_identity()) as answer:
+                        listed = await answer.json()
+                    for name in self._present - {pod["metadata"]["name"] for pod in listed["items"]}:
+                        self._end(name)
+                    for pod in listed["items"]:
+                        self._observe("ADDED", pod)
+                    version = listed["metadata"]["resourceVersion"]
+                    watch = f"{path}&watch=1&resourceVersion={version}"
+                    async with session.get(watch, ssl=self._tls, headers=_identity()) as answer:
+                        async for line in answer.content:
+                            event = json.loads(line)
+                            self._observe(event["type"], event["object"])
+                await asyncio.sleep(RETRY_SECONDS)
+        ticks.result()
+
+    async def _tick(self) -> None:
+        due = time.monotonic()
+        while True:
+            due += TICK_SECONDS
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            late, due = time.monotonic() - due, max(due, time.monotonic() - TICK_SECONDS)
+            waits, self._watched.waits = sorted(self._watched.waits), []
+            spread = {"median": waits[len(waits) // 2], "worst": waits[-1]} if waits else {}
+            agents = sum(len(group.job.agents) for group in self._watched.groups.values())
+            say(event="tick", late=round(late, 3), agents=agents, waits=spread, **self._watched.counts)
+
+    def _observe(self, change: str, pod: dict[str, Any]) -> None:
+        if change not in ("ADDED", "MODIFIED", "DELETED"):
+            raise KeyError(change)  # the watch is too old: list again
+        name = pod["metadata"]["name"]
+        if change == "DELETED":
+            self._end(name)
+            return
+        self._present.add(name)
+        runs = pod["status"].get("podIP") and not pod["metadata"].get("deletionTimestamp")
+        for what, reached in (("created", True), ("bound", pod["spec"].get("nodeName")), ("running", runs)):
+            if reached and name not in self._seen[what]:
+                self._seen[what].add(name)
+                self._watched.counts[what] += 1
+                if what == "running":
+                    self._tasks[name] = asyncio.create_task(self._live(pod))
+
+    def _end(self, name: str) -> None:
+        self._watched.counts["deleted"] += 1
+        self._present.discard(name)
+        if (task := self._tasks.pop(name, None)) is not None:
+            task.cancel()
+
+    async def _live(self, pod: dict[str, Any]) -> None:
+        """A container: it imports torch, then it is an agent."""
+        name, job = pod["metadata"]["name"], pod["metadata"]["labels"][JOB_LABEL]
+        await asyncio.sleep(self._import_seconds)
+        token = Token(self._askers, self._namespace, name, pod["metadata"]["uid"], pod["spec"]["serviceAccountName"])
+        links = connections(self._operator(pod), pod["status"]["podIP"])
+        group = self._watched.group(job)
+        agent = Agent(name, job, group.job, *links, self._rounds, token.find, self._conclude, self._watched)
+        try:
+            await agent.run()
+        finally:
+            self._watched.gone(agent)
+
+    def _conclude(self, name: str, exit_code: int) -> None:
+        say(event="ended", pod=name, code=exit_code)
+
+    def _operator(self, pod: dict[str, Any]) -> Server:
+        """Where a pod is told that the operator is."""
+        environment = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
+        url = environment["ELASTIC_PYTORCH_OPERATOR_URL"]
+        authorities = environment["ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"]
+        if (url, authorities) not in self._operators:
+            host, _, port = url.removeprefix("https://").partition(":")
+            found = Server(host, socket.gethostbyname(host), int(port), ssl.create_default_context(cadata=authorities))
+            self._operators[url, authorities] = found
+        return self._operators[url, authorities]
+
+
+class Token:
+    """A pod's token: bound to it, and renewed as the kubelet does."""
+
+    def __init__(self, askers: asyncio.Queue[Connection], namespace: str, pod: str, uid: str, account: str) -> None:
+        self._askers = askers
+        self._path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}
+        self._body = {"spec": {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound}}
+        self._token, self._renew_at = "", 0.0
+        self._lock = asyncio.Lock()
+
+    async def find(self) -> str:
+        """Returns the token; raises OSError if the API server does not give one."""
+        if time.monotonic() < self._renew_at:
+            return self._token
+        async with self._lock:
+            if time.monotonic() >= self._renew_at:
+                asker = await self._askers.get()
+                try:
+                    answer = await asker.request("POST", self._path, _identity(), self._body)
+                finally:
+                    self._askers.put_nowait(asker)
+                self._token = json.loads(answer)["status"]["token"]
+                self._renew_at = time.monotonic() + RENEWED_SHARE * TOKEN_SECONDS
+        return self._token
+
+
+def _identity() -> dict[str, str]:
+    return {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text().strip()}"}
+
+
+async def main() -> None:
+    """Runs until the pod is deleted."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    await Generator(os.environ["JOBS_NAMESPACE"], float(os.environ["IMPORT_SECONDS"])).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
