@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-scale matrix
 .NOTPARALLEL:
-.PHONY: help demo bench docs unit test test-all test-fast test-e2e test-scale matrix check venv helm etcd kwok cluster images install lock clean
+.PHONY: help demo bench scale docs unit test test-all test-fast test-e2e test-scale matrix check venv helm etcd kwok cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,6 +15,10 @@ demo: venv install ## Train a small model on a kind cluster, and disturb it: kil
 
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@PYTHONPATH=hack $(PYTHON) -m bench $(ARGS)
+
+scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: --jobs N --workers M, --curve, --profile, --docs)
+	@hack/kind/client-limits.sh
+	@PYTHONPATH=hack $(PYTHON) -m scale $(ARGS)
 
 docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference

@@ -14,7 +14,7 @@ step types-oldest "Types of the worker's package for Python 3.10 (mypy)" .venv/b
 for program in matrix prose reference; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH="hack/$program" .venv/bin/mypy "hack/$program"
 done
-step types-measure "Types of hack/measure, demo and bench (mypy)" env MYPYPATH=hack .venv/bin/mypy hack/measure hack/demo hack/bench
+step types-measure "Types of hack/measure, demo, bench and scale (mypy)" env MYPYPATH=hack .venv/bin/mypy hack/measure hack/demo hack/bench hack/scale
 for program in commit_cost.py images/load_image.py krew/release.py; do
     step "types-${program##*/}" "Types of hack/$program (mypy)" .venv/bin/mypy "hack/$program"
 done

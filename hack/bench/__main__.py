@@ -13,7 +13,7 @@ import sys
 from itertools import groupby, product
 from pathlib import Path
 
-from measure.api import Api, ApiError
+from measure.api import Api, remove_namespace
 from measure.commands import Commands
 from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
 from measure.watcher import Watcher, background
@@ -82,24 +82,10 @@ async def measure(console: Console, options: argparse.Namespace, file: Path) -> 
         except asyncio.CancelledError:
             say("Interrupted.")
         finally:
-            await remove(api, namespace)
+            await remove_namespace(api, namespace, NAMESPACE_SECONDS)
         if watcher.broken:
             raise RuntimeError("the watching of the job has ended early") from watcher.broken
     return found
-
-
-async def remove(api: Api, namespace: str) -> None:
-    """Deletes the namespace, and returns once it is gone."""
-    path = f"/api/v1/namespaces/{namespace}"
-    try:
-        await api.ask("DELETE", path)
-        async with asyncio.timeout(NAMESPACE_SECONDS):
-            while True:
-                await api.ask("GET", path)
-                await asyncio.sleep(0.5)
-    except ApiError as error:
-        if error.status != 404:
-            raise
 
 
 async def main() -> int:

@@ -1,5 +1,6 @@
 """The cluster's API server: a kubectl process for each log would disturb what is measured."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from elastic_pytorch_client import names
 from kubernetes.aio import client, config
 
 REQUEST = aiohttp.ClientTimeout(total=30.0)
+REMOVAL_LOOK_SECONDS = 0.5
 STREAM = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
 
 
@@ -60,6 +62,20 @@ class Api:
             if response.status < 400:
                 async for line in response.content:
                     yield line.decode(errors="replace").rstrip("\n")
+
+
+async def remove_namespace(api: Api, namespace: str, seconds: float) -> None:
+    """Deletes a namespace, and returns once it is gone; raises TimeoutError if it is not in time."""
+    path = f"/api/v1/namespaces/{namespace}"
+    try:
+        await api.ask("DELETE", path)
+        async with asyncio.timeout(seconds):
+            while True:
+                await api.ask("GET", path)
+                await asyncio.sleep(REMOVAL_LOOK_SECONDS)
+    except ApiError as error:
+        if error.status != 404:
+            raise
 
 
 def pods_path(namespace: str, pod: str = "") -> str:

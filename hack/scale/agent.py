@@ -3,13 +3,16 @@
 import asyncio
 import json
 import secrets
+import socket
+import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from scale.connection import Connection, RefusedError, Server
-from scale.rounds import Round, Rounds
+from scale.rounds import Round, read_round
 from scale.training import Training
 
 STOP_SECONDS = 0.2  # that workers take to stop
@@ -25,8 +28,8 @@ POLL_HEAD_START_SECONDS = 0.02
 class Observer(Protocol):
     """Is told what agents live through."""
 
-    def took(self, agent: "Agent", round_: Round) -> None:
-        """An agent has taken up a round."""
+    def told(self, agent: "Agent", round_: Round) -> None:
+        """An agent has heard of a newer round."""
 
     def heard(self, agent: "Agent", seconds: float | None) -> None:
         """A heartbeat was answered after some seconds; None: it was not."""
@@ -35,7 +38,7 @@ class Observer(Protocol):
 class NoObserver:
     """Is told in vain."""
 
-    def took(self, agent: "Agent", round_: Round) -> None: ...
+    def told(self, agent: "Agent", round_: Round) -> None: ...
     def heard(self, agent: "Agent", seconds: float | None) -> None: ...
 
 
@@ -68,7 +71,6 @@ class Agent:
     job: Job
     beats: Connection
     polls: Connection
-    rounds: Rounds
     find_token: Callable[[], Awaitable[str]]
     end: Callable[[str, int], None]
     observer: Observer = field(default_factory=NoObserver)
@@ -81,7 +83,7 @@ class Agent:
     failure: dict[str, Any] | None = None
     failed_at: float = 0.0
     silent: bool = False
-    newest: Round = field(default_factory=lambda: Round(0, 0, {}, "", 0, None))
+    newest: Round = field(default_factory=Round)
     heartbeat_seconds: float = 1.0
     incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -160,14 +162,16 @@ class Agent:
         self.end(self.name, int(self.newest.verdict == "failed"))
 
     async def _fetch(self, connection: Connection, hold_seconds: int) -> None:
-        query = f"after={self.newest.number}&nudge={self.newest.nudge}&hold={hold_seconds}"
-        found = self.rounds.read(await self._ask(connection, "GET", f"/v1/round?{query}"))
+        query = f"after={self.newest.number}&nudge={self.newest.nudge}&hold={hold_seconds}&brief=1"
+        found = read_round(await self._ask(connection, "GET", f"/v1/round?{query}"), self.name)
         if self.silent:
             return
         if found.nudge != self.newest.nudge:
             self.changed.set()
         newer = found.number > self.newest.number
         self.newest = found if newer else replace(self.newest, nudge=found.nudge, verdict=found.verdict)
+        if newer:
+            self.observer.told(self, found)
         if self.round < self.newest.number and (self._carrying_out is None or self._carrying_out.done()):
             self._carrying_out = asyncio.create_task(self._carry_out())
 
@@ -181,14 +185,13 @@ class Agent:
                     self.report("stopping")
                     await asyncio.sleep(STOP_SECONDS)
             self.round, self.failure = found.number, None
-            if self.name not in found.ranks or leaving:
+            if found.rank is None or leaving:
                 self.report("leaving" if leaving else "ready")
             else:
-                self.rank, self.size, self.restarts = found.ranks[self.name], len(found.ranks), self.restarts + 1
+                self.rank, self.size, self.restarts = found.rank, found.size, self.restarts + 1
                 if self.job.training.join(self.name, self.round, self.size, orderly=orderly, now=time.monotonic()):
                     asyncio.get_running_loop().call_later(self.job.training.start_seconds, self.job.wake, self.round)
                 self.report("running")
-            self.observer.took(self, found)
 
     def _step(self) -> int | None:
         training = self.job.training
@@ -215,6 +218,27 @@ class Agent:
 
     async def _ask(self, connection: Connection, method: str, path: str, body: object = None) -> bytes:
         return await connection.request(method, path, {"Authorization": f"Bearer {await self.find_token()}"}, body)
+
+
+class Operators:
+    """Where pods are told that the operator is: its name is resolved once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Server] = {}
+
+    def of(self, pod: Mapping[str, Any]) -> Server:
+        """Returns what the environment of a pod says."""
+        environment = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
+        url, authorities = (
+            environment["ELASTIC_PYTORCH_OPERATOR_URL"],
+            environment.get("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES", ""),
+        )
+        if (url, authorities) not in self._known:
+            place = urlsplit(url)
+            host, port = place.hostname or "", place.port or 443
+            tls = ssl.create_default_context(cadata=authorities) if place.scheme == "https" else None
+            self._known[url, authorities] = Server(host, socket.gethostbyname(host), port, tls)
+        return self._known[url, authorities]
 
 
 def connections(server: Server, source: str = "") -> tuple[Connection, Connection]:

@@ -110,18 +110,23 @@ class Connection:
         lines = received[:end].decode("latin-1").split("\r\n")
         status = int(lines[0].split(" ", 2)[1])
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-        whole = end + 4 + int(fields.get("content-length", "0"))
-        while len(received) < whole:
-            received += await self._receive()
+        body = received[end + 4 :]
+        if fields.get("transfer-encoding", "").lower() == "chunked":
+            while not body.endswith(b"\r\n0\r\n\r\n"):
+                body += await self._receive()
+            body = _join_chunks(body)
+        else:
+            while len(body) < int(fields.get("content-length", "0")):
+                body += await self._receive()
         if fields.get("connection", "").lower() == "close":
             self.close()
         if status not in (200, 201):
             retry = fields.get("retry-after")
-            raise RefusedError(status, received[end + 4 : end + 200].decode(errors="replace"), float(retry) if retry else None)
-        return bytes(received[end + 4 : whole])
+            raise RefusedError(status, body[:200].decode(errors="replace"), float(retry) if retry else None)
+        return bytes(body)
 
     async def _receive(self) -> bytes:
-        found = await self._when_ready(lambda opened: opened.recv(CHUNK_BYTES))
+        found: bytes = await self._when_ready(lambda opened: opened.recv(CHUNK_BYTES))
         if not found:
             raise ConnectionResetError("the server has closed the connection")
         return found
@@ -185,3 +190,11 @@ class Connection:
             except BaseException:
                 attempt.close()
                 raise
+
+
+def _join_chunks(body: bytearray) -> bytearray:
+    joined, at = bytearray(), 0
+    while size := int(body[at : (begin := body.index(b"\r\n", at))], 16):
+        joined += body[begin + 2 : begin + 2 + size]
+        at = begin + 4 + size
+    return joined

@@ -12,6 +12,7 @@ from measure.kind_cluster import FILES, KUBECONFIG
 
 KWOK, STAGES, LOG = FILES / "bin" / "kwok", FILES / "kwok-stages.yaml", FILES / "logs" / "fake-nodes.log"
 LABEL = "elasticpytorch.dev/fake-node"  # hack/kind/health.sh knows it, too
+PODS_PER_NODE = 240  # their addresses are of a /24
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 
@@ -48,21 +49,23 @@ def fake_nodes(core: CoreV1Api, count: int) -> Iterator[None]:
         kwok.wait(STOP_SECONDS)
 
 
-def node(name: str) -> dict[str, Any]:
-    """A node that keeps other pods away. It has no address, so that no route leads to its pods."""
+def node(name: str) -> Any:
+    """A node that keeps other pods away. It has no address, so that the pod network lays no route to its pods."""
+    room = {"cpu": "1k", "memory": "1Ti", "pods": str(PODS_PER_NODE)}
     return {
         "metadata": {"name": name, "labels": {LABEL: "true", "kubernetes.io/hostname": name}},
         "spec": {"taints": [{"key": LABEL, "value": "true", "effect": "NoSchedule"}]},
-        "status": {"addresses": [{"type": "Hostname", "address": name}]},
+        "status": {"addresses": [{"type": "Hostname", "address": name}], "capacity": room, "allocatable": room},
     }
 
 
 def remove_nodes(core: CoreV1Api) -> None:
     """Removes the nodes, and the pods that DaemonSets have put there: no kubelet would confirm their end."""
-    names = [node.metadata.name for node in core.list_node(label_selector=f"{LABEL}=true").items]
+    nodes: list[Any] = core.list_node(label_selector=f"{LABEL}=true").items
     core.delete_collection_node(label_selector=f"{LABEL}=true")
-    for name in names:
-        for pod in core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={name}").items:
+    for node in nodes:
+        pods: list[Any] = core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={node.metadata.name}").items
+        for pod in pods:
             delete_pod_at_once(core, pod.metadata.namespace, pod.metadata.name)
 
 

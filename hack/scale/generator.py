@@ -5,11 +5,11 @@ printed as JSON, a line each: see `scale.observations`. It imports the standard 
 """
 
 import asyncio
+import itertools
 import json
 import os
 import resource
 import signal
-import socket
 import ssl
 import time
 from collections import Counter
@@ -20,9 +20,9 @@ from typing import Any
 
 import aiohttp
 
-from scale.agent import Agent, Job, connections
+from scale.agent import Agent, Job, Operators, connections
 from scale.connection import Connection, Server
-from scale.rounds import Round, Rounds
+from scale.rounds import Round
 from scale.training import Training
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -35,13 +35,16 @@ TOKEN_REQUESTS = 16  # at once
 RETRY_SECONDS = 1.0
 
 
+LINES = itertools.count(1)
+
+
 def say(**fields: Any) -> None:
-    print(json.dumps({"at": round(time.time(), 3), **fields}), flush=True)
+    print(json.dumps({"line": next(LINES), "at": round(time.time(), 3), **fields}), flush=True)
 
 
 @dataclass(slots=True)
 class Group:
-    """A job's agents, and how far they are with the newest round that one of them has taken."""
+    """A job's agents, and which of them have yet to hear of the newest round that one of them has heard of."""
 
     job: Job = field(default_factory=lambda: Job(Training()))
     round: int = 0
@@ -62,11 +65,11 @@ class Watched:
     def group(self, job: str) -> Group:
         return self.groups.setdefault(job, Group())
 
-    def took(self, agent: Agent, round_: Round) -> None:
+    def told(self, agent: Agent, round_: Round) -> None:
         group = self.group(agent.job_name)
         if round_.number > group.round:
-            group.round, group.size, group.cause = round_.number, len(round_.ranks), round_.cause
-            group.pending = round_.ranks.keys() & group.job.agents.keys()
+            group.round, group.size, group.cause = round_.number, round_.size, round_.cause
+            group.pending = set(group.job.agents)
         if round_.number == group.round:
             self._settle(agent, group)
 
@@ -101,7 +104,7 @@ class Watched:
         if agent.name in group.pending:
             group.pending.discard(agent.name)
             if not group.pending:
-                say(event="taken", job=agent.job_name, round=group.round, size=group.size, cause=group.cause[:80])
+                say(event="told", job=agent.job_name, round=group.round, size=group.size, cause=group.cause[:80])
 
 
 class Generator:
@@ -109,8 +112,8 @@ class Generator:
 
     def __init__(self, namespace: str, import_seconds: float) -> None:
         self._namespace, self._import_seconds = namespace, import_seconds
-        self._watched, self._rounds = Watched(), Rounds()
-        self._operators: dict[tuple[str, str], Server] = {}
+        self._watched = Watched()
+        self._operators = Operators()
         self._seen: dict[str, set[str]] = {
             "created": set(),
             "bound": set(),
@@ -187,9 +190,9 @@ class Generator:
         name, job = pod["metadata"]["name"], pod["metadata"]["labels"][JOB_LABEL]
         await asyncio.sleep(self._import_seconds)
         token = Token(self._askers, self._namespace, name, pod["metadata"]["uid"], pod["spec"]["serviceAccountName"])
-        links = connections(self._operator(pod), pod["status"]["podIP"])
+        links = connections(self._operators.of(pod), pod["status"]["podIP"])
         group = self._watched.group(job)
-        agent = Agent(name, job, group.job, *links, self._rounds, token.find, self._conclude, self._watched)
+        agent = Agent(name, job, group.job, *links, token.find, self._conclude, self._watched)
         try:
             await agent.run()
         finally:
@@ -197,17 +200,6 @@ class Generator:
 
     def _conclude(self, name: str, exit_code: int) -> None:
         say(event="ended", pod=name, code=exit_code)
-
-    def _operator(self, pod: dict[str, Any]) -> Server:
-        """Where a pod is told that the operator is."""
-        environment = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
-        url = environment["ELASTIC_PYTORCH_OPERATOR_URL"]
-        authorities = environment["ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"]
-        if (url, authorities) not in self._operators:
-            host, _, port = url.removeprefix("https://").partition(":")
-            found = Server(host, socket.gethostbyname(host), int(port), ssl.create_default_context(cadata=authorities))
-            self._operators[url, authorities] = found
-        return self._operators[url, authorities]
 
 
 class Token:

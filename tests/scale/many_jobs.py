@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kubernetes.client import AppsV1Api, CoreV1Api, CustomObjectsApi
-from scale.fake_nodes import PLACEMENT, delete_pod_at_once
+from scale.fake_nodes import delete_pod_at_once
+from scale.stage import job_manifest
 
 T = TypeVar("T")
 JOBS = 100
@@ -82,7 +83,7 @@ class ManyJobs:
     def create(self) -> None:
         for number in range(JOBS):
             self._objects.create_namespaced_custom_object(
-                **JOB_RESOURCE, namespace=self._namespace, body=job_manifest(f"job-{number}")
+                **JOB_RESOURCE, namespace=self._namespace, body=job_manifest(f"job-{number}", WORKERS)
             )
 
     def remove(self) -> None:
@@ -153,22 +154,6 @@ class ManyJobs:
         answer = self._core.list_namespaced_pod(namespace, label_selector=selector, _preload_content=False)
         found: list[dict[str, Any]] = json.loads(answer.data)["items"]
         return found
-
-
-def job_manifest(name: str) -> dict[str, Any]:
-    container = {"name": "pytorch", "image": "example.com/never-pulled", "args": ["train.py"]}
-    return {
-        "apiVersion": "elasticpytorch.dev/v1alpha1",
-        "kind": "ElasticPyTorchJob",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": WORKERS,
-            "minReplicas": 1,
-            "maxReplicas": WORKERS,
-            "injectAgent": False,
-            "template": {"spec": {**PLACEMENT, "containers": [container]}},
-        },
-    }
 
 
 def placed(pod: dict[str, Any]) -> bool:

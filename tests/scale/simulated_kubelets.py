@@ -8,9 +8,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from scale.agent import Agent, Job, connections
-from scale.connection import Server
-from scale.rounds import Rounds
+from scale.agent import Agent, Job, NoObserver, Observer, Operators, connections
 from scale.training import Training
 
 NAMESPACE = "default"
@@ -26,23 +24,23 @@ class SimulatedKubelets:
 
     Args:
         cluster: the cluster.
-        operator: where the agents find it.
 
     Attributes:
         agents: those that have started, by their pod's name.
         jobs: by name: what is not set when a job's first pod starts does not end.
+        observer: of agents that start later.
     """
 
-    def __init__(self, cluster: FakeCluster, operator: Server) -> None:
+    def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
-        self._operator = operator
-        self._rounds = Rounds()
+        self._operators = Operators()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._deletions: set[asyncio.Task[None]] = set()
         self._lost_nodes: set[str] = set()
-        self._addresses = itertools.count(int(ipaddress.ip_address("10.0.0.1")))
+        self._addresses = itertools.count(int(ipaddress.ip_address("127.1.0.1")))
         self.agents: dict[str, Agent] = {}
         self.jobs: dict[str, Job] = {}
+        self.observer: Observer = NoObserver()
         cluster.watch(self._on_change)
 
     def running(self, job: str) -> list[Agent]:
@@ -103,8 +101,8 @@ class SimulatedKubelets:
         async def find_token() -> str:
             return token
 
-        shared, links = self.jobs.setdefault(job, Job(Training())), connections(self._operator)
-        self.agents[name] = Agent(name, job, shared, *links, self._rounds, find_token, self.kill, node=node)
+        shared, links = self.jobs.setdefault(job, Job(Training())), connections(self._operators.of(pod), str(address))
+        self.agents[name] = Agent(name, job, shared, *links, find_token, self.kill, self.observer, node)
         await self.agents[name].run()
 
     async def _delete(self, name: str) -> None:

@@ -15,7 +15,8 @@ from elastic_pytorch_operator.runtime.replica import Replica
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 from scale.agent import Agent, Job
-from scale.connection import Server
+from scale.generator import Watched
+from scale.observations import Observations
 from scale.training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
 
 from tests.operator.builders import a_manifest
@@ -66,9 +67,9 @@ async def load(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Load]:
         await asyncio.Event().wait()
 
     replica = asyncio.create_task(
-        Replica(cluster, ReplicaSettings("http://operator", "127.0.0.1", port, a_free_port()), watch).run(stop)
+        Replica(cluster, ReplicaSettings(f"https://localhost:{port}", "127.0.0.1", port, a_free_port()), watch).run(stop)
     )
-    kubelets = SimulatedKubelets(cluster, Server("127.0.0.1", "127.0.0.1", port))
+    kubelets = SimulatedKubelets(cluster)
     yield Load(cluster, kubelets)
     await kubelets.close()
     stop.set()
@@ -98,6 +99,22 @@ async def test_workers_of_a_lost_node_are_silent_and_replaced(load: Load) -> Non
     load.cluster.set_node_ready(node, False)
     second = await load.trains(3, first[0].round)
     assert all(agent.node != node for agent in second)
+
+
+async def test_load_generator_says_once_a_job_what_all_its_agents_heard(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    watched = load.kubelets.observer = Watched()
+    load.kubelets.jobs["lm"] = watched.group("lm").job
+    load.cluster.apply_job(a_manifest())
+    first = await load.trains(3, 0)
+    watched.listen()
+    load.kubelets.kill(first[0].name)
+    watched.gone(first[0])
+    await load.trains(3, first[0].round)
+    observed = Observations()
+    for line in capsys.readouterr().out.splitlines():
+        observed.read(line)
+    assert [told.size for told in observed.told["lm"]] == [3, 2, 3]
+    assert observed.heard.keys() == {"lm"}
 
 
 def test_training_goes_back_to_the_checkpoint_unless_the_change_is_orderly() -> None:

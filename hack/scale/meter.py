@@ -1,0 +1,109 @@
+"""Measures what a part of a run costs."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from measure.api import Api, ApiError, pods_path
+from measure.watcher import LEADER_LABEL, OPERATOR_NAMESPACE
+
+from scale.machine import cores, processor_seconds, rates, samples
+from scale.results import Phase
+from scale.stage import Stage
+
+MEMORY_SECONDS = 5.0  # between two looks at it
+TROUBLE = (ApiError, aiohttp.ClientError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Counters at a moment; those of the operator by the name of its pod."""
+
+    at: float
+    programs: Mapping[str, float]
+    api: Mapping[str, float]
+    operators: dict[str, str]
+
+
+class Meter:
+    """Measures part after part of a run, and keeps what it finds in `phases`."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.phases: dict[str, Phase] = {}
+
+    @asynccontextmanager
+    async def phase(self, name: str) -> AsyncIterator[None]:
+        """Measures what happens meanwhile; also what was interrupted."""
+        pods = await self._stage.operators()
+        leader = next((pod for pod, manifest in pods.items() if LEADER_LABEL in manifest["metadata"]["labels"]), "")
+        standby = next((pod for pod in pods if pod != leader), "")
+        before = await self._sample(pods)
+        memory: dict[str, float] = {}
+        watching = asyncio.create_task(self._watch_memory(memory))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            after = await self._sample(await self._stage.operators())
+            _note(memory, after.operators)
+            seconds = after.at - before.at
+
+            def used(pod: str) -> float | None:
+                texts = (before.operators.get(pod), after.operators.get(pod))
+                if not all(texts):
+                    return None
+                begin, end = (samples(text or "", "process_cpu_seconds_total").get("", 0.0) for text in texts)
+                return round((end - begin) / seconds, 3)
+
+            def requests(sample: Sample) -> dict[str, float]:
+                both = before.operators.keys() & after.operators.keys()
+                return samples("\n".join(sample.operators[pod] for pod in both), "rest_client_requests_total", "method")
+
+            self.phases[name] = Phase(
+                seconds=round(seconds, 1),
+                cores=cores(before.programs, after.programs, seconds),
+                leader_cores=used(leader),
+                standby_cores=used(standby),
+                leader_mib=memory.get(leader),
+                standby_mib=memory.get(standby),
+                operator_requests=rates(requests(before), requests(after), seconds),
+                api_requests=rates(before.api, after.api, seconds),
+                agents=self._stage.observed.between(before.at, after.at),
+            )
+
+    async def _sample(self, pods: dict[str, Any]) -> Sample:
+        operators = await self._read_operators(pods)
+        api = samples("\n".join([line async for line in self._lines("/metrics")]), "apiserver_request_total", "verb")
+        return Sample(time.time(), processor_seconds(), api, operators)
+
+    async def _watch_memory(self, most: dict[str, float]) -> None:
+        while True:
+            with suppress(*TROUBLE):
+                _note(most, await self._read_operators(await self._stage.operators()))
+            await asyncio.sleep(MEMORY_SECONDS)
+
+    async def _read_operators(self, pods: dict[str, Any]) -> dict[str, str]:
+        """Returns what each replica exports; those that do not answer are left out."""
+        found = {}
+        for pod in pods:
+            path = f"{pods_path(OPERATOR_NAMESPACE, pod)}:8781/proxy/metrics"
+            if text := "\n".join([line async for line in self._lines(path)]):
+                found[pod] = text
+        return found
+
+    async def _lines(self, path: str) -> AsyncIterator[str]:
+        api: Api = self._stage.api
+        async for line in api.lines(path):
+            if line.startswith(("process_", "rest_client_", "apiserver_request_total")):
+                yield line
+
+
+def _note(most: dict[str, float], operators: dict[str, str]) -> None:
+    for pod, text in operators.items():
+        mib = round(samples(text, "process_resident_memory_bytes")[""] / 2**20)
+        most[pod] = max(most.get(pod, 0.0), mib)

@@ -1,0 +1,102 @@
+"""What the load generator has printed, as figures. Pure: lines in, moments in seconds since 1970 and spreads out."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Spread(NamedTuple):
+    """Of a number of values, in seconds, rounded to milliseconds."""
+
+    median: float
+    p95: float
+    worst: float
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """Returns the nearest-rank percentiles; None if there is no value."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    ranks = (max(0, -(-len(ordered) * share // 100) - 1) for share in (50, 95, 100))
+    return Spread(*(round(ordered[rank], 3) for rank in ranks))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """All agents of a job have heard of a round that lived when the first of them did."""
+
+    at: float
+    round: int
+    size: int
+    cause: str
+
+
+class Observations:
+    """What has been printed so far.
+
+    Attributes:
+        ticks: counts, five times a second.
+        told: the rounds of each job.
+        heard: when all agents of a job had been answered, since that was last asked for.
+    """
+
+    def __init__(self) -> None:
+        self.ticks: list[dict[str, Any]] = []
+        self.told: dict[str, list[Told]] = defaultdict(list)
+        self.heard: dict[str, float] = {}
+        self._lines = 0
+
+    def read(self, line: str) -> None:
+        """Takes in a line, once: a log that is followed again begins again. What is no JSON object is left out."""
+        try:
+            said = json.loads(line)
+            number = said["line"]
+        except (ValueError, KeyError, TypeError):
+            return
+        if number <= self._lines:
+            return
+        self._lines = number
+        match said:
+            case {"event": "tick"}:
+                self.ticks.append(said)
+            case {"event": "told", "at": at, "job": job, "round": number, "size": size, "cause": cause}:
+                self.told[job].append(Told(at, number, size, cause))
+            case {"event": "listen"}:
+                self.heard.clear()
+            case {"event": "heard", "at": at, "job": job}:
+                self.heard.setdefault(job, at)
+
+    def count(self, what: str) -> int:
+        """Returns the newest count of something."""
+        return int(self.ticks[-1].get(what, 0)) if self.ticks else 0
+
+    def reached(self, what: str, count: int) -> float | None:
+        """Returns when something was first counted this often, to a fifth of a second; None: not yet."""
+        return next((tick["at"] for tick in self.ticks if tick.get(what, 0) >= count), None)
+
+    def first(self, job: str, *, after: float = 0.0, size: int = 0) -> float | None:
+        """Returns when a job was first told of a round, of at least a size, after a moment; None: not yet."""
+        return next((told.at for told in self.told.get(job, ()) if told.at > after and told.size >= size), None)
+
+    def whole(self, job: str, size: int) -> bool:
+        """Whether the newest round of a job has a size."""
+        return job in self.told and self.told[job][-1].size == size
+
+    def between(self, begin: float, end: float) -> dict[str, float]:
+        """Returns heartbeats a second, their longest wait, refused ones, and how late the generator was at worst, in seconds."""
+        ticks = [tick for tick in self.ticks if begin <= tick["at"] <= end]
+        if len(ticks) < 2:
+            return {}
+        seconds = ticks[-1]["at"] - ticks[0]["at"]
+        first, last = ticks[0], ticks[-1]
+        waits = [tick["waits"] for tick in ticks if tick["waits"]]
+        return {
+            "heartbeats_per_second": round((last.get("heartbeats", 0) - first.get("heartbeats", 0)) / seconds, 1),
+            "heartbeats_failed": last.get("failed", 0) - first.get("failed", 0),
+            "heartbeat_seconds_median": sorted(wait["median"] for wait in waits)[len(waits) // 2] if waits else 0.0,
+            "heartbeat_seconds_worst": max((wait["worst"] for wait in waits), default=0.0),
+            "generator_late_seconds_worst": max(tick["late"] for tick in ticks),
+        }

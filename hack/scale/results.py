@@ -1,0 +1,149 @@
+"""What a run has measured, how it is kept, and the tables of docs/scale.md that are made of it."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- figures: written by `make scale ARGS=--docs` -->\n", "<!-- end of figures -->\n"
+NOTHING = "-"
+
+
+@dataclass(slots=True)
+class Phase:
+    """A part of a run.
+
+    Attributes:
+        seconds: how long it took.
+        cores: how many each program used.
+        leader_cores: of it, the operator's replica that led at the beginning.
+        standby_cores: the other replica's.
+        leader_mib: the leader's largest resident memory that was seen.
+        standby_mib: the other replica's.
+        operator_requests: to the API server, a second, by method.
+        api_requests: of all clients, a second, by verb.
+        agents: what the generator says of heartbeats, and of itself.
+    """
+
+    seconds: float
+    cores: dict[str, float]
+    leader_cores: float | None = None
+    standby_cores: float | None = None
+    leader_mib: float | None = None
+    standby_mib: float | None = None
+    operator_requests: dict[str, float] = field(default_factory=dict)
+    api_requests: dict[str, float] = field(default_factory=dict)
+    agents: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Result:
+    """A run; times are in seconds, and spreads are median, 95th percentile and worst.
+
+    Attributes:
+        memory_limit: of the operator's container.
+        times: from the first job's creation until all pods were created, bound, running.
+        spreads: `first_round` and `whole` since the first job's creation, `loss` since a pod's deletion, `takeover` until all agents
+            of a job were answered after the leader's end, `takeover_loss` of pods that were lost meanwhile.
+        falsely_lost: pods that were deleted and that the bench did not delete.
+        error: why it ended early.
+    """
+
+    jobs: int
+    workers: int
+    when: str
+    memory_limit: str = ""
+    times: dict[str, float] = field(default_factory=dict)
+    spreads: dict[str, Sequence[float] | None] = field(default_factory=dict)
+    phases: dict[str, Phase] = field(default_factory=dict)
+    falsely_lost: int | None = None
+    error: str = ""
+
+
+def write(folder: Path, result: Result) -> Path:
+    """Returns the file that keeps a result."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.jobs}x{result.workers}.json"
+    path.write_text(json.dumps(asdict(result), indent=1) + "\n")
+    return path
+
+
+def read(text: str) -> Result:
+    entry: dict[str, Any] = json.loads(text)
+    return Result(**entry | {"phases": {name: Phase(**phase) for name, phase in entry["phases"].items()}})
+
+
+def read_all(folder: Path) -> list[Result]:
+    found = [read(path.read_text()) for path in folder.glob("*x*.json")]
+    return sorted(found, key=lambda result: (result.jobs == 1, result.jobs * result.workers))
+
+
+def tables(results: Sequence[Result]) -> str:
+    """Returns Markdown: what users and the operator's administrators ask for, then who used the machine."""
+    figures: Mapping[str, Callable[[Result], str]] = {
+        "all pods created, s": lambda r: _number(r.times.get("created")),
+        "created a second": lambda r: _number(r.times.get("created_per_second"), digits=0),
+        "all pods bound, s": lambda r: _number(r.times.get("bound")),
+        "first round, s": lambda r: _spread(r, "first_round"),
+        "all workers in the group, s": lambda r: _spread(r, "whole"),
+        "lost pod to round, s": lambda r: _spread(r, "loss"),
+        "leader killed until all agents are answered, s": lambda r: _spread(r, "takeover"),
+        "pod lost meanwhile to round, s": lambda r: _spread(r, "takeover_loss"),
+        "falsely lost": lambda r: NOTHING if r.falsely_lost is None else str(r.falsely_lost),
+        "leader, quiet: cores": lambda r: _number(_quiet(r).leader_cores, digits=2),
+        "leader, quiet: MiB": lambda r: _number(_quiet(r).leader_mib, digits=0),
+        "standby, quiet: cores": lambda r: _number(_quiet(r).standby_cores, digits=2),
+        "standby, quiet: MiB": lambda r: _number(_quiet(r).standby_mib, digits=0),
+        "operator's requests to the API server, quiet, 1/s": lambda r: _rates(_quiet(r).operator_requests),
+        "heartbeats, 1/s": lambda r: _number(_quiet(r).agents.get("heartbeats_per_second"), digits=0),
+        "heartbeat's answer, median and worst, s": lambda r: _waits(_quiet(r)),
+    }
+    shares = [
+        [name, phase, *(_number(r.phases[phase].cores.get(name), digits=2) if phase in r.phases else NOTHING for r in results)]
+        for phase in ("create", "quiet")
+        for name in _programs(results, phase)
+    ]
+    head = [f"{result.jobs} x {result.workers}" for result in results]
+    first = [[name, *(figure(result) for result in results)] for name, figure in figures.items()]
+    return f"{_table(['jobs x workers', *head], first)}\n{_table(['cores of', 'while', *head], shares)}"
+
+
+def page(text: str, results: Sequence[Result]) -> str:
+    """Returns a page with the tables between its two markers."""
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page lacks the lines {BEGIN.strip()} and {END.strip()}")
+    return f"{before}{BEGIN}\n{tables(results)}\n{END}{after}"
+
+
+def _quiet(result: Result) -> Phase:
+    return result.phases.get("quiet", Phase(0.0, {}))
+
+
+def _programs(results: Iterable[Result], phase: str) -> list[str]:
+    found = [result.phases[phase].cores for result in results if phase in result.phases]
+    return sorted({name for cores in found for name in cores}, key=lambda name: -max(c.get(name, 0.0) for c in found))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def _spread(result: Result, name: str) -> str:
+    found = result.spreads.get(name)
+    return "{:.2f}, {:.2f}, {:.2f}".format(*found) if found else NOTHING
+
+
+def _rates(rates: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {rate:g}" for name, rate in rates.items()) or NOTHING
+
+
+def _waits(phase: Phase) -> str:
+    wait = phase.agents
+    return f"{wait['heartbeat_seconds_median']:.3f}, {wait['heartbeat_seconds_worst']:.2f}" if wait else NOTHING

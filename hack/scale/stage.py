@@ -1,0 +1,240 @@
+"""The fake nodes, the load generator and the jobs on the cluster, and what is done to them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+from bench.nodes import Nodes
+from elastic_pytorch_client import names
+from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
+from measure.commands import Commands
+from measure.watcher import LEADER_LABEL, OPERATOR_NAMESPACE, OPERATORS
+
+from scale.fake_nodes import LABEL, PLACEMENT
+from scale.observations import Observations
+
+T = TypeVar("T")
+NAMESPACE = "scale"
+GENERATOR = "load-generator"
+CODE = ("__init__", "agent", "connection", "generator", "rounds", "training")
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+OPERATOR = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/elastic-pytorch-operator"
+CREATIONS = 8  # at once
+READY_SECONDS = 120.0
+REMOVAL_SECONDS = 600.0
+LOOK_SECONDS = 0.1
+
+
+def job_manifest(name: str, workers: int) -> dict[str, Any]:
+    """Returns an elastic job for fake nodes."""
+    container = {"name": "pytorch", "image": "example.com/never-pulled", "args": ["train.py"]}
+    template = {"spec": {**PLACEMENT, "containers": [container]}}
+    sizes = {"replicas": workers, "minReplicas": max(1, workers // 2), "maxReplicas": workers}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name},
+        "spec": {**sizes, "template": template},
+    }
+
+
+def generator_pod(image: str, pull_policy: str, node: str, import_seconds: float) -> dict[str, Any]:
+    """Returns the load generator on a node's own network, where the addresses of the fake pods are."""
+    environment = {"PYTHONPATH": "/load", "JOBS_NAMESPACE": NAMESPACE, "IMPORT_SECONDS": str(import_seconds)}
+    container = {
+        "name": "generator",
+        "image": image,
+        "imagePullPolicy": pull_policy,
+        "command": ["python3", "-m", "scale.generator"],
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "volumeMounts": [{"name": "code", "mountPath": "/load/scale"}],
+    }
+    spec = {
+        "nodeName": node,
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "serviceAccountName": GENERATOR,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+        "volumes": [{"name": "code", "configMap": {"name": GENERATOR}}],
+    }
+    return {"metadata": {"name": GENERATOR}, "spec": spec}
+
+
+def routes(ranges: Sequence[str], node: str, address: str, *, at: str, verb: str = "replace") -> str:
+    """Returns the commands by which a node reaches the fake pods at the node of the load generator, where they are local."""
+    way = "local {} dev lo" if at == node else f"{{}} via {address}"
+    return "; ".join(f"ip route {verb} {way.format(addresses)}" for addresses in ranges)
+
+
+class Stage:
+    """What a run needs on the cluster.
+
+    Attributes:
+        observed: what the load generator says.
+        deleted: the workers' pods that were deleted here.
+    """
+
+    def __init__(self, api: Api, commands: Commands, jobs: int, workers: int) -> None:
+        self.api, self.commands = api, commands
+        self.jobs, self.workers = [f"job-{number}" for number in range(jobs)], workers
+        self.observed, self.deleted = Observations(), 0
+
+    @asynccontextmanager
+    async def set(self, import_seconds: float) -> AsyncIterator[None]:
+        """The load generator, and the routes to its agents, until the end; the fake nodes are there."""
+        await remove_namespace(self.api, NAMESPACE, REMOVAL_SECONDS)  # an earlier run that was killed may have left it
+        real, ranges = await self._find_nodes()
+        place = next(name for name, node in real.items() if CONTROL_PLANE in node["metadata"]["labels"])
+        address = next(a["address"] for a in real[place]["status"]["addresses"] if a["type"] == "InternalIP")
+        follower = asyncio.create_task(self._follow())
+        try:
+            for node in real:
+                await self.commands.docker("exec", node, "sh", "-ec", routes(ranges, place, address, at=node))
+            await self._start_generator(place, import_seconds)
+            await self.until(lambda: self.observed.ticks, READY_SECONDS, "the load generator to start")
+            yield
+        finally:
+            follower.cancel()
+            await self._remove_load()
+            for node in real:
+                await self.commands.docker("exec", node, "sh", "-c", routes(ranges, place, address, at=node, verb="del"))
+
+    async def until(self, find: Callable[[], T | None], seconds: float, what: str) -> T:
+        """Returns what is found as soon as it is true; raises TimeoutError, which says what has not come."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    if found := find():
+                        return found
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}") from None
+
+    async def create_jobs(self) -> None:
+        waiting = iter(self.jobs)
+
+        async def create() -> None:
+            for name in waiting:
+                await self.api.ask("POST", jobs_path(NAMESPACE), job_manifest(name, self.workers))
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(CREATIONS):
+                tasks.create_task(create())
+
+    def whole(self) -> bool:
+        """Whether each job trains with all of its workers."""
+        return all(self.observed.whole(job, self.workers) for job in self.jobs)
+
+    async def lose_worker(self, job: str, turn: int) -> float:
+        """Deletes a worker's pod without grace; returns when."""
+        selector = f"labelSelector={names.LABEL_JOB_NAME}%3D{job},{names.LABEL_ROLE}%3D{names.ROLE_WORKER}&limit=10"
+        pods = [pod["metadata"] for pod in (await self.api.ask("GET", f"{pods_path(NAMESPACE)}?{selector}"))["items"]]
+        victim = pods[turn % len(pods)]["name"]
+        at = time.time()
+        await self.api.ask("DELETE", pods_path(NAMESPACE, victim), {"gracePeriodSeconds": 0})
+        self.deleted += 1
+        return at
+
+    async def operators(self) -> dict[str, dict[str, Any]]:
+        """Returns the operator's pods by name."""
+        found = await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
+        return {pod["metadata"]["name"]: pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]}
+
+    async def leader(self) -> str:
+        """Waits until one operator leads and all are ready; returns its name."""
+        async with asyncio.timeout(READY_SECONDS):
+            while True:
+                deployment, pods = await self.api.ask("GET", OPERATOR), await self.operators()
+                leaders = [name for name, pod in pods.items() if LEADER_LABEL in pod["metadata"]["labels"]]
+                wanted = deployment["spec"]["replicas"]
+                if len(leaders) == 1 and deployment["status"].get("readyReplicas") == wanted == len(pods):
+                    return leaders[0]
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def kill_leader(self) -> float:
+        """Ends the leader by SIGKILL, so that it gives nothing back, and deletes its pod; returns when.
+
+        From then on the load generator says which jobs have been answered by another one.
+        """
+        leader = await self.leader()
+        pod = (await self.operators())[leader]
+        [status] = pod["status"]["containerStatuses"]
+        at = time.time()
+        await Nodes(self.api, self.commands).kill_container(pod["spec"]["nodeName"], status["containerID"].partition("://")[2])
+        await self.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, leader), {"gracePeriodSeconds": 0})
+        await self.commands.kubectl("-n", NAMESPACE, "exec", GENERATOR, "--", "sh", "-c", "kill -USR1 1")
+        return at
+
+    @asynccontextmanager
+    async def memory(self, limit: str) -> AsyncIterator[str]:
+        """Gives the operator another memory limit for a while; empty: it keeps its own. Yields the limit."""
+        deployment = await self.api.ask("GET", OPERATOR)
+        before: str = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        if limit in ("", before):
+            yield before
+            return
+        try:
+            await self._limit_memory(limit)
+            yield limit
+        finally:
+            await self._limit_memory(before)
+
+    async def _limit_memory(self, limit: str) -> None:
+        place = ("-n", OPERATOR_NAMESPACE)
+        name = "deployment/elastic-pytorch-operator"
+        await self.commands.kubectl(*place, "set", "resources", name, f"--limits=memory={limit}")
+        await self.commands.kubectl(*place, "rollout", "status", name, f"--timeout={READY_SECONDS:.0f}s")
+
+    async def _find_nodes(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        """Returns the real nodes by name, and the pods' addresses of the fake ones, once all have some."""
+        async with asyncio.timeout(READY_SECONDS):
+            while True:
+                nodes = (await self.api.ask("GET", "/api/v1/nodes"))["items"]
+                fake = [node["spec"].get("podCIDR") for node in nodes if LABEL in node["metadata"]["labels"]]
+                if all(fake):
+                    real = {node["metadata"]["name"]: node for node in nodes if LABEL not in node["metadata"]["labels"]}
+                    return real, fake
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _start_generator(self, node: str, import_seconds: float) -> None:
+        deployment = await self.api.ask("GET", OPERATOR)
+        operator = deployment["spec"]["template"]["spec"]["containers"][0]
+        code = {f"{name}.py": (Path(__file__).parent / f"{name}.py").read_text() for name in CODE}
+        rules = [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
+        ]
+        named = {"metadata": {"name": GENERATOR}}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": GENERATOR}
+        subjects = [{"kind": "ServiceAccount", "name": GENERATOR, "namespace": NAMESPACE}]
+        pod = generator_pod(operator["image"], operator["imagePullPolicy"], node, import_seconds)
+        core, roles = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
+        await self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        await self.api.ask("POST", f"{core}/serviceaccounts", named)
+        await self.api.ask("POST", f"{core}/configmaps", named | {"data": code})
+        await self.api.ask("POST", f"{roles}/roles", named | {"rules": rules})
+        await self.api.ask("POST", f"{roles}/rolebindings", named | {"roleRef": role, "subjects": subjects})
+        await self.api.ask("POST", f"{core}/pods", pod)
+
+    async def _follow(self) -> None:
+        """Reads what the generator prints; from the beginning if the connection breaks, as `Observations` keeps no line twice."""
+        while True:
+            with suppress(aiohttp.ClientError, TimeoutError):
+                async for line in self.api.lines(f"{pods_path(NAMESPACE, GENERATOR)}/log?follow=true"):
+                    self.observed.read(line)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _remove_load(self) -> None:
+        """The pods before their namespace: kwok confirms a deletion with grace, one by one."""
+        with suppress(ApiError, TimeoutError):
+            await self.api.ask("DELETE", jobs_path(NAMESPACE), {})
+        with suppress(ApiError, TimeoutError):
+            await self.api.ask("DELETE", pods_path(NAMESPACE), {"gracePeriodSeconds": 0})
+        await remove_namespace(self.api, NAMESPACE, REMOVAL_SECONDS)
