@@ -104,6 +104,8 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result) -> None
             result.spreads["takeover"] = spread(at - killed_at for at in observed.heard.values())
             result.spreads["takeover_loss"] = spread(lost)
         await asyncio.sleep(SILENT_SECONDS)
+        if observed.broken:
+            raise RuntimeError(f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}")
         result.falsely_lost = observed.count("deleted") - stage.deleted
         say(f"  takeover: {result.spreads['takeover']}, {result.spreads['takeover_loss']}, falsely lost: {result.falsely_lost}")
 

@@ -112,7 +112,7 @@ class Connection:
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         body = received[end + 4 :]
         if fields.get("transfer-encoding", "").lower() == "chunked":
-            while not body.endswith(b"\r\n0\r\n\r\n"):
+            while not body.endswith(b"0\r\n\r\n"):
                 body += await self._receive()
             body = _join_chunks(body)
         else:

@@ -32,6 +32,8 @@ TICK_SECONDS = 0.2
 TOKEN_SECONDS = 3600  # as in pods
 RENEWED_SHARE = 0.8  # of a token's time, after which the kubelet renews it, too
 TOKEN_REQUESTS = 16  # at once
+TOKEN_REQUEST_SECONDS = 30.0
+SELECTOR = "elasticpytorch.dev/role%3Dworker"
 RETRY_SECONDS = 1.0
 
 
@@ -40,6 +42,25 @@ LINES = itertools.count(1)
 
 def say(**fields: Any) -> None:
     print(json.dumps({"line": next(LINES), "at": round(time.time(), 3), **fields}), flush=True)
+
+
+class WatchEnded(Exception):
+    """A watch cannot go on: what there is has to be listed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The API server, and the file with the token for it."""
+
+    server: Server
+    token: Path
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self.server.tls else ''}://{self.server.host}:{self.server.port}"
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token.read_text().strip()}"}
 
 
 @dataclass(slots=True)
@@ -110,47 +131,46 @@ class Watched:
 class Generator:
     """Keeps an agent for each pod that runs."""
 
-    def __init__(self, namespace: str, import_seconds: float) -> None:
-        self._namespace, self._import_seconds = namespace, import_seconds
-        self._watched = Watched()
-        self._operators = Operators()
-        self._seen: dict[str, set[str]] = {
-            "created": set(),
-            "bound": set(),
-            "running": set(),
-        }  # names, which are never used again
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+    def __init__(self, api: Api, namespace: str, import_seconds: float) -> None:
+        self._api, self._namespace, self._import_seconds = api, namespace, import_seconds
+        self._watched, self._operators = Watched(), Operators()
+        self._seen: dict[str, set[str]] = {what: set() for what in ("created", "bound", "running")}  # names are not used again
         self._present: set[str] = set()
-        host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
-        self._tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-        self._api = f"https://{host}:{port}"
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._askers: asyncio.Queue[Connection] = asyncio.Queue()
         for _ in range(TOKEN_REQUESTS):
-            self._askers.put_nowait(Connection(Server(host, host, port, self._tls), 30.0))
+            self._askers.put_nowait(Connection(api.server, TOKEN_REQUEST_SECONDS))
 
     async def run(self) -> None:
         """Watches the pods until it is cancelled."""
-        path = f"{self._api}/api/v1/namespaces/{self._namespace}/pods?labelSelector=elasticpytorch.dev/role%3Dworker"
+        path = f"{self._api.url}/api/v1/namespaces/{self._namespace}/pods?labelSelector={SELECTOR}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-        ticks = asyncio.create_task(self._tick())
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._watched.listen)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            while not ticks.done():
-                with suppress(aiohttp.ClientError, TimeoutError, KeyError):
-                    async with session.get(path, ssl=self._tls, headers=_identity()) as answer:
-                        listed = await answer.json()
-                    for name in self._present - {pod["metadata"]["name"] for pod in listed["items"]}:
-                        self._end(name)
-                    for pod in listed["items"]:
-                        self._observe("ADDED", pod)
-                    version = listed["metadata"]["resourceVersion"]
-                    watch = f"{path}&watch=1&resourceVersion={version}"
-                    async with session.get(watch, ssl=self._tls, headers=_identity()) as answer:
-                        async for line in answer.content:
-                            event = json.loads(line)
-                            self._observe(event["type"], event["object"])
-                await asyncio.sleep(RETRY_SECONDS)
-        ticks.result()
+        ticks = asyncio.create_task(self._tick())
+        try:
+            async with aiohttp.ClientSession(timeout=timeout) as session:
+                while not ticks.done():
+                    with suppress(aiohttp.ClientError, TimeoutError, WatchEnded):
+                        await self._follow(session, path)
+                    await asyncio.sleep(RETRY_SECONDS)
+            ticks.result()
+        finally:
+            for task in (ticks, *self._tasks.values()):
+                task.cancel()
+
+    async def _follow(self, session: aiohttp.ClientSession, path: str) -> None:
+        ask: dict[str, Any] = {"ssl": self._api.server.tls or False, "headers": self._api.headers()}
+        async with session.get(path, **ask, raise_for_status=True) as answer:
+            listed = await answer.json()
+        for name in self._present - {pod["metadata"]["name"] for pod in listed["items"]}:
+            self._end(name)
+        for pod in listed["items"]:
+            self._observe("ADDED", pod)
+        version = listed["metadata"]["resourceVersion"]
+        async with session.get(f"{path}&watch=1&resourceVersion={version}", **ask, raise_for_status=True) as answer:
+            async for line in answer.content:
+                event = json.loads(line)
+                self._observe(event["type"], event["object"])
 
     async def _tick(self) -> None:
         due = time.monotonic()
@@ -165,7 +185,7 @@ class Generator:
 
     def _observe(self, change: str, pod: dict[str, Any]) -> None:
         if change not in ("ADDED", "MODIFIED", "DELETED"):
-            raise KeyError(change)  # the watch is too old: list again
+            raise WatchEnded(change)  # it is too old
         name = pod["metadata"]["name"]
         if change == "DELETED":
             self._end(name)
@@ -177,7 +197,8 @@ class Generator:
                 self._seen[what].add(name)
                 self._watched.counts[what] += 1
                 if what == "running":
-                    self._tasks[name] = asyncio.create_task(self._live(pod))
+                    self._tasks[name] = task = asyncio.create_task(self._live(pod))
+                    task.add_done_callback(_report_end)
 
     def _end(self, name: str) -> None:
         self._watched.counts["deleted"] += 1
@@ -189,7 +210,7 @@ class Generator:
         """A container: it imports torch, then it is an agent."""
         name, job = pod["metadata"]["name"], pod["metadata"]["labels"][JOB_LABEL]
         await asyncio.sleep(self._import_seconds)
-        token = Token(self._askers, self._namespace, name, pod["metadata"]["uid"], pod["spec"]["serviceAccountName"])
+        token = Token(self._api, self._askers, self._namespace, pod)
         links = connections(self._operators.of(pod), pod["status"]["podIP"])
         group = self._watched.group(job)
         agent = Agent(name, job, group.job, *links, token.find, self._conclude, self._watched)
@@ -205,10 +226,11 @@ class Generator:
 class Token:
     """A pod's token: bound to it, and renewed as the kubelet does."""
 
-    def __init__(self, askers: asyncio.Queue[Connection], namespace: str, pod: str, uid: str, account: str) -> None:
-        self._askers = askers
+    def __init__(self, api: Api, askers: asyncio.Queue[Connection], namespace: str, pod: dict[str, Any]) -> None:
+        self._api, self._askers = api, askers
+        account = pod["spec"].get("serviceAccountName", "default")
         self._path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
         self._body = {"spec": {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound}}
         self._token, self._renew_at = "", 0.0
         self._lock = asyncio.Lock()
@@ -221,7 +243,7 @@ class Token:
             if time.monotonic() >= self._renew_at:
                 asker = await self._askers.get()
                 try:
-                    answer = await asker.request("POST", self._path, _identity(), self._body)
+                    answer = await asker.request("POST", self._path, self._api.headers(), self._body)
                 finally:
                     self._askers.put_nowait(asker)
                 self._token = json.loads(answer)["status"]["token"]
@@ -229,15 +251,20 @@ class Token:
         return self._token
 
 
-def _identity() -> dict[str, str]:
-    return {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text().strip()}"}
+def _report_end(task: asyncio.Task[None]) -> None:
+    """An agent ends by being cancelled, or with its job; anything else is a fault of this program."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        say(event="broken", error=repr(error))
 
 
 async def main() -> None:
     """Runs until the pod is deleted."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    await Generator(os.environ["JOBS_NAMESPACE"], float(os.environ["IMPORT_SECONDS"])).run()
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+    tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    api = Api(Server(host, host, port, tls), ACCOUNT / "token")
+    await Generator(api, os.environ["JOBS_NAMESPACE"], float(os.environ["IMPORT_SECONDS"])).run()
 
 
 if __name__ == "__main__":

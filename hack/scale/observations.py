@@ -41,12 +41,14 @@ class Observations:
         ticks: counts, five times a second.
         told: the rounds of each job.
         heard: when all agents of a job had been answered, since that was last asked for.
+        broken: errors by which the load generator itself has lost agents.
     """
 
     def __init__(self) -> None:
         self.ticks: list[dict[str, Any]] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
         self.heard: dict[str, float] = {}
+        self.broken: list[str] = []
         self._lines = 0
 
     def read(self, line: str) -> None:
@@ -68,6 +70,8 @@ class Observations:
                 self.heard.clear()
             case {"event": "heard", "at": at, "job": job}:
                 self.heard.setdefault(job, at)
+            case {"event": "broken", "error": error}:
+                self.broken.append(error)
 
     def count(self, what: str) -> int:
         """Returns the newest count of something."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from scale.agent import Agent, Job, NoObserver, Observer, Operators, connections
+from scale.agent import Agent, Job, Operators, connections
 from scale.training import Training
 
 NAMESPACE = "default"
@@ -28,7 +28,6 @@ class SimulatedKubelets:
     Attributes:
         agents: those that have started, by their pod's name.
         jobs: by name: what is not set when a job's first pod starts does not end.
-        observer: of agents that start later.
     """
 
     def __init__(self, cluster: FakeCluster) -> None:
@@ -40,7 +39,6 @@ class SimulatedKubelets:
         self._addresses = itertools.count(int(ipaddress.ip_address("127.1.0.1")))
         self.agents: dict[str, Agent] = {}
         self.jobs: dict[str, Job] = {}
-        self.observer: Observer = NoObserver()
         cluster.watch(self._on_change)
 
     def running(self, job: str) -> list[Agent]:
@@ -102,7 +100,7 @@ class SimulatedKubelets:
             return token
 
         shared, links = self.jobs.setdefault(job, Job(Training())), connections(self._operators.of(pod), str(address))
-        self.agents[name] = Agent(name, job, shared, *links, find_token, self.kill, self.observer, node)
+        self.agents[name] = Agent(name, job, shared, *links, find_token, self.kill, node=node)
         await self.agents[name].run()
 
     async def _delete(self, name: str) -> None:

@@ -1,35 +1,22 @@
 """The load generator: simulated agents train a job with the operator's own agent API, through a loss, a failure and the end."""
 
 import asyncio
-import socket
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.runtime.replica import Replica
-from elastic_pytorch_operator.runtime.settings import ReplicaSettings
-from elastic_pytorch_operator.spec.job import JobKey
 from scale.agent import Agent, Job
-from scale.generator import Watched
-from scale.observations import Observations
 from scale.training import CHECKPOINT_STEPS, START_SECONDS, STEPS_PER_SECOND, Training
 
 from tests.operator.builders import a_manifest
 from tests.scale import simulated_kubelets
+from tests.scale.running_operator import running_operator
 from tests.scale.simulated_kubelets import SimulatedKubelets
 
 pytestmark = pytest.mark.process
-
-
-def a_free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @dataclass
@@ -56,24 +43,10 @@ class Load:
 async def load(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Load]:
     for seconds in ("CONTAINER_SECONDS", "IMPORT_SECONDS", "STOP_SECONDS"):
         monkeypatch.setattr(simulated_kubelets, seconds, 0.05)
-    cluster, port, stop = FakeCluster(), a_free_port(), asyncio.Event()
-
-    async def watch(store: Cache, request_work: Callable[[JobKey, float], None]) -> None:
-        def watch(kind: str, change: str, manifest: dict[str, Any]) -> None:
-            for key in store.observe_change(kind, change, manifest, time.monotonic()):
-                request_work(key)
-
-        cluster.watch(watch)
-        await asyncio.Event().wait()
-
-    replica = asyncio.create_task(
-        Replica(cluster, ReplicaSettings(f"https://localhost:{port}", "127.0.0.1", port, a_free_port()), watch).run(stop)
-    )
-    kubelets = SimulatedKubelets(cluster)
-    yield Load(cluster, kubelets)
-    await kubelets.close()
-    stop.set()
-    await replica
+    async with running_operator() as cluster:
+        kubelets = SimulatedKubelets(cluster)
+        yield Load(cluster, kubelets)
+        await kubelets.close()
 
 
 async def test_job_trains_through_a_lost_worker_and_a_failed_one_to_its_end(load: Load) -> None:
@@ -99,22 +72,6 @@ async def test_workers_of_a_lost_node_are_silent_and_replaced(load: Load) -> Non
     load.cluster.set_node_ready(node, False)
     second = await load.trains(3, first[0].round)
     assert all(agent.node != node for agent in second)
-
-
-async def test_load_generator_says_once_a_job_what_all_its_agents_heard(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    watched = load.kubelets.observer = Watched()
-    load.kubelets.jobs["lm"] = watched.group("lm").job
-    load.cluster.apply_job(a_manifest())
-    first = await load.trains(3, 0)
-    watched.listen()
-    load.kubelets.kill(first[0].name)
-    watched.gone(first[0])
-    await load.trains(3, first[0].round)
-    observed = Observations()
-    for line in capsys.readouterr().out.splitlines():
-        observed.read(line)
-    assert [told.size for told in observed.told["lm"]] == [3, 2, 3]
-    assert observed.heard.keys() == {"lm"}
 
 
 def test_training_goes_back_to_the_checkpoint_unless_the_change_is_orderly() -> None:
