@@ -44,6 +44,7 @@ class Meter:
         standby = next((pod for pod in pods if pod != leader), "")
         before = await self._sample(pods)
         memory: dict[str, float] = {}
+        _note(memory, before.operators)
         watching = asyncio.create_task(self._watch_memory(memory))
         try:
             yield

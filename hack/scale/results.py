@@ -80,7 +80,9 @@ def read_all(folder: Path) -> list[Result]:
 
 
 def tables(results: Sequence[Result]) -> str:
-    """Returns Markdown: what users and the operator's administrators ask for, then who used the machine."""
+    """Returns Markdown, nothing without a result: what users and the operator's administrators ask for, then who used the machine."""
+    if not results:
+        return ""
     figures: Mapping[str, Callable[[Result], str]] = {
         "all pods created, s": lambda r: _number(r.times.get("created")),
         "created a second": lambda r: _number(r.times.get("created_per_second"), digits=0),
@@ -91,13 +93,17 @@ def tables(results: Sequence[Result]) -> str:
         "leader killed until all agents are answered, s": lambda r: _spread(r, "takeover"),
         "pod lost meanwhile to round, s": lambda r: _spread(r, "takeover_loss"),
         "falsely lost": lambda r: NOTHING if r.falsely_lost is None else str(r.falsely_lost),
-        "leader, quiet: cores": lambda r: _number(_quiet(r).leader_cores, digits=2),
-        "leader, quiet: MiB": lambda r: _number(_quiet(r).leader_mib, digits=0),
-        "standby, quiet: cores": lambda r: _number(_quiet(r).standby_cores, digits=2),
-        "standby, quiet: MiB": lambda r: _number(_quiet(r).standby_mib, digits=0),
-        "operator's requests to the API server, quiet, 1/s": lambda r: _rates(_quiet(r).operator_requests),
-        "heartbeats, 1/s": lambda r: _number(_quiet(r).agents.get("heartbeats_per_second"), digits=0),
-        "heartbeat's answer, median and worst, s": lambda r: _waits(_quiet(r)),
+        "leader, create: cores": lambda r: _number(_phase(r, "create").leader_cores, digits=2),
+        "leader, create: MiB": lambda r: _number(_phase(r, "create").leader_mib, digits=0),
+        "all clients' requests, create, 1/s": lambda r: _rates(_phase(r, "create").api_requests),
+        "leader, quiet: cores": lambda r: _number(_phase(r, "quiet").leader_cores, digits=2),
+        "leader, quiet: MiB": lambda r: _number(_phase(r, "quiet").leader_mib, digits=0),
+        "standby, quiet: cores": lambda r: _number(_phase(r, "quiet").standby_cores, digits=2),
+        "standby, quiet: MiB": lambda r: _number(_phase(r, "quiet").standby_mib, digits=0),
+        "all clients' requests, quiet, 1/s": lambda r: _rates(_phase(r, "quiet").api_requests),
+        "the operator's of them, 1/s": lambda r: _rates(_phase(r, "quiet").operator_requests),
+        "heartbeats, 1/s": lambda r: _number(_phase(r, "quiet").agents.get("heartbeats_per_second"), digits=0),
+        "heartbeat's answer, median and worst, s": lambda r: _waits(_phase(r, "quiet")),
     }
     shares = [
         [name, phase, *(_number(r.phases[phase].cores.get(name), digits=2) if phase in r.phases else NOTHING for r in results)]
@@ -118,8 +124,8 @@ def page(text: str, results: Sequence[Result]) -> str:
     return f"{before}{BEGIN}\n{tables(results)}\n{END}{after}"
 
 
-def _quiet(result: Result) -> Phase:
-    return result.phases.get("quiet", Phase(0.0, {}))
+def _phase(result: Result, name: str) -> Phase:
+    return result.phases.get(name, Phase(0.0, {}))
 
 
 def _programs(results: Iterable[Result], phase: str) -> list[str]:

@@ -3,16 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
-import yaml
-from aiohttp import web
 from measure.api import Api, ApiError
 from measure.records import PodCreated, Step
 from measure.watcher import OPERATOR_NAMESPACE, Waited, Watcher
+
+from tests.hack.stand_in_api import Server
 
 PODS = "/api/v1/namespaces/ns/pods"
 OPERATORS = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods"
@@ -21,48 +19,10 @@ STEP = "1970-01-01T00:16:40.250Z step {}/800  loss 3.272  workers 3  86 ms/step"
 CREATED = {"time": "1970-01-01T00:16:40.250Z", "message": "created pod", "job": "ns/char-lm", "pod": "a"}
 
 
-class Server:
-    """Answers each path with what it is given, line by line; a watch or a log ends after each answer."""
-
-    def __init__(self) -> None:
-        self.lines: dict[str, list[str]] = {}
-        self.asked: list[tuple[str, str, Any]] = []
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        body = await request.text()
-        self.asked.append(
-            (request.method, unquote(request.path_qs), (request.content_type, json.loads(body)) if body else None)
-        )
-        if request.path not in self.lines:
-            return web.json_response({"message": f"no {request.path}"}, status=404)
-        return web.Response(text="".join(f"{line}\n" for line in self.lines[request.path]))
-
-    def tell(self, path: str, *objects: dict[str, Any], change: str = "ADDED") -> None:
-        self.lines[path] = [json.dumps({"type": change, "object": it}) for it in objects]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("measure.watcher.RETRY_SECONDS", 0.01)
     monkeypatch.setattr("measure.watcher.LOOK_SECONDS", 0.01)
-    return Server()
-
-
-@pytest.fixture
-async def api(server: Server, tmp_path: Path) -> AsyncIterator[Api]:
-    runner = web.ServerRunner(web.Server(server.answer))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    kubeconfig = {
-        "current-context": "kind",
-        "clusters": [{"name": "kind", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}],
-        "users": [{"name": "kind", "user": {}}],
-        "contexts": [{"name": "kind", "context": {"cluster": "kind", "user": "kind", "namespace": "ns"}}],
-    }
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-    async with Api.connect(tmp_path / "kubeconfig") as api:
-        yield api
-    await runner.cleanup()
 
 
 @pytest.fixture
