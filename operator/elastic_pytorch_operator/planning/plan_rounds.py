@@ -118,7 +118,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     ruled = memory.budget.last if memory.budget.last is not last_before else None
     actions += record_events(job, observed, decision.round, recovery if recovered else None, ending, news, deferral.over, ruled)
     memory = replace(memory, failed=mark_reported(memory.failed))
-    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
+    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, observed.reporting_jobs)
     if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
     else:

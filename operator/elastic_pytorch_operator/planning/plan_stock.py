@@ -108,7 +108,7 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         job, view.observed, changed if changed and changed.reason else None, None, ending, news, failed=ruled
     )
     memory = replace(memory, failed=mark_reported(memory.failed))
-    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now)
+    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, observed.reporting_jobs)
     if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
     else:

@@ -19,6 +19,7 @@ def observe(
     time: str,
     listening_since: float,
     service_exists: bool,
+    reporting_jobs: int = 1,
     lost_leader_node: str = "",
 ) -> Observed:
     """A job at this moment, for a plan that is made before anything else happens: its nodes are those of the cache."""
@@ -40,6 +41,7 @@ def observe(
         heard_before=frozenset() if job.stock else heard_before(job, pods),
         lost_leader_node=lost_leader_node,
         service_exists=service_exists,
+        reporting_jobs=reporting_jobs,
     )
 
 

@@ -34,6 +34,7 @@ Status = dict[str, Any]
 # Changes of these alone are written every few seconds at most.
 SLOW_FIELDS = ("progress", "history")
 PROGRESS_WRITE_SECONDS = 3.0
+PROGRESS_WRITES_PER_SECOND = 50  # of all jobs together: the API server has other clients
 SAME_WRITE_SECONDS = 30.0
 
 
@@ -152,8 +153,18 @@ def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in SLOW_FIELDS)
 
 
+def progress_write_seconds(reporting_jobs: int) -> float:
+    """Seconds between two writes of a job's progress: longer the more jobs report any."""
+    return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
+
+
 def write_status_at(
-    old: Mapping[str, Any], new: Mapping[str, Any], written: Mapping[str, Any] | None, written_at: float, now: float
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    written: Mapping[str, Any] | None,
+    written_at: float,
+    now: float,
+    reporting_jobs: int = 1,
 ) -> float | None:
     """When a status is to be written, monotonic seconds; None: there is no need.
 
@@ -164,12 +175,13 @@ def write_status_at(
             drops fields, and what is no Unicode is replaced. To write the same again at once would change nothing.
         written_at: when that was.
         now: monotonic seconds.
+        reporting_jobs: how many jobs report progress.
     """
     times = []
     if needs_write(old, new):
         times.append(now if written is None or needs_write(written, new) else written_at + SAME_WRITE_SECONDS)
     if old.get("progress") != new.get("progress"):
-        times.append(written_at + PROGRESS_WRITE_SECONDS)
+        times.append(written_at + progress_write_seconds(reporting_jobs))
     return min(times, default=None)
 
 

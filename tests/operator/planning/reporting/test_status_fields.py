@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.reporting.status import (
     PROGRESS_WRITE_SECONDS,
     SAME_WRITE_SECONDS,
     needs_write,
+    progress_write_seconds,
     write_status_at,
 )
 
@@ -156,3 +157,13 @@ def test_need_of_a_write(new: dict[str, Any], needed: bool) -> None:
 )
 def test_time_of_the_next_write(new: dict[str, Any], written: dict[str, Any] | None, due: float | None) -> None:
     assert write_status_at(WRITTEN, new, written, NOW - 1, NOW) == due
+
+
+@pytest.mark.parametrize(
+    ("reporting_jobs", "seconds"),
+    [(0, 3.0), (1, 3.0), (150, 3.0), (151, 3.02), (1000, 20.0)],
+)
+def test_all_jobs_together_write_progress_at_most_fifty_times_a_second(reporting_jobs: int, seconds: float) -> None:
+    assert progress_write_seconds(reporting_jobs) == seconds
+    assert write_status_at(WRITTEN, {**WRITTEN, "progress": {}}, WRITTEN, NOW - 1, NOW, reporting_jobs) == NOW - 1 + seconds
+    assert write_status_at(WRITTEN, {**WRITTEN, "round": 2}, WRITTEN, NOW - 1, NOW, reporting_jobs) == NOW
