@@ -1,6 +1,7 @@
 """A keyed queue with the contract of controller-runtime's: a key is worked on by one worker at a time, and once for many additions.
 
-It is built as client-go's: a set of keys that are ready, a set of keys that are worked on, and one heap of keys that are due later.
+It is built as client-go's: the keys that are ready, a set of keys that are worked on, and one heap of keys that are due later. Two things
+are added. Urgent keys go before the others. And a key may rest after work on it, so that one that costs much leaves time for the others.
 """
 
 import asyncio
@@ -9,7 +10,9 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from elastic_pytorch_operator.reconcile.ready_lists import ReadyLists
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -38,6 +41,11 @@ class QueueObserver(Protocol):
         ...
 
 
+class _Due(NamedTuple):
+    at: float
+    urgent: bool
+
+
 class WorkQueue(Generic[Key]):
     """Keys that await work, now or later.
 
@@ -53,10 +61,11 @@ class WorkQueue(Generic[Key]):
         self._observer = observer
         self._begun = begun
         self._clock = clock
-        self._due: dict[Key, float] = {}  # of each key that awaits work
-        self._ready: asyncio.Queue[Key] = asyncio.Queue()  # keys that are due and not worked on
-        self._in_ready: set[Key] = set()
+        self._due: dict[Key, _Due] = {}  # of each key that awaits work
+        self._ready: ReadyLists[Key] = ReadyLists()  # keys that are due, are not worked on and do not rest
+        self._ready_count = asyncio.Semaphore(0)
         self._active: dict[Key, float] = {}  # and when the work on each began
+        self._resting: set[Key] = set()
         self._heap: list[tuple[float, int, Key]] = []  # keys that were added with a delay
         self._order = itertools.count()
         self._waker: asyncio.TimerHandle | None = None
@@ -75,15 +84,22 @@ class WorkQueue(Generic[Key]):
         """Takes keys in from now on. Those for which there is work already have to be added again."""
         self._begun = True
 
-    def add(self, key: Key, delay_seconds: float = 0.0) -> None:
-        """Asks for work on a key after a delay; the earliest time asked for counts."""
+    def add(self, key: Key, delay_seconds: float = 0.0, *, urgent: bool = True) -> None:
+        """Asks for work on a key after a delay.
+
+        The earliest time asked for counts, and with it whether that was urgent. What is due and becomes urgent goes before what is not.
+        """
         if not self._begun:
             return
         now = self._clock()
         due = now + max(0.0, delay_seconds)
-        if key in self._due and self._due[key] <= due:
+        known = self._due.get(key)
+        if known is not None and known.at <= due:
+            if known.at <= now and urgent and not known.urgent and due <= now:
+                self._due[key] = _Due(known.at, True)
+                self._release(key)
             return
-        self._due[key] = due
+        self._due[key] = _Due(due, urgent)
         if self._observer:
             self._observer.queued()
         if due <= now:
@@ -95,10 +111,10 @@ class WorkQueue(Generic[Key]):
         heapq.heappush(self._heap, (due, next(self._order), key))
         self._wake_at(due, now)
 
-    def add_all(self, keys: Iterable[Key]) -> None:
+    def add_all(self, keys: Iterable[Key], *, urgent: bool = True) -> None:
         """Asks for work on keys at once."""
         for key in keys:
-            self.add(key)
+            self.add(key, urgent=urgent)
 
     def add_after_failure(self, key: Key) -> float:
         """Asks for work on a key that has failed, later each time; returns the delay in seconds."""
@@ -116,34 +132,43 @@ class WorkQueue(Generic[Key]):
 
     async def get(self) -> Key:
         """Waits for the next key that is due and not worked on. Call `done` when it has been worked on."""
-        key = await self._ready.get()
-        self._in_ready.remove(key)
+        await self._ready_count.acquire()
+        key = self._ready.pop()
         now = self._clock()
-        waited = now - self._due.pop(key)
+        waited = now - self._due.pop(key).at
         self._active[key] = now
         if self._observer:
             self._observer.taken(waited)
         return key
 
-    def done(self, key: Key) -> None:
-        """Ends the work on a key."""
-        now = self._clock()
+    def done(self, key: Key, rest_seconds: float = 0.0) -> None:
+        """Ends the work on a key. It is not worked on again while it rests."""
         began = self._active.pop(key, None)
         if self._observer and began is not None:
-            self._observer.worked(now - began)
-        if self._due.get(key, math.inf) <= now:
+            self._observer.worked(self._clock() - began)
+        if rest_seconds > 0:
+            self._resting.add(key)
+            asyncio.get_running_loop().call_later(rest_seconds, self._end_rest, key)
+        else:
+            self._end_rest(key)
+
+    def _end_rest(self, key: Key) -> None:
+        self._resting.discard(key)
+        if key in self._due and self._due[key].at <= self._clock():
             self._release(key)
 
     def _release(self, key: Key) -> None:
         """Hands a key that is due to one worker; if another one still works on it, `done` does."""
-        if key not in self._active and key not in self._in_ready:
-            self._in_ready.add(key)
-            self._ready.put_nowait(key)
+        if key in self._active or key in self._resting:
+            return
+        if key not in self._ready:
+            self._ready_count.release()
+        self._ready.add(key, urgent=self._due[key].urgent)
 
     def _is_current(self, entry: tuple[float, int, Key]) -> bool:
         """Whether an entry of the heap says when its key is due: not if the key was added again for an earlier time."""
         due, _, key = entry
-        return self._due.get(key) == due
+        return key in self._due and self._due[key].at == due
 
     def _wake_at(self, due: float, now: float) -> None:
         if due >= self._wakes_at:

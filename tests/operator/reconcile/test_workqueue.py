@@ -98,6 +98,50 @@ async def test_key_wakes_one_worker() -> None:
         worker.cancel()
 
 
+async def test_urgent_keys_go_first() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("progress", urgent=False)
+    queue.add("loss of one that waits", urgent=False)
+    queue.add("loss")
+    queue.add("loss of one that waits")
+    taken = [await queue.get() for _ in range(3)]
+    assert taken == ["loss", "loss of one that waits", "progress"]
+
+
+async def test_key_that_becomes_urgent_while_it_is_worked_on_goes_first_afterwards() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a", urgent=False)
+    queue.add("b", urgent=False)
+    queue.add("a")
+    queue.done("a")
+    assert [await queue.get(), await queue.get()] == ["a", "b"]
+
+
+async def test_later_urgent_work_does_not_hurry_what_is_due_now() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", urgent=False)
+    queue.add("b", urgent=False)
+    queue.add("b", 30)
+    assert [await queue.get(), await queue.get()] == ["a", "b"]
+    assert len(queue) == 0
+
+
+def test_key_rests_after_work_that_was_long() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        queue: WorkQueue[str] = WorkQueue(clock=loop.time)
+        queue.add("large")
+        assert await queue.get() == "large"
+        queue.done("large", rest_seconds=2.0)
+        queue.add("large")
+        queue.add("small", 1.0)
+        assert [(await queue.get(), round(loop.time())) for _ in range(2)] == [("small", 1), ("large", 2)]
+
+    run_in_virtual_time(story())
+
+
 def test_day_of_additions_leaves_nothing_behind() -> None:
     jobs, day_seconds, pause_seconds = 5, 24 * 3600, 20.0
 
