@@ -164,7 +164,9 @@ class Metrics:
             ("controller", "result"),
         )
         self._reconcile_errors = self._counter(
-            "controller_runtime_reconcile_errors_total", "Reconciles that failed and are retried.", controller
+            "controller_runtime_reconcile_errors_total",
+            "Reconciles and writes that failed and are retried.",
+            controller,
         )
         self._reconcile_seconds = self._histogram(
             "controller_runtime_reconcile_time_seconds", "Duration of reconciles.", controller, WORK_BUCKETS
@@ -327,6 +329,10 @@ class Metrics:
         self._reconcile_seconds.labels(CONTROLLER).observe(seconds)
         if result == "error":
             self._reconcile_errors.labels(CONTROLLER).inc()
+
+    def write_failed(self) -> None:
+        """A write that a reconcile asked for has failed, and is tried again."""
+        self._reconcile_errors.labels(CONTROLLER).inc()
 
     def requested(self, method: str, code: int) -> None:
         """The API server was asked something, and answered with a status; 0: it did not."""

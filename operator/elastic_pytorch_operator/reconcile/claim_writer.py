@@ -1,11 +1,11 @@
 """Creates the volume claims of jobs. A claim that is there is used, or reported; the operator deletes none."""
 
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
-from elastic_pytorch_operator.reconcile.attempts import Write
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, find_conflict
 
@@ -45,9 +45,14 @@ class ClaimWriter:
         """Has every claim looked for again, before the next pod of its job."""
         self._known.clear()
 
-    def missing(self, job: Job) -> list[Write]:
-        """The writes that create those of a job's claims that are not known to be there."""
-        return [partial(self._create, job, template) for template in job.claims if (job.uid, template.name) not in self._known]
+    def forget_others(self, job_uids: Collection[str]) -> None:
+        """Forgets the claims of all jobs but these."""
+        self._known = {(uid, name) for uid, name in self._known if uid in job_uids}
+
+    def missing(self, job: Job) -> dict[str, Callable[[], Awaitable[None]]]:
+        """The writes that create those of a job's claims that are not known to be there, by the names of their templates."""
+        known = self._known
+        return {claim.name: partial(self._create, job, claim) for claim in job.claims if (job.uid, claim.name) not in known}
 
     async def try_all(self, job: Job) -> None:
         """Asks the API server whether it would take a job's claims.

@@ -1,4 +1,7 @@
-"""The loop: a job's key comes out of the queue, its plan is made and carried out."""
+"""The loop: a job's key comes out of the queue, its plan is made, its round is declared, and its writer gets the rest.
+
+Planning is quick and waits for nothing: a write that hangs delays neither the next round of its job nor another job.
+"""
 
 import asyncio
 import logging
@@ -6,6 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api.conditions import has_ended
@@ -14,23 +19,27 @@ from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.model.actions import TryPod
+from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, STATUS, describe
+from elastic_pytorch_operator.planning.failed_writes import describe
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.reconcile.execute import Executor
+from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWriter, Lane
 from elastic_pytorch_operator.reconcile.observe import observe
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_ended
 
 logger = logging.getLogger(__name__)
 
-WORKERS = 8
 RESYNC_SECONDS = 300.0
+RESTS_PER_WORK = (
+    2.0  # how much longer a job rests after a plan than that took: a large job leaves time for agents and other jobs
+)
 
 
 class Controller:
@@ -45,6 +54,7 @@ class Controller:
         clock: monotonic seconds.
         metrics: counts the work.
         leading: whether this replica may act.
+        slots: where writes wait for their turn; None: slots of its own.
 
     Attributes:
         lost_leader_node: the node of the operator that led before this one and let its lease run out; empty: none is known.
@@ -60,6 +70,7 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
         metrics: Metrics | None = None,
         leading: Callable[[], bool] = lambda: True,
+        slots: WriteSlots | None = None,
     ) -> None:
         self._cluster = cluster
         self._cache = cache
@@ -69,7 +80,10 @@ class Controller:
         self._queue = queue
         self._metrics = metrics or Metrics()
         self._leading = leading
+        self._slots = slots or WriteSlots()
         self._memories: dict[str, Memory] = {}
+        self._writers: dict[str, JobWriter] = {}
+        self._reporting: set[str] = set()  # UIDs of the jobs that report progress
         self._listening_since = clock()
         self.lost_leader_node = ""
 
@@ -97,10 +111,27 @@ class Controller:
             tasks.create_task(self.work())
 
     async def work(self) -> None:
-        """Reconciles jobs until it is cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(WORKERS):
-                tasks.create_task(self._work())
+        """Reconciles jobs until it is cancelled. Between two plans, agents are answered."""
+        try:
+            while True:
+                self._plan_next(await self._queue.get())
+                await asyncio.sleep(0)
+        finally:
+            await self._slots.close()
+            self._writers.clear()
+
+    def _plan_next(self, key: JobKey) -> None:
+        began = time.monotonic()
+        result = "error"
+        try:
+            result = self.reconcile(key)
+            self._queue.forget(key)
+        except Exception:
+            delay = self._queue.add_after_failure(key)
+            logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": delay})
+        seconds = time.monotonic() - began
+        self._queue.done(key, rest_seconds=seconds * RESTS_PER_WORK)
+        self._metrics.reconciled(result, seconds)
 
     async def _relist(self) -> None:
         began = self._clock()
@@ -108,7 +139,7 @@ class Controller:
         pods = await self._cluster.list_pods()
         nodes = await self._cluster.list_nodes()
         for key in self._cache.replace_all(jobs, pods, nodes, began) | set(self._cache.keys):
-            self._queue.add(key)
+            self._queue.add(key, urgent=False)
 
     async def resync(self) -> None:
         """Corrects what the watches have missed, until it is cancelled."""
@@ -120,43 +151,19 @@ class Controller:
             except ClusterError as error:
                 logger.warning("cannot list the cluster: %s", error)
 
-    async def _work(self) -> None:
-        while True:
-            key = await self._queue.get()
-            began = time.monotonic()
-            result = "error"
-            try:
-                result = await self.reconcile(key)
-                self._queue.forget(key)
-            except ClusterError as error:
-                delay = self._queue.add_after_failure(key)
-                if self._leading():  # otherwise it no longer concerns this replica
-                    logger.warning("the API server: %s", error, extra={"job": str(key), "retry_seconds": delay})
-            except Exception:
-                delay = self._queue.add_after_failure(key)
-                logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": delay})
-            finally:
-                self._queue.done(key)
-                self._metrics.reconciled(result, time.monotonic() - began)
-
-    async def reconcile(self, key: JobKey) -> str:
-        """Makes and carries out the plan of one job; returns what came of it, for the metrics.
-
-        Raises:
-            ClusterError: what is wrong with a job that cannot be read could not be written into its status.
-        """
+    def reconcile(self, key: JobKey) -> str:
+        """Plans one job, declares its round and has the rest of the plan written; returns what came of it, for the metrics."""
         if not self._leading():
             return "success"  # also if this process was suspended for longer than its lease, and has not noticed yet
         job = self._cache.job(key)
         if job is None:
-            known = self._cache.job_uids
-            self._registry.forget_others(known)
-            self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
+            self._forget_others()
             return "success"
         if isinstance(job, InvalidJob):
             manifest = self._cache.job_manifest(key)
             if not has_ended(manifest.get("status") or {}):
-                await self._executor.report_invalid(manifest, job)
+                writer, write = self._writer(key, manifest["metadata"]["uid"]), self._executor.invalid_status(manifest, job)
+                writer.ask([write] if write else [], writer.failed)
                 return "success"
             job = parse_ended(manifest)
         observed = observe(
@@ -168,20 +175,32 @@ class Controller:
             listening_since=self._listening_since,
             lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),
+            reporting_jobs=len(self._reporting),
         )
+        if any(agent.progress.step is not None for agent in observed.agents.values()) and not has_ended(job.status):
+            self._reporting.add(job.uid)
+        else:
+            self._reporting.discard(job.uid)
         memory = self._memories.get(job.uid) or recall(job, self._clock())
         todo = plan(job, observed, memory)
         self._metrics.decided(key.namespace, memory, todo)
-        if not await self._carry_out(job, todo):
-            return "error"
+        self._memories[job.uid] = todo.memory
+        self._tell_agents(job, todo)
+        self._have_written(job, todo)
         return "success" if todo.recheck_at is None else "requeue_after"
 
-    async def _carry_out(self, job: Job, todo: Plan) -> bool:
-        """Returns whether it succeeded. A refusal is no failure: only the job's user can resolve it.
+    def _forget_others(self) -> None:
+        """Forgets all jobs but those that are there."""
+        known = self._cache.job_uids
+        self._registry.forget_others(known)
+        self._executor.forget_others(known)
+        self._reporting &= known
+        self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
+        for uid in self._writers.keys() - known:
+            self._writers.pop(uid).drop()
 
-        Rounds come first: they need no API server, and agents wait for them.
-        """
-        self._memories[job.uid] = todo.memory
+    def _tell_agents(self, job: Job, todo: Plan) -> None:
+        """Rounds need no API server, and agents wait for them."""
         if todo.round is not None:
             self._registry.declare(job.uid, todo.round)
             logger.info(
@@ -200,30 +219,70 @@ class Controller:
         if todo.dump_stacks and todo.memory.stall is not None:
             self._registry.ask_for_stacks(job.uid, todo.memory.stall.round)
             logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})
-        outcome = await self._executor.execute(job, todo.actions, todo.memory.failed)
-        failed = STATUS in outcome.failed or any(error.judgement is Judgement.TROUBLE for error in outcome.errors)
-        known = {write.words for write in todo.memory.failed.values()}
-        for error in outcome.errors:
-            # A refusal recurs every few seconds, and is logged once. Those of a replica that no longer leads are not logged.
-            if self._leading() and (error.judgement is Judgement.TROUBLE or error.words not in known):
-                logger.warning("the API server: %s", error, extra={"job": str(job.key), "code": error.code})
-        if not self._cache.has_job(job.key, job.uid):  # deleted meanwhile, and perhaps forgotten already
-            self._queue.add(job.key)
-            return not failed
-        now = self._clock()
-        memory = replace(todo.memory, failed=outcome.failed)
-        if outcome.malformed and self._registry.job(job.uid).round is None and not job.status.get("round"):
-            memory = replace(memory, invalid=outcome.malformed)
-        if any(isinstance(action, TryPod) for action in todo.actions) and DRY_RUN not in outcome.failed:
-            memory = replace(memory, tried_generation=job.generation)
-        if outcome.written is not None:
-            memory = replace(memory, written=outcome.written, written_at=now)
-        self._memories[job.uid] = memory
-        if todo.verdict is not None and STATUS not in outcome.failed:
+
+    def _have_written(self, job: Job, todo: Plan) -> None:
+        """Hands the plan's actions to the job's writer, and has the job planned again when that is due."""
+        writer, writes = self._writer(job.key, job.uid), self._executor.writes(job, todo.actions)
+        asks_for_status = False
+        for number, write in enumerate(writes):
+            if write.lane is Lane.STATUS:
+                asks_for_status = True
+                writes[number] = replace(write, then=partial(self._note_status, job, todo, writer))
+            elif write.lane is Lane.DRY_RUN:
+                writes[number] = replace(write, then=partial(self._remember, job.uid, tried_generation=job.generation))
+        writer.ask(writes, todo.memory.failed)
+        self._remember(job.uid, failed=dict(writer.failed))
+        if todo.verdict is not None and not asks_for_status:
             self._registry.conclude(job.uid, todo.verdict)
-        news = describe(memory.failed) != describe(todo.memory.failed) or memory.invalid != todo.memory.invalid
-        if outcome.wrote or todo.round or news:
+        if todo.round or describe(writer.failed) != describe(todo.memory.failed):
             self._queue.add(job.key)
-        if (at := earliest(todo.recheck_at, *(write.retry_at for write in memory.failed.values()))) is not None:
-            self._queue.add(job.key, at - now)
-        return not failed
+        if (at := earliest(todo.recheck_at, *(write.retry_at for write in writer.failed.values()))) is not None:
+            self._queue.add(job.key, at - self._clock(), urgent=False)
+
+    def _note_status(self, job: Job, todo: Plan, writer: JobWriter) -> None:
+        """The status that a plan asked for is written: what waits for that is done."""
+        status = next(action.status for action in todo.actions if isinstance(action, PatchStatus))
+        self._remember(job.uid, written=status, written_at=self._clock())
+        if todo.verdict is not None and self._cache.has_job(job.key, job.uid):
+            self._registry.conclude(job.uid, todo.verdict)
+        for action in todo.actions:
+            if isinstance(action, RecordEvent) and action.with_status:
+                writer.add_event(self._executor.event(job, action))
+
+    def _end_write(self, writer: JobWriter, ended: Ended) -> None:
+        """Remembers what came of a write, and has the job planned again if the next plan may differ."""
+        error, before = ended.error, self._memories.get(writer.uid)
+        if error is not None and ended.news and self._leading():  # otherwise it no longer concerns this replica
+            logger.warning("the API server: %s", error, extra={"job": str(writer.key), "code": error.code})
+        if ended.write.lane is Lane.EVENTS:
+            return
+        if not self._cache.has_job(writer.key, writer.uid):  # deleted meanwhile, and perhaps forgotten already
+            self._queue.add(writer.key)
+            return
+        if error is not None and error.judgement is Judgement.TROUBLE:
+            self._metrics.write_failed()
+        told = False
+        if before is not None and ended.changed:
+            memory = replace(before, failed=dict(writer.failed))
+            if error is not None and error.judgement is Judgement.MALFORMED and not self._has_begun(writer):
+                memory = replace(memory, invalid=str(error))
+            told = describe(memory.failed) != describe(before.failed) or memory.invalid != before.invalid
+            self._memories[writer.uid] = memory
+        if told or (error is None and (ended.rest or ended.write.lane not in (Lane.PODS, Lane.DELETES))):
+            self._queue.add(writer.key, urgent=ended.write.urgent)
+        if ended.retry_at is not None:
+            self._queue.add(writer.key, ended.retry_at - self._clock(), urgent=False)
+
+    def _has_begun(self, writer: JobWriter) -> bool:
+        job = self._cache.job(writer.key)
+        begun = isinstance(job, Job) and bool(job.status.get("round"))
+        return begun or self._registry.job(writer.uid).round is not None
+
+    def _remember(self, uid: str, **changes: Any) -> None:
+        if uid in self._memories:
+            self._memories[uid] = replace(self._memories[uid], **changes)
+
+    def _writer(self, key: JobKey, uid: str) -> JobWriter:
+        if uid not in self._writers:
+            self._writers[uid] = JobWriter(key, uid, self._slots, self._end_write, self._clock)
+        return self._writers[uid]

@@ -1,11 +1,9 @@
-"""Carries out what a plan asks for. The only writer to the cluster; what it writes, the cache knows at once."""
+"""What a plan asks for, as writes to the API server. What they have written, the cache knows at once."""
 
-import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -30,9 +28,10 @@ from elastic_pytorch_operator.model.actions import (
     RecordEvent,
     TryPod,
 )
-from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, PODS, SERVICE, STATUS, FailedWrites
-from elastic_pytorch_operator.reconcile.attempts import Attempts
+from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, PODS, SERVICE, STATUS
+from elastic_pytorch_operator.planning.reporting.status import needs_write
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
+from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
 
@@ -63,27 +62,8 @@ class ServiceTakenError(ClusterError):
         return Judgement.TROUBLE if self._predecessor else Judgement.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a plan's actions.
-
-    Attributes:
-        failed: the writes that are yet to succeed.
-        errors: what has failed this time.
-        malformed: why the API server will never accept a pod of the template; empty: it has not said so.
-        written: the status that was written; None: none was.
-        wrote: whether something was written.
-    """
-
-    failed: FailedWrites = field(default_factory=dict)
-    errors: Sequence[ClusterError] = ()
-    malformed: str = ""
-    written: Mapping[str, Any] | None = None
-    wrote: bool = False
-
-
 class Executor:
-    """Does what plans ask for.
+    """Makes the writes that plans ask for.
 
     Attributes:
         agent: what the agents in new pods are given.
@@ -102,72 +82,90 @@ class Executor:
         self._clock = clock
         self._services: set[str] = set()
         self._claims = ClaimWriter(cluster)
-        self._recording: set[asyncio.Task[None]] = set()
 
     def has_service(self, job_uid: str) -> bool:
         """Whether the job's Service is known to be there."""
         return job_uid in self._services
+
+    def forget_others(self, job_uids: Collection[str]) -> None:
+        """Forgets all jobs but these."""
+        self._services.intersection_update(job_uids)
+        self._claims.forget_others(job_uids)
 
     def forget_found(self) -> None:
         """Has every job's Service and volume claims looked for again."""
         self._services.clear()
         self._claims.forget()
 
-    async def execute(self, job: Job, actions: Sequence[Action], failed: FailedWrites) -> Outcome:
-        """Carries out a job's actions. An API error stops none of the others; the status comes last, as it reports them.
+    def writes(self, job: Job, actions: Sequence[Action]) -> list[JobWrite]:
+        """The writes that a plan's actions ask for, without events that wait for the status.
 
         Args:
             job: as the plan was made for.
             actions: the plan's.
-            failed: the writes that have failed before.
         """
-        attempts = Attempts(failed, self._clock)
-        written: Mapping[str, Any] | None = None
-        if any(isinstance(action, CreateService) for action in actions):
-            await attempts.attempt(SERVICE, partial(self._create_service, job))
-        if any(isinstance(action, TryPod) for action in actions):
-            await attempts.attempt(DRY_RUN, partial(self._try_pod, job), refused_seconds=DRY_RUN_SECONDS)
-        creates = [action for action in actions if isinstance(action, CreatePod | CreateStore)]
-        if creates and (claims := self._claims.missing(job)):
-            await attempts.attempt(CLAIMS, *claims)
-        if creates and not attempts.malformed and CLAIMS not in attempts.failed:  # a pod must not mount another job's claim
-            await attempts.attempt(PODS, *(partial(self._create_pod, job, action) for action in creates))
-        for action in actions:
-            if isinstance(action, DeletePod):
-                await attempts.attempt(f"delete {action.name}", partial(self._delete_pod, job, action))
-        for action in actions:
-            if isinstance(action, PatchStatus):
-                await attempts.attempt(STATUS, partial(self._patch_status, job, action.status))
-                written = action.status if STATUS not in attempts.failed else None
-        for action in actions:
-            if isinstance(action, RecordEvent) and (written is not None or not action.with_status):
-                self._record(job, action)
-        if any(isinstance(action, DeleteJob) for action in actions):
-            await attempts.attempt(JOB, partial(self._delete_job, job))
-        return Outcome(attempts.failed, attempts.errors, attempts.malformed, written, attempts.wrote)
+        begun = bool(job.status.get("round"))
+        found = [self._write(job, action, begun) for action in actions if not isinstance(action, RecordEvent)]
+        if any(isinstance(action, CreatePod | CreateStore) for action in actions):
+            found += [
+                JobWrite(Lane.CLAIMS, CLAIMS, f"claim {name}", write, urgent=begun)
+                for name, write in self._claims.missing(job).items()
+            ]
+        found += [self.event(job, action) for action in actions if isinstance(action, RecordEvent) and not action.with_status]
+        return found
 
-    async def report_invalid(self, manifest: Mapping[str, Any], problem: InvalidJob) -> None:
-        """Reports in the status of a job that cannot be parsed what is wrong with it.
+    def _write(self, job: Job, action: Action, begun: bool) -> JobWrite:
+        match action:
+            case CreateService():
+                return JobWrite(Lane.SERVICE, SERVICE, SERVICE, partial(self._create_service, job), urgent=False)
+            case TryPod():
+                send = partial(self._try_pod, job)
+                return JobWrite(Lane.DRY_RUN, DRY_RUN, DRY_RUN, send, urgent=False, refused_seconds=DRY_RUN_SECONDS)
+            case CreatePod():
+                # What replaces a worker goes before what a new job begins with.
+                return JobWrite(Lane.PODS, PODS, f"pod {action.index}", partial(self._create_pod, job, action), urgent=begun)
+            case CreateStore():
+                return JobWrite(Lane.PODS, PODS, "store", partial(self._create_pod, job, action), urgent=begun)
+            case DeletePod():
+                key = f"delete {action.name}"
+                return JobWrite(Lane.DELETES, key, f"delete {action.uid}", partial(self._delete_pod, job, action))
+            case PatchStatus():
+                urgent = begun and needs_write(job.status, action.status)
+                return JobWrite(Lane.STATUS, STATUS, STATUS, partial(self._patch_status, job, action.status), urgent=urgent)
+            case DeleteJob():
+                return JobWrite(Lane.JOB, JOB, JOB, partial(self._delete_job, job), urgent=False)
+            case RecordEvent():
+                return self.event(job, action)
+
+    def event(self, job: Job, action: RecordEvent) -> JobWrite:
+        """The write of an event of this moment."""
+        nanoseconds = time.time_ns()
+        id_ = f"event {nanoseconds} {action.reason}"
+        return JobWrite(Lane.EVENTS, id_, id_, partial(self._send_event, job, action, nanoseconds), urgent=False)
+
+    def invalid_status(self, manifest: Manifest, problem: InvalidJob) -> JobWrite | None:
+        """The write that reports in the status of a job that cannot be parsed what is wrong with it; None: there is no need.
 
         A job that has begun goes on as it is, and may be corrected; one that has ended stays as it is.
         """
         metadata, known_status = manifest["metadata"], manifest.get("status") or {}
         managed_by = (manifest.get("spec") or {}).get("managedBy")
         if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
-            return
+            return None
         generation, time = metadata.get("generation", 1), write_time(datetime.now(UTC))
         began = bool(known_status.get("round"))
         condition = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
         known = find_condition(known_status, condition.type) or {}
         if known.get("status") == "True" and known.get("message") == condition.message[:MAX_MESSAGE]:
-            return
+            return None
         conditions = [condition] if began else ended(condition.reason, condition.message, complete=False)
         others = [c for c in known_status.get("conditions") or () if began and c.get("type") != condition.type]
         merged = merge_conditions(known_status, conditions, generation=generation, time=time)
         status: dict[str, Any] = {"conditions": [*others, *merged], "observedGeneration": generation}
         if not began:
             status |= {"state": names.FAILED, "completionTime": time}
-        await self._write_status(parse_key(manifest), metadata["uid"], status, metadata.get("resourceVersion", ""))
+        key, uid, version = parse_key(manifest), metadata["uid"], metadata.get("resourceVersion", "")
+        return JobWrite(Lane.STATUS, STATUS, STATUS, partial(self._write_status, key, uid, status, version))
 
     async def _create_service(self, job: Job) -> None:
         """Makes the job's Service, or finds that it is there."""
@@ -231,7 +229,9 @@ class Executor:
         logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
 
     async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> None:
-        await self._write_status(job.key, job.uid, merge_patch(job.status, status), job.version)
+        newest = self._cache.job(job.key)  # it may have changed while the write waited
+        base = newest if isinstance(newest, Job) and newest.uid == job.uid else job
+        await self._write_status(job.key, job.uid, merge_patch(base.status, status), base.version)
 
     async def _write_status(self, key: JobKey, uid: str, status: Mapping[str, Any], version: str) -> None:
         try:
@@ -245,12 +245,6 @@ class Executor:
 
     def _forget_job(self, key: JobKey, uid: str) -> None:
         self._cache.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
-
-    def _record(self, job: Job, action: RecordEvent) -> None:
-        """Sends an event in the background: it must not delay what it reports."""
-        task = asyncio.ensure_future(self._send_event(job, action, time.time_ns()))
-        self._recording.add(task)
-        task.add_done_callback(self._recording.discard)
 
     async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int) -> None:
         now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
@@ -274,10 +268,7 @@ class Executor:
                 "uid": job.uid,
             },
         }
-        try:
-            await self._cluster.create_event(event)
-        except ClusterError as error:
-            logger.warning("cannot record an event: %s", error, extra={"job": str(job.key), "reason": action.reason})
+        await self._cluster.create_event(event)
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A sender has its turn for one write. So a job with thousands of them delays that
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol
 
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -26,7 +26,7 @@ MAX_PAUSE_SECONDS = 5.0
 Write = Callable[[], Awaitable[ClusterError | None]]
 
 
-class Sender(Protocol):
+class Sender(Hashable, Protocol):
     """Has writes to send."""
 
     def has_urgent(self) -> bool | None:

@@ -176,12 +176,12 @@ async def test_template_that_no_claim_can_be_made_of_fails_the_job(running: Runn
 async def test_claims_are_looked_for_again_once_they_are_forgotten() -> None:
     cluster, job = FakeCluster(), parse_job(a_job_with_claims())
     writer = ClaimWriter(cluster)
-    for write in writer.missing(job):
+    for write in writer.missing(job).values():
         await write()
-    assert writer.missing(job) == []
+    assert writer.missing(job) == {}
     writer.forget()
     cluster.remove_claim("data-lm")
-    for write in writer.missing(job):
+    for write in writer.missing(job).values():
         await write()
-    assert writer.missing(job) == []
+    assert writer.missing(job) == {}
     assert await cluster.get_claim("default", "data-lm")

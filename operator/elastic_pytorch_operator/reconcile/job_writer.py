@@ -1,0 +1,265 @@
+"""The writes of one job, in the background: planning goes on meanwhile.
+
+Each plan replaces what waits by what it asks for. What is on its way is not sent a second time: the plan that follows its end decides.
+"""
+
+import logging
+from collections import Counter, OrderedDict, deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.planning.failed_writes import CLAIMS, REFUSED_SECONDS, FailedWrite, FailedWrites, note_failure
+from elastic_pytorch_operator.reconcile.write_slots import MAX_PARALLEL_WRITES, Write, WriteSlots
+from elastic_pytorch_operator.spec.job import JobKey
+
+logger = logging.getLogger(__name__)
+
+MAX_WRITES_OF_ONE_JOB = MAX_PARALLEL_WRITES - 10  # a slow webhook of one job leaves slots to the others
+MAX_EVENTS = 100  # that wait; of more, the oldest are dropped
+
+
+class Lane(IntEnum):
+    """Kinds of writes, in the order in which a job sends them."""
+
+    SERVICE = 0
+    DRY_RUN = 1
+    CLAIMS = 2
+    STATUS = 3
+    PODS = 4
+    DELETES = 5
+    JOB = 6
+    EVENTS = 7
+
+
+# One is sent alone, and the others once it has succeeded: what is refused once is not asked for a hundred times.
+ONE_FIRST = (Lane.CLAIMS, Lane.PODS)
+# Sent before any pod: a pod must not mount another job's claim, and is not created if the API server finds it malformed.
+BEFORE_PODS = (Lane.DRY_RUN, Lane.CLAIMS)
+
+
+@dataclass(frozen=True, slots=True)
+class JobWrite:
+    """A write that a plan asks for.
+
+    Attributes:
+        lane: what kind of write it is.
+        key: what its failures are known by from one plan to the next. Writes of one key stand or fall together.
+        id: what is written. Of each id, one write is on its way at most.
+        send: raises ClusterError if it fails.
+        then: is called when it has succeeded.
+        urgent: goes before the writes of other jobs that are not.
+        refused_seconds: until it is tried again if it is refused.
+    """
+
+    lane: Lane
+    key: str
+    id: str
+    send: Callable[[], Awaitable[None]]
+    then: Callable[[], None] | None = None
+    urgent: bool = True
+    refused_seconds: float = REFUSED_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A write that is over.
+
+    Attributes:
+        error: None: it has succeeded.
+        news: the error is to be logged: it is not the same refusal again, nor one of many of the same moment.
+        changed: what is known of the failures of its key is not what was known before.
+        retry_at: when writes of its key may be tried again, monotonic seconds; None: they have not failed.
+        rest: no pod of the job is being created or deleted any more.
+    """
+
+    write: JobWrite
+    error: ClusterError | None
+    news: bool
+    changed: bool
+    retry_at: float | None
+    rest: bool
+
+
+class JobWriter:
+    """Sends the writes of one job.
+
+    Args:
+        key: of the job.
+        uid: of the job.
+        slots: where writes wait for their turn.
+        on_end: is called after each write.
+        clock: monotonic seconds.
+
+    Attributes:
+        failed: the writes that are asked for and have not succeeded.
+    """
+
+    def __init__(
+        self, key: JobKey, uid: str, slots: WriteSlots, on_end: Callable[["JobWriter", Ended], None], clock: Callable[[], float]
+    ) -> None:
+        self.key = key
+        self.uid = uid
+        self.failed: dict[str, FailedWrite] = {}
+        self._slots = slots
+        self._on_end = on_end
+        self._clock = clock
+        self._waiting: dict[Lane, OrderedDict[str, JobWrite]] = {lane: OrderedDict() for lane in Lane}
+        self._events: deque[JobWrite] = deque(maxlen=MAX_EVENTS)
+        self._sent: dict[str, JobWrite] = {}  # on their way, by id
+        self._lanes: Counter[Lane] = Counter()  # of those on their way
+        self._keys: Counter[str] = Counter()
+        self._open: set[str] = set()  # keys with a batch of which the first write has succeeded
+        # Of each batch, that is from the first write of a key to the last: the ids that have failed, and how the batch before failed.
+        self._failed_ids: dict[str, set[str]] = {}
+        self._failed_before: dict[str, FailedWrite | None] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing is on its way."""
+        return not (self._sent or self._events or any(self._waiting.values()))
+
+    def ask(self, writes: Sequence[JobWrite], failed: FailedWrites) -> None:
+        """Has these writes sent, and none of those that wait from before, except events.
+
+        Args:
+            writes: all that the newest plan asks for.
+            failed: the writes that have failed before. Those that may not be tried again yet are not.
+        """
+        now = self._clock()
+        asked = {write.key for write in writes} | self._keys.keys()
+        self.failed = {key: failure for key, failure in failed.items() if key in asked}
+        for waiting in self._waiting.values():
+            waiting.clear()
+        for key in self._open - self._keys.keys():
+            self._end_batch(key)
+        for write in writes:
+            if write.lane is Lane.EVENTS:
+                self._events.append(write)
+            elif self._is_due(write, now):
+                self._waiting[write.lane][write.id] = write
+        self._slots.offer(self)
+
+    def add_event(self, write: JobWrite) -> None:
+        """Has an event sent, after all else."""
+        self._events.append(write)
+        self._slots.offer(self)
+
+    def drop(self) -> None:
+        """Sends nothing more but events: the job is gone."""
+        self.ask((), {})
+
+    def _is_due(self, write: JobWrite, now: float) -> bool:
+        if write.id in self._sent:
+            return False
+        before = self.failed.get(write.key)
+        if before is None or now >= before.retry_at:
+            return True
+        # Trouble with one of many does not keep the others waiting.
+        return write.key in self._open and write.id not in self._failed_ids.get(write.key, ())
+
+    def has_urgent(self) -> bool | None:
+        """Whether the next write is urgent; None: there is none that may be sent now."""
+        lane = self._next_lane()
+        if lane is None:
+            return None
+        return lane is not Lane.EVENTS and next(iter(self._waiting[lane].values())).urgent
+
+    def next_write(self) -> Write:
+        """Takes the next write out."""
+        lane = self._next_lane()
+        assert lane is not None  # the slots have asked before
+        write = self._events.popleft() if lane is Lane.EVENTS else self._waiting[lane].popitem(last=False)[1]
+        self._sent[write.id] = write
+        self._lanes[lane] += 1
+        self._keys[write.key] += 1
+        return lambda: self._send(write)
+
+    def _next_lane(self) -> Lane | None:
+        if len(self._sent) >= MAX_WRITES_OF_ONE_JOB:
+            return None
+        for lane, waiting in self._waiting.items():
+            if waiting and self._may_send(lane, next(iter(waiting.values())).key):
+                return lane
+        return Lane.EVENTS if self._events and not self._lanes[Lane.EVENTS] else None
+
+    def _may_send(self, lane: Lane, key: str) -> bool:
+        if lane is Lane.PODS and (CLAIMS in self.failed or self._is_busy(BEFORE_PODS)):
+            return False
+        return lane not in ONE_FIRST or not self._keys[key] or key in self._open
+
+    def _is_busy(self, lanes: Collection[Lane]) -> bool:
+        return any(self._waiting[lane] or self._lanes[lane] for lane in lanes)
+
+    async def _send(self, write: JobWrite) -> ClusterError | None:
+        error: ClusterError | None = None
+        try:
+            await write.send()
+        except ClusterError as found:
+            error = found
+        except Exception as fault:
+            logger.exception("cannot write", extra={"job": str(self.key), "write": write.id})
+            error = ClusterError(500, f"the operator cannot make this request: {fault!r}")
+        finally:
+            del self._sent[write.id]
+            self._lanes[write.lane] -= 1
+            self._keys[write.key] -= 1
+        before, news = self.failed.get(write.key), False
+        if error is None:
+            self._note_success(write)
+        else:
+            news = self._note_failure(write, error)
+        if not self._keys[write.key]:
+            del self._keys[write.key]
+            if write.lane not in ONE_FIRST or not self._waiting[write.lane]:
+                self._end_batch(write.key)
+        after = self.failed.get(write.key)
+        rest = not self._is_busy((Lane.PODS, Lane.DELETES))
+        self._on_end(self, Ended(write, error, news, after is not before, after.retry_at if after else None, rest))
+        self._slots.offer(self)
+        return error
+
+    def _note_success(self, write: JobWrite) -> None:
+        failed_ids = self._failed_ids.get(write.key, set())
+        failed_ids.discard(write.id)
+        if not failed_ids:
+            self.failed.pop(write.key, None)
+            if write.lane in ONE_FIRST:
+                self._open.add(write.key)
+        if write.then is not None:
+            write.then()
+
+    def _note_failure(self, write: JobWrite, error: ClusterError) -> bool:
+        """Returns whether the error is news."""
+        if write.lane is Lane.EVENTS:
+            return True
+        failed_ids = self._failed_ids.setdefault(write.key, set())
+        again = not failed_ids or write.id in failed_ids
+        failed_ids.add(write.id)
+        if again:
+            self._failed_before[write.key] = self.failed.get(write.key)
+        trouble = error.judgement is Judgement.TROUBLE
+        known = any(error.words == failure.words for failure in self.failed.values())
+        # A refusal is more informative than the trouble beside it.
+        if again or not trouble:
+            self.failed[write.key] = note_failure(
+                self._failed_before[write.key],
+                error.judgement,
+                error.words,
+                self._clock(),
+                refused_seconds=write.refused_seconds,
+                retry_after_seconds=error.retry_after_seconds,
+            )
+        if write.lane in ONE_FIRST and not (trouble and write.key in self._open):
+            self._open.discard(write.key)
+            self._waiting[write.lane].clear()
+        if error.judgement is Judgement.MALFORMED:
+            self._waiting[Lane.PODS].clear()
+        return again if trouble else not known
+
+    def _end_batch(self, key: str) -> None:
+        self._open.discard(key)
+        self._failed_ids.pop(key, None)
+        self._failed_before.pop(key, None)

@@ -1,0 +1,336 @@
+"""Which writes of a job are sent when, and what is known of them afterwards."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, PODS, SERVICE, STATUS, FailedWrite
+from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITES_OF_ONE_JOB, Ended, JobWrite, JobWriter, Lane
+from elastic_pytorch_operator.reconcile.write_slots import MAX_PARALLEL_WRITES, WriteSlots
+
+from tests.operator.builders import KEY
+from tests.operator.virtual_time import run_in_virtual_time
+
+WRITE_SECONDS = 1.0
+QUOTA = ClusterError(403, "exceeded quota")
+LANES = {
+    "service": (Lane.SERVICE, SERVICE),
+    "try": (Lane.DRY_RUN, DRY_RUN),
+    "claim": (Lane.CLAIMS, CLAIMS),
+    "status": (Lane.STATUS, STATUS),
+    "pod": (Lane.PODS, PODS),
+    "delete": (Lane.DELETES, ""),
+    "event": (Lane.EVENTS, ""),
+}
+
+
+class World:
+    """A writer, and an API server that takes a second for each write."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.clock = loop.time
+        self.slots = WriteSlots(clock=loop.time)
+        self.writer = self.another()
+        self.ended: list[Ended] = []
+        self.errors: dict[str, ClusterError] = {}
+        self.sent: list[str] = []
+        self.done: list[str] = []
+
+    def another(self) -> JobWriter:
+        return JobWriter(KEY, "uid", self.slots, lambda writer, ended: self.ended.append(ended), self.clock)
+
+    def write(self, id_: str, **fields: Any) -> JobWrite:
+        lane, key = LANES[id_.partition("-")[0]]
+
+        async def send() -> None:
+            self.sent.append(id_)
+            await asyncio.sleep(WRITE_SECONDS)
+            if id_ in self.errors:
+                raise self.errors[id_]
+            self.done.append(id_)
+
+        return JobWrite(lane, key or id_, id_, send, **fields)
+
+    def ask(self, *ids: str, failed: dict[str, FailedWrite] | None = None) -> None:
+        """A plan asks for these writes."""
+        self.writer.ask([self.write(id_) for id_ in ids], self.writer.failed if failed is None else failed)
+
+    def pods(self, count: int) -> list[str]:
+        return [f"pod-{index}" for index in range(count)]
+
+    @property
+    def failed(self) -> Sequence[str]:
+        return sorted(self.writer.failed)
+
+
+def play(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        world = World()
+        await story(world)
+        await world.slots.close()
+
+    run_in_virtual_time(main())
+
+
+def test_planning_goes_on_while_the_status_is_written() -> None:
+    async def story(world: World) -> None:
+        world.ask("status")
+        await asyncio.sleep(0.5)
+        world.ask("pod-1", "delete-7")
+        await asyncio.sleep(0.1)
+        assert (world.sent, world.done) == (["status", "pod-1", "delete-7"], [])
+
+    play(story)
+
+
+def test_what_is_on_its_way_is_not_sent_again() -> None:
+    async def story(world: World) -> None:
+        world.ask("pod-1", "delete-7", "status", "service")
+        await asyncio.sleep(0.5)
+        world.ask("pod-1", "delete-7", "status", "service")
+        await asyncio.sleep(5)
+        assert sorted(world.sent) == ["delete-7", "pod-1", "service", "status"]
+        assert world.writer.idle
+
+    play(story)
+
+
+def test_what_the_newest_plan_no_longer_asks_for_is_not_sent() -> None:
+    async def story(world: World) -> None:
+        world.ask(*world.pods(100))
+        await asyncio.sleep(0.5)
+        world.ask("pod-1")
+        await asyncio.sleep(5)
+        assert world.sent == ["pod-0", "pod-1"]
+
+    play(story)
+
+
+def test_of_the_status_the_newest_is_written() -> None:
+    async def story(world: World) -> None:
+        for other in (world.another(), world.another()):  # take all slots
+            other.ask([world.write(f"delete-{index}") for index in range(100)], {})
+        said: list[str] = []
+        for text in ("old", "newest"):
+
+            async def send(text: str = text) -> None:
+                said.append(text)
+
+            world.writer.ask([JobWrite(Lane.STATUS, STATUS, STATUS, send)], {})
+        await asyncio.sleep(10)
+        assert said == ["newest"]
+
+    play(story)
+
+
+def test_first_of_many_pods_is_created_alone_and_the_others_together() -> None:
+    async def story(world: World) -> None:
+        world.ask(*world.pods(30))
+        await asyncio.sleep(0.5)
+        assert world.sent == ["pod-0"]
+        await asyncio.sleep(1.0)
+        assert world.sent == world.pods(30)
+
+    play(story)
+
+
+def test_one_job_does_not_take_all_slots() -> None:
+    async def story(world: World) -> None:
+        world.ask(*(f"delete-{number}" for number in range(1900)))
+        await asyncio.sleep(0.5)
+        assert len(world.sent) == MAX_WRITES_OF_ONE_JOB < MAX_PARALLEL_WRITES
+        await asyncio.sleep(100)
+        assert len(world.done) == 1900
+        assert [ended.rest for ended in world.ended].count(True) == 1, "planned again once, when all are done"
+
+    play(story)
+
+
+def test_all_are_waited_for_when_one_has_failed() -> None:
+    async def story(world: World) -> None:
+        world.errors["pod-2"] = ClusterError(409, "exists")
+        world.ask(*world.pods(4))
+        await asyncio.sleep(3)
+        assert sorted(world.done) == ["pod-0", "pod-1", "pod-3"]
+        assert world.writer.failed[PODS].words == "the API server fails: exists"
+        assert world.writer.idle
+
+    play(story)
+
+
+def test_what_is_refused_once_is_not_asked_for_again_until_its_time_has_come() -> None:
+    async def story(world: World) -> None:
+        world.errors["pod-0"] = QUOTA
+        world.ask(*world.pods(3), "delete-7")
+        await asyncio.sleep(3)
+        assert world.sent == ["pod-0", "delete-7"], "another write is another matter"
+        world.ask(*world.pods(3))
+        await asyncio.sleep(3)
+        assert (world.sent, world.failed) == (["pod-0", "delete-7"], [PODS])
+        del world.errors["pod-0"]
+        await asyncio.sleep(6)
+        world.ask(*world.pods(3))
+        await asyncio.sleep(3)
+        assert (world.sent[2:], world.failed) == (world.pods(3), [])
+
+    play(story)
+
+
+def test_quota_that_is_used_up_halfway_stops_the_rest() -> None:
+    async def story(world: World) -> None:
+        world.errors = dict.fromkeys(world.pods(4000)[20:], QUOTA)
+        world.ask(*world.pods(4000))
+        await asyncio.sleep(60)
+        assert len(world.sent) < 2 * MAX_WRITES_OF_ONE_JOB, "those that were sent together"
+        assert sorted(world.done) == sorted(world.pods(20))
+        assert world.writer.failed[PODS].times == 1
+        assert [ended.news for ended in world.ended].count(True) == 1
+
+    play(story)
+
+
+def test_trouble_with_one_of_many_does_not_keep_the_others_waiting() -> None:
+    async def story(world: World) -> None:
+        world.errors["pod-5"] = ClusterError(500, "etcdserver: request timed out")
+        world.ask(*world.pods(400))
+        await asyncio.sleep(2.1)
+        world.ask(*[pod for pod in world.pods(400) if pod not in world.done])
+        await asyncio.sleep(20)
+        assert len(world.done) == 399
+        assert world.sent.count("pod-5") == 1, "it waits for its time"
+
+    play(story)
+
+
+def test_pod_that_fails_again_is_tried_later_each_time() -> None:
+    async def story(world: World) -> None:
+        world.errors["pod-5"] = ClusterError(500, "etcdserver: request timed out")
+        world.ask(*world.pods(10))
+        for _ in range(3000):
+            await asyncio.sleep(0.01)
+            world.ask("pod-5")
+        assert world.sent.count("pod-5") == 7, "after 0.2 s, 0.4 s, 0.8 s, …"
+        assert world.writer.failed[PODS].lasting
+
+    play(story)
+
+
+def test_refusal_is_told_before_the_trouble_beside_it() -> None:
+    async def story(world: World) -> None:
+        world.errors |= {"pod-1": ClusterError(500, "slow"), "pod-2": QUOTA, "pod-3": ClusterError(500, "slow")}
+        world.ask(*world.pods(4))
+        await asyncio.sleep(3)
+        assert world.writer.failed[PODS].words == "the API server refuses: exceeded quota"
+        assert world.writer.failed[PODS].times == 1
+
+    play(story)
+
+
+def test_what_has_failed_before_is_left_until_its_time_has_come() -> None:
+    async def story(world: World) -> None:
+        before = FailedWrite("no", world.clock() + 5, lasting=True, reported=True)
+        world.ask("pod-0", failed={PODS: before, STATUS: before})
+        await asyncio.sleep(1)
+        assert (world.sent, world.writer.failed) == ([], {PODS: before}), "what is no longer asked for is forgotten"
+        await asyncio.sleep(4)
+        world.ask("pod-0")
+        await asyncio.sleep(2)
+        assert (world.sent, world.failed) == (["pod-0"], [])
+
+    play(story)
+
+
+@pytest.mark.parametrize("before", ["claim-data", "try"])
+def test_pods_wait_for_what_comes_before_them(before: str) -> None:
+    async def story(world: World) -> None:
+        world.ask("service", before, "pod-0", "status")
+        await asyncio.sleep(0.5)
+        assert sorted(world.sent) == sorted(["service", before, "status"])
+        await asyncio.sleep(1.0)
+        assert world.sent[-1] == "pod-0"
+
+    play(story)
+
+
+def test_no_pod_is_created_without_its_claims() -> None:
+    async def story(world: World) -> None:
+        world.errors["claim-a"] = QUOTA
+        world.ask("claim-a", "claim-b", "pod-0", "status")
+        await asyncio.sleep(3)
+        assert sorted(world.sent) == ["claim-a", "status"]
+        world.ask("claim-a", "claim-b", "pod-0")
+        await asyncio.sleep(3)
+        assert sorted(world.sent) == ["claim-a", "status"]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("error", "created"),
+    [(QUOTA, True), (ClusterError(422, 'Pod "x" is invalid: spec.y: Required value'), False)],
+)
+def test_pod_is_not_created_if_a_dry_run_has_found_it_malformed(error: ClusterError, created: bool) -> None:
+    async def story(world: World) -> None:
+        world.errors["try"] = error
+        world.ask("try", "pod-0")
+        await asyncio.sleep(3)
+        assert ("pod-0" in world.sent) is created
+        assert world.failed == [DRY_RUN]
+
+    play(story)
+
+
+@pytest.mark.parametrize("code", [0, 429])
+def test_api_server_that_does_not_answer_or_asks_for_a_rest_is_asked_no_more(code: int) -> None:
+    async def story(world: World) -> None:
+        world.errors["pod-0"] = ClusterError(code, "later", retry_after_seconds=4.0)
+        world.ask("pod-0", "pod-1")
+        await asyncio.sleep(1.05)
+        world.ask("status")
+        await asyncio.sleep(0.1)
+        assert world.sent == ["pod-0"]
+        assert [ended.retry_at for ended in world.ended] == [pytest.approx(5.0, abs=0.01)]
+
+    play(story)
+
+
+def test_what_follows_a_success_is_done_before_its_end_is_told() -> None:
+    async def story(world: World) -> None:
+        told: list[int] = []
+        world.writer.ask([world.write("status", then=lambda: told.append(len(world.ended)))], {})
+        await asyncio.sleep(2)
+        assert told == [0]
+        world.errors["status"] = QUOTA
+        world.writer.ask([world.write("status", then=lambda: told.append(len(world.ended)))], {})
+        await asyncio.sleep(2)
+        assert told == [0]
+
+    play(story)
+
+
+def test_events_come_last_and_outlive_the_plan() -> None:
+    async def story(world: World) -> None:
+        world.ask("event-1", "event-2", "pod-0", "pod-1")
+        await asyncio.sleep(0.5)
+        world.writer.drop()
+        await asyncio.sleep(5)
+        assert world.sent == ["pod-0", "event-1", "event-2"]
+        assert world.writer.idle
+
+    play(story)
+
+
+def test_fault_of_the_operators_own_is_one_failed_write(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: World) -> None:
+        async def broken() -> None:
+            raise KeyError("bug")
+
+        world.writer.ask([world.write("delete-1"), JobWrite(Lane.PODS, PODS, "pod-0", broken)], {})
+        await asyncio.sleep(3)
+        assert (world.done, world.failed) == (["delete-1"], [PODS])
+
+    play(story)
+    assert "KeyError: 'bug'" in caplog.text
