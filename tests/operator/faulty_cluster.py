@@ -66,7 +66,9 @@ class FaultyCluster(FakeCluster):
         if not dry_run:
             self.strict.append(strict)
             await asyncio.sleep(self.create_seconds)
-        return await super().create_pod(manifest, strict=strict, dry_run=dry_run)
+        answer = await super().create_pod(manifest, strict=strict, dry_run=dry_run)
+        await self._hold("create_pod")
+        return answer
 
     async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
         if self.alters_status:

@@ -164,6 +164,7 @@ class Controller:
             if not has_ended(manifest.get("status") or {}):
                 writer, write = self._writer(key, manifest["metadata"]["uid"]), self._executor.invalid_status(manifest, job)
                 writer.ask([write] if write else [], writer.failed)
+                self._plan_at(key, None, writer)
                 return "success"
             job = parse_ended(manifest)
         observed = observe(
@@ -236,8 +237,13 @@ class Controller:
             self._registry.conclude(job.uid, todo.verdict)
         if todo.round or describe(writer.failed) != describe(todo.memory.failed):
             self._queue.add(job.key)
-        if (at := earliest(todo.recheck_at, *(write.retry_at for write in writer.failed.values()))) is not None:
-            self._queue.add(job.key, at - self._clock(), urgent=False)
+        self._plan_at(job.key, todo.recheck_at, writer)
+
+    def _plan_at(self, key: JobKey, recheck_at: float | None, writer: JobWriter) -> None:
+        """Has a job planned again when its plan asks for that, and when a write that has failed may be tried again."""
+        at = earliest(recheck_at, *(write.retry_at for write in writer.failed.values()))
+        if at is not None:
+            self._queue.add(key, at - self._clock(), urgent=False)
 
     def _note_status(self, job: Job, todo: Plan, writer: JobWriter) -> None:
         """The status that a plan asked for is written: what waits for that is done."""

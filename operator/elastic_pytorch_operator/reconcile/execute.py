@@ -229,9 +229,8 @@ class Executor:
         logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
 
     async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> None:
-        newest = self._cache.job(job.key)  # it may have changed while the write waited
-        base = newest if isinstance(newest, Job) and newest.uid == job.uid else job
-        await self._write_status(job.key, job.uid, merge_patch(base.status, status), base.version)
+        # If the job has changed while this waited, the API server refuses it, and another plan is made of what the job is now.
+        await self._write_status(job.key, job.uid, merge_patch(job.status, status), job.version)
 
     async def _write_status(self, key: JobKey, uid: str, status: Mapping[str, Any], version: str) -> None:
         try:

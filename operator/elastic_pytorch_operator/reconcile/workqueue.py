@@ -84,11 +84,18 @@ class WorkQueue(Generic[Key]):
         """Takes keys in from now on. Those for which there is work already have to be added again."""
         self._begun = True
 
-    def add(self, key: Key, delay_seconds: float = 0.0, *, urgent: bool = True) -> None:
+    def add(self, key: Key, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
         """Asks for work on a key after a delay.
 
         The earliest time asked for counts, and with it whether that was urgent. What is due and becomes urgent goes before what is not.
+
+        Args:
+            key: to work on.
+            delay_seconds: until the work is due.
+            urgent: it goes before what is not; None: if it is due at once.
         """
+        if urgent is None:
+            urgent = delay_seconds <= 0
         if not self._begun:
             return
         now = self._clock()

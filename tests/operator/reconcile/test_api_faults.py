@@ -18,7 +18,8 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
-from elastic_pytorch_operator.reconcile.workqueue import FIRST_BACKOFF_SECONDS, WorkQueue
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.hypothesis_examples import examples
@@ -73,7 +74,7 @@ class Agenda(WorkQueue[JobKey]):
         self._clock = clock
         self.due: dict[JobKey, float] = {}
 
-    def add(self, key: JobKey, delay_seconds: float = 0.0) -> None:
+    def add(self, key: JobKey, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
         self.due[key] = min(self._clock() + max(0.0, delay_seconds), self.due.get(key, float("inf")))
 
 
@@ -154,10 +155,15 @@ class World:
             volumeClaimRetentionPolicy={"whenDeleted": "Delete"},
         )
         self.controller = Controller(
-            self.cluster, self.cache, self.registry, self.agenda, AgentSettings("http://operator"), self.clock
+            self.cluster,
+            self.cache,
+            self.registry,
+            self.agenda,
+            AgentSettings("http://operator"),
+            self.clock,
+            slots=WriteSlots(self.clock, self.clock.sleep),
         )
         self._told: list[tuple[float, str, str, dict[str, Any]]] = []
-        self._work: dict[JobKey, asyncio.Task[Any]] = {}
         self._since: dict[str, float] = {}
         self._others: list[asyncio.Task[Any]] = []
         self.cluster.watch(self._watch)
@@ -180,21 +186,14 @@ class World:
                 for key in self.cache.observe_change(kind, change, found, self.clock()):
                     self.agenda.add(key, 0.0)
             for _ in range(20):
-                self._start_work()
+                self._plan()
                 await asyncio.sleep(0)
 
-    def _start_work(self) -> None:
-        for key, task in list(self._work.items()):
-            if task.done():
-                del self._work[key]
-                try:
-                    task.result()
-                except ClusterError:
-                    self.agenda.add(key, FIRST_BACKOFF_SECONDS)
+    def _plan(self) -> None:
         for key, due in list(self.agenda.due.items()):
-            if due <= self.clock() and key not in self._work:
+            if due <= self.clock():
                 del self.agenda.due[key]
-                self._work[key] = asyncio.ensure_future(self.controller.reconcile(key))
+                self.controller.reconcile(key)
 
     def relist(self) -> None:
         async def listing() -> None:

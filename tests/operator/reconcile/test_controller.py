@@ -19,6 +19,36 @@ from tests.operator.faulty_cluster import FaultyCluster
 from tests.operator.running_controller import Running
 
 
+async def test_next_round_does_not_wait_for_the_writes_of_the_one_before(running: Running) -> None:
+    running.cluster.apply_job(a_manifest(minimum=1))
+    await running.until(lambda: len(running.indices()) == 3)
+    running.start_pods()
+    await running.until(lambda: running.round_size() == 3)
+    running.cluster.delay_next("patch_job_status")
+    running.cluster.delay_next("create_pod")
+    for left in (2, 1):
+        running.cluster.finish_deletion("default", running.members()[-1])
+        await running.until(lambda left=left: running.round_size() == left)
+    await running.until(lambda: running.cluster.held == 2)
+    assert running.cluster.calls.count("create_pod") == 4, (
+        "the first of two replacements is on its way, the second waits for it"
+    )
+    running.cluster.release()
+    await running.until(lambda: len(running.indices()) == 3)
+    await asyncio.sleep(0.3)
+    assert running.cluster.calls.count("create_pod") == 5
+
+
+async def test_job_whose_writes_hang_delays_no_other(running: Running) -> None:
+    running.cluster.delay_next("patch_job_status")
+    running.cluster.delay_next("create_pod")
+    running.cluster.apply_job(a_manifest("hangs"))
+    await running.until(lambda: running.cluster.held == 2)
+    for number in range(20):
+        running.cluster.apply_job(a_manifest(f"job-{number}", replicas=1, minimum=1))
+    await running.until(lambda: len(running.cluster.pods()) == 21)
+
+
 async def test_makes_a_service_and_pods_once(running: Running) -> None:
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: running.indices() == ["0", "1", "2"])

@@ -108,6 +108,18 @@ async def test_urgent_keys_go_first() -> None:
     assert taken == ["loss", "loss of one that waits", "progress"]
 
 
+def test_what_becomes_due_after_a_delay_is_not_urgent_unless_it_is_said_to_be() -> None:
+    async def story() -> None:
+        queue: WorkQueue[str] = WorkQueue(clock=asyncio.get_running_loop().time)
+        queue.add("progress", 1.0)
+        queue.add("deadline", 1.0, urgent=True)
+        await asyncio.sleep(2.0)
+        queue.add("loss")
+        assert [await queue.get() for _ in range(3)] == ["deadline", "loss", "progress"]
+
+    run_in_virtual_time(story())
+
+
 async def test_key_that_becomes_urgent_while_it_is_worked_on_goes_first_afterwards() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
