@@ -33,7 +33,7 @@ async def served() -> AsyncIterator[tuple[Server, KubernetesCluster]]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     configuration = client.Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}")
-    cluster = KubernetesCluster(client.ApiClient(configuration), Metrics())
+    cluster = KubernetesCluster.over(configuration, Metrics())
     yield server, cluster
     await cluster.close()
     await runner.cleanup()
@@ -88,3 +88,25 @@ async def test_answer_that_is_no_status_object_is_an_error_too(served: tuple[Ser
         await cluster.create_pod(POD)
     assert (found.value.code, found.value.retry_after_seconds, found.value.causes) == (429, 3.0, ())
     assert str(found.value) == body
+
+
+@pytest.mark.parametrize(
+    ("environment", "host", "proxy"),
+    [
+        ({}, "https://10.96.0.1:443", None),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, "https://api.example.com:6443", "http://proxy:3128"),
+        ({"HTTP_PROXY": "http://proxy:3128"}, "https://api.example.com:6443", None),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "10.96.0.1,.svc"}, "https://10.96.0.1:443", None),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".svc"}, "https://kubernetes.default.svc", None),
+    ],
+)
+async def test_proxy_of_the_environment_is_used(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], host: str, proxy: str | None
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    configuration = client.Configuration(host=host)
+    await KubernetesCluster.over(configuration, Metrics()).close()
+    assert configuration.proxy == proxy
