@@ -55,6 +55,7 @@ class Controller:
         metrics: counts the work.
         leading: whether this replica may act.
         slots: where writes wait for their turn; None: slots of its own.
+        time_of_day: for times that people read, and for the time to live of jobs that have ended.
 
     Attributes:
         lost_leader_node: the node of the operator that led before this one and let its lease run out; empty: none is known.
@@ -71,6 +72,7 @@ class Controller:
         metrics: Metrics | None = None,
         leading: Callable[[], bool] = lambda: True,
         slots: WriteSlots | None = None,
+        time_of_day: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cluster = cluster
         self._cache = cache
@@ -80,6 +82,7 @@ class Controller:
         self._queue = queue
         self._metrics = metrics or Metrics()
         self._leading = leading
+        self._time_of_day = time_of_day
         self._slots = slots or WriteSlots()
         self._memories: dict[str, Memory] = {}
         self._writers: dict[str, JobWriter] = {}
@@ -172,7 +175,7 @@ class Controller:
             self._cache,
             self._registry,
             now=self._clock(),
-            time=write_time(datetime.now(UTC)),
+            time=write_time(self._time_of_day()),
             listening_since=self._listening_since,
             lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),
