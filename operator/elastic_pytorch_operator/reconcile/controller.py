@@ -37,6 +37,7 @@ from elastic_pytorch_operator.spec.job import Job, JobKey, parse_ended
 logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 300.0
+RESYNC_PARTS = 60
 RESTS_PER_WORK = (
     2.0  # how much longer a job rests after a plan than that took: a large job leaves time for agents and other jobs
 )
@@ -145,12 +146,21 @@ class Controller:
             self._queue.add(key, urgent=False)
 
     async def resync(self) -> None:
-        """Corrects what the watches have missed, until it is cancelled."""
+        """Corrects what the watches have missed, until it is cancelled.
+
+        Services are not watched. They are looked for again once in this time, each job's at another moment.
+        """
         while True:
-            await asyncio.sleep(RESYNC_SECONDS)
+            for part in range(RESYNC_PARTS):
+                await asyncio.sleep(RESYNC_SECONDS / RESYNC_PARTS)
+                self._executor.forget_services(part, RESYNC_PARTS)
+                for key in self._cache.keys:
+                    job = self._cache.job(key)
+                    if isinstance(job, Job) and not (has_ended(job.status) or self._executor.has_service(job.uid)):
+                        self._queue.add(key, urgent=False)
             try:
                 await self._relist()
-                self._executor.forget_found()
+                self._executor.forget_claims()
             except ClusterError as error:
                 logger.warning("cannot list the cluster: %s", error)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, ended, find_condition, has_ended, merge_conditions
@@ -92,9 +93,12 @@ class Executor:
         self._services.intersection_update(job_uids)
         self._claims.forget_others(job_uids)
 
-    def forget_found(self) -> None:
-        """Has every job's Service and volume claims looked for again."""
-        self._services.clear()
+    def forget_services(self, part: int, parts: int) -> None:
+        """Has the Services of one part of the jobs looked for again, of so many parts."""
+        self._services = {uid for uid in self._services if crc32(uid.encode()) % parts != part}
+
+    def forget_claims(self) -> None:
+        """Has every volume claim looked for again, before the next pod of its job."""
         self._claims.forget()
 
     def writes(self, job: Job, actions: Sequence[Action]) -> list[JobWrite]:
