@@ -153,7 +153,9 @@ class Metrics:
             "workqueue_work_duration_seconds", "Time that a job was worked on.", name, WORK_BUCKETS
         )
         self._queue_longest = self._gauge(
-            "workqueue_longest_running_processor_seconds", "Age of the oldest running reconcile.", name
+            "workqueue_longest_running_processor_seconds",
+            "Age of the oldest running reconcile, or of a write that it asked for.",
+            name,
         )
 
     def _define_reconciles(self) -> None:

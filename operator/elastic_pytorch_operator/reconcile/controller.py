@@ -91,6 +91,11 @@ class Controller:
         self._listening_since = clock()
         self.lost_leader_node = ""
 
+    @property
+    def longest_work_seconds(self) -> float:
+        """For how long the oldest plan or write has been going on; 0 if there is none."""
+        return max(self._queue.longest_work_seconds, self._slots.longest_write_seconds)
+
     def set_authorities(self, authorities: str) -> None:
         """Has the agents of new pods trust these authorities, PEM."""
         self._executor.agent = replace(self._executor.agent, authorities=authorities)
@@ -278,7 +283,7 @@ class Controller:
         if not self._cache.has_job(writer.key, writer.uid):  # deleted meanwhile, and perhaps forgotten already
             self._queue.add(writer.key)
             return
-        if error is not None and error.judgement is Judgement.TROUBLE:
+        if error is not None and (ended.write.lane is Lane.STATUS or error.judgement is Judgement.TROUBLE):
             self._metrics.write_failed()
         told = False
         if before is not None and ended.changed:

@@ -94,7 +94,7 @@ class Executor:
         self._claims.forget_others(job_uids)
 
     def forget_services(self, part: int, parts: int) -> None:
-        """Has the Services of one part of the jobs looked for again, of so many parts."""
+        """Has the Services of one part of the jobs looked for again."""
         self._services = {uid for uid in self._services if crc32(uid.encode()) % parts != part}
 
     def forget_claims(self) -> None:

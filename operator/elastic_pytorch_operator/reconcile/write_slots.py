@@ -55,7 +55,7 @@ class WriteSlots:
         self._clock = clock
         self._sleep = sleep
         self._waiting: ReadyLists[Sender] = ReadyLists()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], float] = {}  # and when each was sent
         self._limit = MAX_PARALLEL_WRITES
         self._paused_until = 0.0
         self._unanswered = 0
@@ -65,6 +65,11 @@ class WriteSlots:
     def limit(self) -> int:
         """How many writes may be on their way now."""
         return self._limit
+
+    @property
+    def longest_write_seconds(self) -> float:
+        """For how long the oldest write has been on its way; 0 if there is none."""
+        return self._clock() - min(self._tasks.values()) if self._tasks else 0.0
 
     def offer(self, sender: Sender) -> None:
         """Has a sender take its turn if it has something to send."""
@@ -96,7 +101,7 @@ class WriteSlots:
             if (urgent := sender.has_urgent()) is not None:
                 self._waiting.add(sender, urgent=urgent)
             task = asyncio.ensure_future(self._send(write))
-            self._tasks.add(task)
+            self._tasks[task] = self._clock()
             task.add_done_callback(self._end)
 
     async def _wake(self) -> None:
@@ -107,7 +112,7 @@ class WriteSlots:
         self._fill()
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if not task.cancelled():
             self._fill()
 

@@ -19,7 +19,14 @@ PENDING = "Pending"
 
 
 def read_gauges(
-    cache: Cache, registry: AgentRegistry, queue: WorkQueue[JobKey], *, leading: bool, now: float, time: str
+    cache: Cache,
+    registry: AgentRegistry,
+    queue: WorkQueue[JobKey],
+    *,
+    leading: bool,
+    now: float,
+    time: str,
+    longest_work_seconds: float = 0.0,
 ) -> GaugeValues:
     """Returns the values at this moment.
 
@@ -30,6 +37,7 @@ def read_gauges(
         leading: whether this replica leads.
         now: monotonic seconds.
         time: the time of day, RFC 3339.
+        longest_work_seconds: for how long the oldest plan or write has been going on.
     """
     jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -52,7 +60,7 @@ def read_gauges(
         agents=registry.heard_since(now - CONNECTED_SECONDS),
         polls=registry.open_polls,
         queued=len(queue),
-        longest_reconcile_seconds=queue.longest_work_seconds,
+        longest_reconcile_seconds=longest_work_seconds,
     )
 
 

@@ -237,13 +237,21 @@ class Replica:
             now=time.monotonic(),
             silent_since=self._cache.silent_since,
             answering_since=self._answering_since(),
-            longest_reconcile_seconds=self._queue.longest_work_seconds,
+            longest_reconcile_seconds=self._controller.longest_work_seconds,
         )
         return failed_checks(sample)
 
     def _render(self) -> bytes:
         moment = datetime.now(UTC).isoformat()
-        gauges = read_gauges(self._cache, self._registry, self._queue, leading=self.leading, now=time.monotonic(), time=moment)
+        gauges = read_gauges(
+            self._cache,
+            self._registry,
+            self._queue,
+            leading=self.leading,
+            now=time.monotonic(),
+            time=moment,
+            longest_work_seconds=self._controller.longest_work_seconds,
+        )
         return self._metrics.render(gauges)
 
 

@@ -62,6 +62,18 @@ def test_so_many_writes_are_on_their_way_and_no_more() -> None:
         slots.offer(Job(api, "a", 4 * MAX_PARALLEL_WRITES))
         await asyncio.sleep(4.5)
         assert (len(api.sent), api.most) == (4 * MAX_PARALLEL_WRITES, MAX_PARALLEL_WRITES)
+        assert slots.longest_write_seconds == 0
+
+    play(story)
+
+
+def test_age_of_the_oldest_write_is_known() -> None:
+    async def story(slots: WriteSlots, api: Api) -> None:
+        slots.offer(Job(api, "a", 1))
+        await asyncio.sleep(0.4)
+        slots.offer(Job(api, "b", 1))
+        await asyncio.sleep(0.2)
+        assert slots.longest_write_seconds == pytest.approx(0.6, abs=0.01)
 
     play(story)
 
