@@ -164,8 +164,8 @@ def test_suspicion_gives_way_where_the_other_nodes_are_full() -> None:
 @pytest.mark.parametrize("strictly", [True, False])
 async def test_replacement_is_made_as_it_was_decided(strictly: bool) -> None:
     cluster = FakeCluster()
-    await Executor(cluster, Cache(), AgentSettings("http://operator")).execute(
-        a_job(), [CreatePod(0, ("node-1",), strictly=strictly)], {}
-    )
+    executor = Executor(cluster, Cache(), AgentSettings("http://operator"))
+    (write,) = executor.writes(a_job(), [CreatePod(0, ("node-1",), strictly=strictly)])
+    await write.send()
     view = view_pod(cluster.pods()[0], seen_at=NOW)
     assert (view.avoids, view.prefers_others_to) == (({"node-1"}, set()) if strictly else (set(), {"node-1"}))
