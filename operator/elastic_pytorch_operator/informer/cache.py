@@ -109,9 +109,7 @@ class Cache:
     @property
     def running_workers(self) -> int:
         """How many worker pods run."""
-        return sum(
-            pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER for pod in self._pods.values()
-        )
+        return sum(pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER for _, pod in self._pods)
 
     @property
     def silent_since(self) -> Mapping[str, float]:

@@ -176,7 +176,7 @@ async def test_who_is_not_known_has_one_request_a_connection(request_line: str, 
 
 
 async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_up() -> None:
-    async with serving_agents() as (server, api):
+    async with serving_agents() as (server, _):
         streams = [await connect(server, WORKERS[index], tls=True) for index in range(len(WORKERS)) for _ in range(4)]
         requests = []
         for number in range(len(streams)):

@@ -82,8 +82,9 @@ class Day:
         if declared is not None and declared.size:
             progress = {"step": step, "firstStep": 0}
             beat |= {"state": state, "round": declared.number, "rank": 0, "worldSize": 1, "progress": progress}
-        urgent = self.registry.note_heartbeat(job[1], pod, parse_heartbeat(beat), self.loop.time())
-        self.queue.add(job[0], 0.0 if urgent else 1.0)
+        delay_seconds = self.registry.note_heartbeat(job[1], pod, parse_heartbeat(beat), self.loop.time())
+        if delay_seconds is not None:
+            self.queue.add(job[0], delay_seconds)
 
     def sizes(self) -> Mapping[str, int]:
         """Of all that the operator keeps."""
@@ -97,7 +98,7 @@ class Day:
             "reporting": len(controller._reporting),
             "services": len(executor._services),
             "agents": len(self.registry._jobs),
-            "pods": len(self.cache._pods),
+            "pods": sum(1 for _ in self.cache._pods),
         }
 
 
