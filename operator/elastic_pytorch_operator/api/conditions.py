@@ -6,7 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 
-MAX_MESSAGE = 32768  # the API's bound on a condition's message
+MAX_MESSAGE = 4096  # of a condition: the API allows 32,768, but each write of a status stores all its messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,13 @@ IMAGE = "ErrImagePull: no such image"
             "2 pods: waiting to be scheduled; 1 pod: its agent has not reported yet; 1 pod: starting",
             id="the most frequent first",
         ),
+        pytest.param(
+            [*(a_pending_pod(i) for i in range(3)), *(a_pod(i, started=False, waiting=f"Error {i:02d}") for i in range(20))],
+            "; ".join(
+                ["3 pods: waiting to be scheduled", *(f"1 pod: Error {i:02d}" for i in range(7)), "13 pods: other reasons"]
+            ),
+            id="no more than a few",
+        ),
     ],
 )
 def test_causes(pods: list[Any], told: str) -> None:

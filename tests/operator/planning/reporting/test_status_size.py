@@ -1,0 +1,73 @@
+"""The whole status of the largest job stays small, whatever its pods, its scripts and the API server say.
+
+etcd takes objects of 1.5 MB, and each write stores a new version of the whole object. Here names are as long as labels may be, and texts
+are ASCII.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
+from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.reporting.history import extend_history
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
+
+from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, an_agent, observed
+
+WORKERS, MAX_BYTES = 4096, 64 * 1024
+LONG = "x" * 100_000
+BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
+LIMITS = {"replicas": WORKERS, "maximum": WORKERS}
+PROGRESS = Progress(step=10**12, total=10**12, loss=-1.234e-100, first_step=1, checkpoint_step=10**12, commit_every_steps=10**9)
+
+
+def a_group(every: int) -> Observed:
+    """A job of which one in some workers trains, and each of the others waits for another reason."""
+
+    def named(pod: PodView) -> PodView:
+        name = f"{pod.index:04d}".ljust(63, "w")
+        return replace(pod, name=name, node=f"{pod.index:04d}".ljust(63, "n") if pod.started else "", creation_time=TIME)
+
+    pods = [
+        named(a_pod(i) if i % every == 0 else a_pending_pod(i, waiting=f"ImagePullBackOff: {i} {LONG[:500]}"))
+        for i in range(WORKERS)
+    ]
+    members = tuple(Member(pod.name, pod.index, "10.0.0.1") for pod in pods if pod.started)
+    agents: list[AgentView] = [an_agent(m.worker, rank=rank, progress=PROGRESS) for rank, m in enumerate(members)]
+    return observed(pods, agents, round=Round(10**9, members, 29500, "FirstRound", "", NOW), last_heard_at=NOW)
+
+
+def a_long_history() -> dict[str, Any]:
+    history: dict[str, Any] = {}
+    for minute in range(120):
+        time, progress = (
+            f"2026-01-01T{minute // 60:02d}:{minute % 60:02d}:00Z",
+            {"step": 10**12 + minute, "loss": "-1.234e-100"},
+        )
+        history = extend_history(history, time=time, world=WORKERS, recoveries=10**6 + minute, progress=progress)
+    return history
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 64])
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({"refusal": LONG, "waiting": LONG, "cooling": LONG}, id="trains with few"),
+        pytest.param({"budget": Budget(failures=3, total=3, last=BOOM, backoff_until=NOW + 60)}, id="backs off"),
+        pytest.param({"ending": Ending(False, "PodLost", LONG, BOOM)}, id="fails"),
+    ],
+)
+def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
+    seen = a_group(every)
+    old = {"history": a_long_history(), "rootCause": BOOM.as_status(), "lastGrowthTime": TIME, "startTime": TIME}
+    findings = Findings(**{"budget": Budget(last=BOOM), "recovery": Recovery(1, "WorkerLost", NOW, 1, 1e6, 10**12), **said})
+    status = describe_job(a_job(**LIMITS, status=old), seen, assess_workers(seen), seen.round, findings)
+    assert len(status["workers"]) == 128
+    assert len(json.dumps(status).encode()) < MAX_BYTES
