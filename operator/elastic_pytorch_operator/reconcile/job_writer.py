@@ -6,7 +6,7 @@ Each plan replaces what waits by what it asks for. What is on its way is not sen
 import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from elastic_pytorch_operator.api.write_errors import Judgement
@@ -83,6 +83,25 @@ class Ended:
     rest: bool
 
 
+@dataclass(slots=True)
+class _Batch:
+    """The writes of one key, from the first that is sent to the end of the last.
+
+    Attributes:
+        sent: how many are on their way.
+        open: the first one has succeeded, so that the others need not wait for it.
+        failed_ids: those that have failed.
+        before: the failure of the batch before.
+        refused: one has been refused.
+    """
+
+    sent: int = 0
+    open: bool = False
+    failed_ids: set[str] = field(default_factory=set)
+    before: FailedWrite | None = None
+    refused: bool = False
+
+
 class JobWriter:
     """Sends the writes of one job.
 
@@ -110,11 +129,7 @@ class JobWriter:
         self._events: deque[JobWrite] = deque(maxlen=MAX_EVENTS)
         self._sent: dict[str, JobWrite] = {}  # on their way, by id
         self._lanes: Counter[Lane] = Counter()  # of those on their way
-        self._keys: Counter[str] = Counter()
-        self._open: set[str] = set()  # keys with a batch of which the first write has succeeded
-        # Of each batch, that is from the first write of a key to the last: the ids that have failed, and how the batch before failed.
-        self._failed_ids: dict[str, set[str]] = {}
-        self._failed_before: dict[str, FailedWrite | None] = {}
+        self._batches: dict[str, _Batch] = {}  # by key
 
     @property
     def idle(self) -> bool:
@@ -129,12 +144,11 @@ class JobWriter:
             failed: the writes that have failed before. Those that may not be tried again yet are not.
         """
         now = self._clock()
-        asked = {write.key for write in writes} | self._keys.keys()
+        self._batches = {key: batch for key, batch in self._batches.items() if batch.sent}
+        asked = {write.key for write in writes} | self._batches.keys()
         self.failed = {key: failure for key, failure in failed.items() if key in asked}
         for waiting in self._waiting.values():
             waiting.clear()
-        for key in self._open - self._keys.keys():
-            self._end_batch(key)
         for write in writes:
             if write.lane is Lane.EVENTS:
                 self._events.append(write)
@@ -158,7 +172,8 @@ class JobWriter:
         if before is None or now >= before.retry_at:
             return True
         # Trouble with one of many does not keep the others waiting.
-        return write.key in self._open and write.id not in self._failed_ids.get(write.key, ())
+        batch = self._batches.get(write.key)
+        return batch is not None and batch.open and write.id not in batch.failed_ids
 
     def has_urgent(self) -> bool | None:
         """Whether the next write is urgent; None: there is none that may be sent now."""
@@ -174,7 +189,7 @@ class JobWriter:
         write = self._events.popleft() if lane is Lane.EVENTS else self._waiting[lane].popitem(last=False)[1]
         self._sent[write.id] = write
         self._lanes[lane] += 1
-        self._keys[write.key] += 1
+        self._batches.setdefault(write.key, _Batch()).sent += 1
         return lambda: self._send(write)
 
     def _next_lane(self) -> Lane | None:
@@ -188,13 +203,14 @@ class JobWriter:
     def _may_send(self, lane: Lane, key: str) -> bool:
         if lane is Lane.PODS and (CLAIMS in self.failed or self._is_busy(BEFORE_PODS)):
             return False
-        return lane not in ONE_FIRST or not self._keys[key] or key in self._open
+        batch = self._batches.get(key)
+        return lane not in ONE_FIRST or batch is None or batch.open or not batch.sent
 
     def _is_busy(self, lanes: Collection[Lane]) -> bool:
         return any(self._waiting[lane] or self._lanes[lane] for lane in lanes)
 
     async def _send(self, write: JobWrite) -> ClusterError | None:
-        error: ClusterError | None = None
+        batch, error = self._batches[write.key], None
         try:
             await write.send()
         except ClusterError as found:
@@ -205,61 +221,52 @@ class JobWriter:
         finally:
             del self._sent[write.id]
             self._lanes[write.lane] -= 1
-            self._keys[write.key] -= 1
+            batch.sent -= 1
         before, news = self.failed.get(write.key), False
         if error is None:
-            self._note_success(write)
+            self._note_success(write, batch)
         else:
-            news = self._note_failure(write, error)
-        if not self._keys[write.key]:
-            del self._keys[write.key]
-            if write.lane not in ONE_FIRST or not self._waiting[write.lane]:
-                self._end_batch(write.key)
+            news = self._note_failure(write, error, batch)
+        if not batch.sent and not (write.lane in ONE_FIRST and self._waiting[write.lane]):
+            del self._batches[write.key]
         after = self.failed.get(write.key)
         rest = not self._is_busy((Lane.PODS, Lane.DELETES))
         self._on_end(self, Ended(write, error, news, after is not before, after.retry_at if after else None, rest))
         self._slots.offer(self)
         return error
 
-    def _note_success(self, write: JobWrite) -> None:
-        failed_ids = self._failed_ids.get(write.key, set())
-        failed_ids.discard(write.id)
-        if not failed_ids:
+    def _note_success(self, write: JobWrite, batch: _Batch) -> None:
+        batch.failed_ids.discard(write.id)
+        if not batch.failed_ids:
+            batch.open = True
             self.failed.pop(write.key, None)
-            if write.lane in ONE_FIRST:
-                self._open.add(write.key)
         if write.then is not None:
             write.then()
 
-    def _note_failure(self, write: JobWrite, error: ClusterError) -> bool:
+    def _note_failure(self, write: JobWrite, error: ClusterError, batch: _Batch) -> bool:
         """Returns whether the error is news."""
         if write.lane is Lane.EVENTS:
             return True
-        failed_ids = self._failed_ids.setdefault(write.key, set())
-        again = not failed_ids or write.id in failed_ids
-        failed_ids.add(write.id)
+        again = not batch.failed_ids or write.id in batch.failed_ids
         if again:
-            self._failed_before[write.key] = self.failed.get(write.key)
-        trouble = error.judgement is Judgement.TROUBLE
-        known = any(error.words == failure.words for failure in self.failed.values())
+            batch.before, batch.refused = self.failed.get(write.key), False
+        batch.failed_ids.add(write.id)
+        refused = error.judgement is not Judgement.TROUBLE
+        news = again if not refused else all(error.words != failure.words for failure in self.failed.values())
         # A refusal is more informative than the trouble beside it.
-        if again or not trouble:
+        if again or (refused and not batch.refused):
+            batch.refused = refused
             self.failed[write.key] = note_failure(
-                self._failed_before[write.key],
+                batch.before,
                 error.judgement,
                 error.words,
                 self._clock(),
                 refused_seconds=write.refused_seconds,
                 retry_after_seconds=error.retry_after_seconds,
             )
-        if write.lane in ONE_FIRST and not (trouble and write.key in self._open):
-            self._open.discard(write.key)
+        if write.lane in ONE_FIRST and (refused or not batch.open):
+            batch.open = False
             self._waiting[write.lane].clear()
         if error.judgement is Judgement.MALFORMED:
             self._waiting[Lane.PODS].clear()
-        return again if trouble else not known
-
-    def _end_batch(self, key: str) -> None:
-        self._open.discard(key)
-        self._failed_ids.pop(key, None)
-        self._failed_before.pop(key, None)
+        return news

@@ -81,7 +81,8 @@ class WriteSlots:
         self._fill()
 
     async def close(self) -> None:
-        """Stops all writes."""
+        """Stops all writes, and sends none of those that wait."""
+        self._waiting = ReadyLists()
         tasks = [*self._tasks, *([self._waking] if self._waking else [])]
         for task in tasks:
             task.cancel()

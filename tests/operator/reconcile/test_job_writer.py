@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, PODS, SERVICE, STATUS, FailedWrite
+from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, PODS, SERVICE, STATUS, FailedWrite, mark_reported
 from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITES_OF_ONE_JOB, Ended, JobWrite, JobWriter, Lane
 from elastic_pytorch_operator.reconcile.write_slots import MAX_PARALLEL_WRITES, WriteSlots
 
@@ -225,6 +225,22 @@ def test_refusal_is_told_before_the_trouble_beside_it() -> None:
         await asyncio.sleep(3)
         assert world.writer.failed[PODS].words == "the API server refuses: exceeded quota"
         assert world.writer.failed[PODS].times == 1
+
+    play(story)
+
+
+def test_refusals_of_pods_that_were_asked_for_together_are_told_once() -> None:
+    async def story(world: World) -> None:
+        world.errors = dict.fromkeys(world.pods(9)[1:], QUOTA)
+        world.ask(*world.pods(1))
+        await asyncio.sleep(0.5)
+        for index in range(1, 9):  # one by one, and a plan reports what has failed after each
+            world.writer.ask([world.write("pod-0"), world.write(f"pod-{index}")], mark_reported(world.writer.failed))
+            await asyncio.sleep(0.3)
+        assert len(world.sent) > 2
+        assert world.writer.failed[PODS].reported
+        assert world.writer.failed[PODS].times == 1
+        assert [ended.news for ended in world.ended].count(True) == 1
 
     play(story)
 
