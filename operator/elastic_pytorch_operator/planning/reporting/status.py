@@ -33,6 +33,9 @@ Status = dict[str, Any]
 
 # Changes of these alone are written every few seconds at most.
 SLOW_FIELDS = ("progress", "history")
+# Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
+DETAILS = ("replicas", "readyReplicas", "workers")
+DETAILS_WRITE_SECONDS = 1.0
 PROGRESS_WRITE_SECONDS = 3.0
 PROGRESS_WRITES_PER_SECOND = 50  # of all jobs together: the API server has other clients
 SAME_WRITE_SECONDS = 30.0
@@ -153,6 +156,17 @@ def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in SLOW_FIELDS)
 
 
+def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a status differs from the one there is in counts, workers and words only."""
+    if any(old.get(name) != new.get(name) for name in {*old, *new} if name not in (*SLOW_FIELDS, *DETAILS, "conditions")):
+        return False
+    before, after = (
+        {(c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in status.get("conditions") or ()}
+        for status in (old, new)
+    )
+    return before == after
+
+
 def progress_write_seconds(reporting_jobs: int) -> float:
     """Seconds between two writes of a job's progress: longer the more jobs report any."""
     return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
@@ -179,7 +193,12 @@ def write_status_at(
     """
     times = []
     if needs_write(old, new):
-        times.append(now if written is None or needs_write(written, new) else written_at + SAME_WRITE_SECONDS)
+        if written is not None and not needs_write(written, new):
+            times.append(written_at + SAME_WRITE_SECONDS)
+        elif written is not None and changes_details_only(old, new):
+            times.append(max(now, written_at + DETAILS_WRITE_SECONDS))
+        else:
+            times.append(now)
     if old.get("progress") != new.get("progress"):
         times.append(written_at + progress_write_seconds(reporting_jobs))
     return min(times, default=None)

@@ -7,6 +7,7 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.reporting.status import (
+    DETAILS_WRITE_SECONDS,
     PROGRESS_WRITE_SECONDS,
     SAME_WRITE_SECONDS,
     needs_write,
@@ -157,6 +158,29 @@ def test_need_of_a_write(new: dict[str, Any], needed: bool) -> None:
 )
 def test_time_of_the_next_write(new: dict[str, Any], written: dict[str, Any] | None, due: float | None) -> None:
     assert write_status_at(WRITTEN, new, written, NOW - 1, NOW) == due
+
+
+def a_condition(reason: str, message: str) -> dict[str, str]:
+    return {"type": "Running", "status": "True", "reason": reason, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("changes", "waits"),
+    [
+        pytest.param({"replicas": 7, "readyReplicas": 2, "workers": [{"name": "w0"}]}, True, id="counts and workers"),
+        pytest.param({"conditions": [a_condition("RoundRunning", "3 of 4 workers train")]}, True, id="words"),
+        pytest.param({"conditions": [a_condition("BackingOff", "2 of 4 workers train")]}, False, id="a reason"),
+        pytest.param({"workers": [], "state": "Failed"}, False, id="the state, too"),
+        pytest.param({"workers": [], "round": 9}, False, id="a round, too"),
+    ],
+)
+def test_details_are_written_once_a_second(changes: dict[str, Any], waits: bool) -> None:
+    old = {**WRITTEN, "conditions": [a_condition("RoundRunning", "2 of 4 workers train")]}
+    new = {**old, **changes}
+    due = DETAILS_WRITE_SECONDS if waits else 0.25
+    assert write_status_at(old, new, old, NOW, NOW + 0.25) == NOW + due
+    assert write_status_at(old, new, old, NOW, NOW + 5) == NOW + 5, "it has waited for long enough"
+    assert write_status_at(old, new, None, 0.0, NOW) == NOW, "the first write"
 
 
 @pytest.mark.parametrize(
