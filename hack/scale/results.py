@@ -46,6 +46,7 @@ class Result:
         times: from the first job's creation until all pods were created, bound, running.
         spreads: `first_round` and `whole` since the first job's creation, `loss` since a pod's deletion, `takeover` until all agents
             of a job were answered after the leader's end, `takeover_loss` of pods that were lost meanwhile.
+        operator_ends: how often the operator's containers had ended before the bench killed one: out of memory, for example.
         falsely_lost: pods that were deleted and that the bench did not delete.
         error: why it ended early.
     """
@@ -57,6 +58,7 @@ class Result:
     times: dict[str, float] = field(default_factory=dict)
     spreads: dict[str, Sequence[float] | None] = field(default_factory=dict)
     phases: dict[str, Phase] = field(default_factory=dict)
+    operator_ends: int | None = None
     falsely_lost: int | None = None
     error: str = ""
 
@@ -79,6 +81,15 @@ def read_all(folder: Path) -> list[Result]:
     return sorted(found, key=lambda result: (result.jobs == 1, result.jobs * result.workers))
 
 
+def describe(phase: Phase) -> str:
+    """Returns a phase's main figures in a line."""
+    leader = f"leader {_number(phase.leader_cores, 2)} cores, {_number(phase.leader_mib, 0)} MiB"
+    standby = f"standby {_number(phase.standby_cores, 2)} cores, {_number(phase.standby_mib, 0)} MiB"
+    return (
+        f"{phase.seconds:.0f} s, {leader}, {standby}, {_rates(phase.cores)}; {_rates(phase.operator_requests)}; {phase.agents}"
+    )
+
+
 def tables(results: Sequence[Result]) -> str:
     """Returns Markdown, nothing without a result: what users and the operator's administrators ask for, then who used the machine."""
     if not results:
@@ -92,6 +103,7 @@ def tables(results: Sequence[Result]) -> str:
         "lost pod to round, s": lambda r: _spread(r, "loss"),
         "leader killed until all agents are answered, s": lambda r: _spread(r, "takeover"),
         "pod lost meanwhile to round, s": lambda r: _spread(r, "takeover_loss"),
+        "operator's containers ended": lambda r: NOTHING if r.operator_ends is None else str(r.operator_ends),
         "falsely lost": lambda r: NOTHING if r.falsely_lost is None else str(r.falsely_lost),
         "leader, create: cores": lambda r: _number(_phase(r, "create").leader_cores, digits=2),
         "leader, create: MiB": lambda r: _number(_phase(r, "create").leader_mib, digits=0),

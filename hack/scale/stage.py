@@ -158,6 +158,11 @@ class Stage:
                     return leaders[0]
                 await asyncio.sleep(LOOK_SECONDS)
 
+    async def operator_ends(self) -> int:
+        """Returns how often containers of the operator's present pods have ended."""
+        states = [s for pod in (await self.operators()).values() for s in pod["status"].get("containerStatuses") or ()]
+        return sum(state["restartCount"] for state in states)
+
     async def kill_leader(self) -> float:
         """Ends the leader by SIGKILL, so that it gives nothing back, and deletes its pod; returns when.
 

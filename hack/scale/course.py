@@ -1,0 +1,107 @@
+"""The course of a run: create, be quiet, lose pods, kill the leader."""
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+
+from scale.machine import busiest, find_process
+from scale.meter import Meter
+from scale.observations import spread
+from scale.results import Result, describe
+from scale.stage import Stage
+
+CREATED_A_SECOND = 25  # fewer than that, and a run gives up
+LOSS_SECONDS = 60.0
+LOSS_PAUSE_SECONDS = 0.5
+TAKEOVER_SECONDS = 120.0
+SILENT_SECONDS = 40.0  # after a takeover: whatever is declared lost falsely is declared by then
+
+
+async def run(stage: Stage, options: argparse.Namespace, result: Result, folder: Path, say: Callable[[str], None]) -> None:
+    """Measures one number of jobs and workers."""
+    observed, meter, pods = stage.observed, Meter(stage), len(stage.jobs) * stage.workers
+    result.phases = meter.phases
+    await stage.leader()
+    ended_before = await stage.operator_ends()
+    async with stage.set(options.import_seconds):
+        begin = time.time()
+        try:
+            async with meter.phase("create"):
+                await stage.create_jobs()
+                say(f"  all jobs are created after {time.time() - begin:.1f} s")
+                await stage.until(stage.whole, 60.0 + pods / CREATED_A_SECOND, "all jobs to train with all of their workers")
+        finally:
+            for what in ("created", "bound", "running"):
+                if (at := observed.reached(what, pods)) is not None:
+                    result.times[what] = round(at - begin, 2)
+                    result.times[f"{what}_per_second"] = round(pods / (at - begin), 1)
+            for name, size in (("first_round", 0), ("whole", stage.workers)):
+                moments = [observed.first(job, size=size) for job in stage.jobs]
+                result.spreads[name] = spread(at - begin for at in moments if at is not None)
+            say(f"  {result.times}, {result.spreads}; {describe(meter.phases['create'])}")
+        async with meter.phase("quiet"):
+            await asyncio.gather(
+                asyncio.sleep(options.quiet), *([profile(stage, options.quiet, folder, say)] if options.profile else [])
+            )
+        say(f"  quiet: {describe(meter.phases['quiet'])}")
+        async with meter.phase("losses"):
+            result.spreads["loss"] = spread(await lose_workers(stage, options.losses, whole=True))
+        result.operator_ends = await stage.operator_ends() - ended_before
+        say(f"  losses: {result.spreads['loss']}")
+        await stage.until(stage.whole, LOSS_SECONDS, "the jobs to be whole again")
+        async with meter.phase("takeover"):
+            killed_at = await stage.kill_leader()
+            lost = await lose_workers(stage, min(options.losses, len(stage.jobs)), whole=False)
+            await stage.until(lambda: observed.heard.keys() >= set(stage.jobs), TAKEOVER_SECONDS, "agents to be answered again")
+            result.spreads["takeover"] = spread(at - killed_at for at in observed.heard.values())
+            result.spreads["takeover_loss"] = spread(lost)
+        await asyncio.sleep(SILENT_SECONDS)
+        if observed.broken:
+            raise RuntimeError(f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}")
+        result.falsely_lost = observed.count("deleted") - stage.deleted
+        say(f"  takeover: {result.spreads['takeover']}, {result.spreads['takeover_loss']}, falsely lost: {result.falsely_lost}")
+
+
+async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:
+    """Deletes pods of one job after the other; returns the seconds until all others of the job were in a round without it.
+
+    With `whole`, a job has all of its workers before.
+    """
+    observed, deleted = stage.observed, dict[str, float]()
+    lost: list[float] = []
+
+    async def rounds() -> None:
+        await stage.until(lambda: all(observed.first(job, after=at) for job, at in deleted.items()), TAKEOVER_SECONDS, "rounds")
+        lost.extend((observed.first(job, after=at) or at) - at for job, at in deleted.items())
+        deleted.clear()
+
+    for turn, job in zip(range(count), cycle(random.sample(stage.jobs, len(stage.jobs))), strict=False):
+        if job in deleted:
+            await rounds()
+        if whole:
+            await stage.until(partial(observed.whole, job, stage.workers), LOSS_SECONDS, f"{job} to be whole")
+        deleted[job] = await stage.lose_worker(job, turn)
+        await asyncio.sleep(LOSS_PAUSE_SECONDS)
+    await rounds()
+    return lost
+
+
+async def profile(stage: Stage, seconds: float, folder: Path, say: Callable[[str], None]) -> None:
+    """Samples the leader's Python stacks, and says where it is busy."""
+    process = find_process(await stage.leader(), "elastic_pytorch_operator")
+    file = folder / f"{len(stage.jobs)}x{stage.workers}.stacks"
+    spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or "py-spy"
+    what = f"record --nonblocking --pid {process} --duration {seconds:.0f} --format raw --output"
+    running = await asyncio.create_subprocess_exec(spy, *what.split(), str(file))
+    if await running.wait():
+        raise RuntimeError("py-spy has failed")
+    for function, share in busiest(file.read_text().splitlines()):
+        say(f"    {share:6.1%} {function}")
