@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-scale matrix
 .NOTPARALLEL:
-.PHONY: help demo bench scale docs unit test test-all test-fast test-e2e test-scale matrix check venv helm etcd kwok cluster images install lock clean
+.PHONY: help demo bench scale docs unit test test-all test-fast test-e2e test-gpu test-scale matrix check venv helm etcd kwok cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ docs: venv ## Write what is generated from the sources: the references of the AP
 
 # More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
 unit: venv ## What a change of a rule needs: the tests that start no process, and import no torch; half a minute (ARGS: for pytest)
-	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not process and not torch" --ignore tests/e2e --ignore tests/scale --hypothesis-profile unit --numprocesses 3 --dist worksteal --durations 10 $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu and not process and not torch" --ignore tests/e2e --ignore tests/gpu --ignore tests/scale --hypothesis-profile unit --numprocesses 3 --dist worksteal --durations 10 $(ARGS)
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast
@@ -37,10 +37,13 @@ test-all: ## What `make test` runs, then every long test (docs/long-tests.md)
 	@$(MAKE) --no-print-directory $(LONG_TESTS)
 
 test-fast: check helm etcd ## Format, lint, types, prose, layers, and every test that needs no cluster (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m "not e2e and not long" --numprocesses 2 --dist worksteal $(ARGS)
+	@$(PYTHON) -m pytest -m "not e2e and not long and not gpu" --numprocesses 2 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m e2e tests/e2e $(ARGS)
+
+test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped where there is none (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m gpu tests/gpu tests/worker_image $(ARGS)
 
 test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the leader changes (ARGS: --turns N)
 	@$(PYTHON) -m pytest -m long --capture=no tests/scale $(ARGS)

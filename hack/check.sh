@@ -18,7 +18,9 @@ step types-measure "Types of hack/measure, demo, bench and scale (mypy)" env MYP
 for program in commit_cost.py images/load_image.py krew/release.py; do
     step "types-${program##*/}" "Types of hack/$program (mypy)" .venv/bin/mypy "hack/$program"
 done
-step types-in-process-pause "Types of hack/in_process_pause.py (mypy)" env MYPYPATH=. .venv/bin/mypy hack/in_process_pause.py
+for program in in_process_pause.py lost_peer.py; do
+    step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH=. .venv/bin/mypy "hack/$program"
+done
 step prose "Prose (hack/prose)" .venv/bin/python hack/prose
 step layers "Layers (lint-imports)" .venv/bin/lint-imports
 if command -v shellcheck >/dev/null; then

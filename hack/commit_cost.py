@@ -1,14 +1,16 @@
 """Measures what the training library costs a script: each step, and each commit of states of several sizes.
 
 .venv/bin/python hack/commit_cost.py
+.venv/bin/python hack/commit_cost.py cuda       # commits of a model and its optimizer on a GPU
 """
 
 import os
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import elastic_pytorch as elastic
 import torch
@@ -27,6 +29,10 @@ MEGABYTES = (10, 100, 1000)
 TENSORS = 300  # of a state
 COMMITS = 9
 INTERVAL_STEP_SECONDS = (0.02, 0.1, 0.5, 2.0)
+GPU_MEGABYTES = (10, 100, 1000, 10_000)
+GPU_STEP_SECONDS = 0.1
+GPU_STEPS = 60
+GPU_MOST_MEGABYTES = 1000  # of a state whose interval is tried: that of larger ones is longer than the steps that are taken
 
 
 def commits(folder: str, size: int) -> Iterator[tuple[float, float]]:
@@ -90,6 +96,101 @@ def in_group(world: int) -> tuple[float, float]:
     return found
 
 
+class GpuCommits(NamedTuple):
+    """What commits from a GPU cost, in seconds but for the last three."""
+
+    first: float  # of the CPU: memory is taken, and its pages are locked
+    library: float  # as the library has measured a commit, median
+    loss: float  # by which a step with a commit takes longer than one without
+    step: float  # of a step without
+    interval: int  # that the library has chosen for such steps
+    share: float  # of the time that commits at that interval cost; not a number: not tried
+    memory: float  # that committed states take, as a multiple of the state
+
+
+def on_gpu(size: int, *, overlap: bool) -> GpuCommits:
+    """Commits a model with AdamW, of so many bytes together, in steps of a tenth of a second that never wait for the GPU."""
+    model = nn.ParameterList(torch.randn(size // (4 * TENSORS), device="cuda") for _ in range(TENSORS // 3))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for parameter in model:
+        parameter.grad = torch.randn_like(parameter)
+    busy = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+
+    def step(matrices: int) -> None:
+        for _ in range(matrices):
+            busy @ busy
+        optimizer.step()
+
+    def timed(count: int, do: Callable[[], None]) -> float:
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for _ in range(count):
+            do()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - begun) / count
+
+    timed(20, lambda: step(20))
+    matrices = round(20 * GPU_STEP_SECONDS / timed(20, lambda: step(20)))
+
+    def committing(state: elastic.State) -> Callable[[], None]:
+        def do() -> None:
+            step(matrices)
+            state.commit()
+
+        return do
+
+    alone = timed(20, lambda: step(matrices))
+    each = elastic.State(None, every=1, overlap=overlap, model=model, optimizer=optimizer)
+    begun = time.perf_counter()
+    each.restore()
+    first = time.perf_counter() - begun
+    timed(4, committing(each))
+    loss = timed(10, committing(each)) - alone
+    cost = statistics.median(each._interval._commits)
+    assert each._snapshot is not None
+    memory = os.fstat(each._snapshot.fd).st_blocks * 512 / size
+    assert all(mapping.tensors[0].is_pinned() for mapping in each._snapshot._mappings if mapping is not None)
+    each.close()
+    interval, share = next_interval(1, cost, alone), float("nan")
+    if size <= GPU_MOST_MEGABYTES * 10**6:
+        chosen = elastic.State(None, overlap=overlap, model=model, optimizer=optimizer)
+        chosen.restore()
+        timed(20, committing(chosen))
+        share = timed(GPU_STEPS, committing(chosen)) / timed(20, lambda: step(matrices)) - 1
+        interval = chosen._interval.steps
+        chosen.close()
+    return GpuCommits(first, cost, loss, alone, interval, share, memory)
+
+
+def gpu() -> None:
+    """Prints what commits from a GPU cost."""
+    server = PodServer()
+    os.environ[LOCAL_SOCKET] = server.prepare()
+    server.start()
+    title = f"Commits from {torch.cuda.get_device_name()}, torch {torch.__version__}"
+    head = (
+        "state",
+        "overlap",
+        "first",
+        "a commit, as measured",
+        "a step takes longer by",
+        "step",
+        "every",
+        "loss",
+        "memory / state",
+    )
+    table = Table(*head, title=title)
+    for megabytes in GPU_MEGABYTES:
+        for overlap in (False, True):
+            found = on_gpu(megabytes * 10**6, overlap=overlap)
+            times = (f"{1e3 * seconds:.1f} ms" for seconds in (found.first, found.library, found.loss, found.step))
+            shares = (f"{found.interval} steps", f"{found.share:.2%}", f"{found.memory:.2f}")
+            table.add_row(f"{megabytes} MB", "yes" if overlap else "no", *times, *shares)
+            torch.cuda.empty_cache()
+    server.close()
+    Console(width=140).print(table)
+
+
 def main() -> None:
     title = "A step's commit without a state, steps of 20 ms (mean)"
     steps = Table("ranks", "time", "CPU time", "CPU time of a step", title=title)
@@ -109,4 +210,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    gpu() if sys.argv[1:] == ["cuda"] else main()

@@ -2,6 +2,7 @@
 
 .venv/bin/python hack/in_process_pause.py gloo
 .venv/bin/python hack/in_process_pause.py nccl_like
+.venv/bin/python hack/in_process_pause.py nccl         # on a GPU, which all workers share
 
 The agents are real, each with a loopback address of its own; rounds are declared as soon as the change is known. A pause is the time from
 the last step that a rank of the old group has begun to the first one of the new group, in a pod that is in both.

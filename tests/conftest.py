@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 from tests.hypothesis_examples import ALL, UNIT
@@ -16,3 +17,13 @@ def pytest_configure() -> None:
     """Interrupts are not ignored, as a shell has it for what it runs in the background: all that tests start would ignore them, too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests that need a GPU are skipped without one."""
+    if item.get_closest_marker("gpu") is None:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU: torch.cuda.is_available() says that there is none")

@@ -2,6 +2,7 @@
 
 What train_elastic.py does, with a model that is sharded over the workers by FSDP2: no worker has all of it. Every few steps all
 workers together write a checkpoint, which a group of any size can go on from. A group that is told to change writes one, too.
+With NCCL on GPUs, with gloo where there is none.
 """
 
 import argparse
@@ -46,8 +47,19 @@ def learning_rate_factor(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / 40) * (0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2)
 
 
-def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    return functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+def join_group() -> torch.device:
+    """Form the group, and return the device of this process."""
+    if not torch.cuda.is_available():
+        dist.init_process_group("gloo")
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)  # before anything else uses CUDA: FSDP2 and NCCL take the current device
+    dist.init_process_group("nccl")
+    return device
+
+
+def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor, device: torch.device) -> Tensor:
+    return functional.cross_entropy(model(inputs.to(device)).flatten(0, 1), targets.to(device).flatten())
 
 
 def train(
@@ -58,6 +70,7 @@ def train(
     sampler: elastic.ElasticSampler,
     samples: Samples,
     options: argparse.Namespace,
+    device: torch.device,
 ) -> None:
     printed_step = started_step = state.restore()
     printed_at = time.perf_counter()
@@ -67,7 +80,7 @@ def train(
     loader = DataLoader(samples, batch_sampler=sampler)
 
     for step in elastic.steps(state, loader, model, optimizer, scheduler=scheduler, max_steps=options.steps):
-        loss = loss_of(model, *step.batch)
+        loss = loss_of(model, *step.batch, device)
         step.backward(loss)
         done = state.step
         if rank == 0 and step.last and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
@@ -77,11 +90,12 @@ def train(
 
 
 @torch.no_grad()
-def validate(model: nn.Module, samples: Samples) -> float:
+def validate(model: nn.Module, samples: Samples, device: torch.device) -> float:
     """Return the mean loss on samples held out from training; each rank computes a share of it."""
     model.eval()
     share = samples.windows[dist.get_rank() :: dist.get_world_size()]
-    total = torch.stack([loss_of(model, share[:, :-1], share[:, 1:]) * len(share), torch.tensor(float(len(share)))])
+    loss = loss_of(model, share[:, :-1], share[:, 1:], device)
+    total = torch.stack([loss * len(share), torch.tensor(float(len(share)), device=device)])
     dist.all_reduce(total)
     return (total[0] / total[1]).item()
 
@@ -92,8 +106,8 @@ def main() -> None:
     torch.manual_seed(options.seed)
     text, held_out_text, vocabulary = load_text(options.text)
     samples = Samples(text, options.context, stride=options.context // 2)
-    dist.init_process_group("gloo")
-    model = CharLM(vocabulary, options.context)  # with the same weights on all ranks, of which each keeps a part
+    device = join_group()
+    model = CharLM(vocabulary, options.context).to(device)  # with the same weights on all ranks, of which each keeps a part
     for block in model.blocks:
         fully_shard(block)
     fully_shard(model)
@@ -110,8 +124,8 @@ def main() -> None:
         sampler=sampler,
     )
 
-    train(state, model, optimizer, scheduler, sampler, samples, options)
-    loss = validate(model, Samples(held_out_text, options.context, stride=options.context))
+    train(state, model, optimizer, scheduler, sampler, samples, options, device)
+    loss = validate(model, Samples(held_out_text, options.context, stride=options.context), device)
     if dist.get_rank() == 0:
         print(f"done at step {state.step}/{options.steps}  validation loss {loss:.3f}", flush=True)
     dist.destroy_process_group()

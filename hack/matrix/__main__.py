@@ -41,7 +41,14 @@ def run_tests(python: Path, name: str, processes: int) -> Row:
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
-        options = ["-m", "not e2e and not long", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}"]
+        options = [
+            "-m",
+            "not e2e and not long and not gpu",
+            "-p",
+            "no:cacheprovider",
+            f"--basetemp={folder}/tests",
+            f"--junitxml={report}",
+        ]
         command = [
             str(python),
             "-m",

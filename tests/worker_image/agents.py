@@ -13,6 +13,7 @@ from typing import Any
 from elastic_pytorch.stopping.stacks import children
 
 from tests.paths import ROOT
+from tests.worker_image.one_gpu import one_gpu
 
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 WAIT_SECONDS = 60.0
@@ -51,7 +52,7 @@ class Agent:
             "ELASTIC_PYTORCH_WORKER_INDEX": worker[1:],
             "ELASTIC_PYTORCH_GRACE_SECONDS": "8",
             "ELASTIC_PYTORCH_TERMINATION_LOG": str(self.termination_log),
-            "GLOO_SOCKET_IFNAME": "lo",
+            **one_gpu(worker),
             "EVENTS": str(directory / "events"),
             "WORKER": worker,
             **{name: str(value) for name, value in environment.items()},

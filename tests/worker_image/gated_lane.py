@@ -11,11 +11,16 @@ class GatedLane:
 
     Args:
         seconds: for which it says that the training has waited for each copy.
+
+    Attributes:
+        recording: a graph is being recorded.
+        behind: the device is steps behind the CPU, as one that has much to do: no copy is complete before somebody waits for it.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
         self.recording = False
+        self.behind = False
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.begun = 0  # copies beside the training
         self.let_through = 0  # by an optimizer that was about to write
@@ -51,7 +56,7 @@ class GatedLane:
         self.pending.clear()
 
     def done(self) -> bool:
-        return not self.pending
+        return not self.pending and not self.behind
 
     def wait(self) -> float:
         self.let_go()

@@ -1,4 +1,4 @@
-"""Groups of real processes with gloo between them, forked from one process that has imported torch."""
+"""Groups of real processes, forked from one process that has imported torch: with gloo and without GPUs, or with NCCL on one GPU."""
 
 import multiprocessing
 import os
@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from tests.worker_image.one_gpu import one_gpu
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
@@ -27,18 +29,19 @@ PROCESSES.set_forkserver_preload(
 LIMIT_SECONDS = 120.0
 
 
-def run_group(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+def run_group(world_size: int, function: Callable[..., Any], *arguments: Any, backend: str = "gloo") -> list[Any]:
     """What a function returns in each process of a group, by rank.
 
     Args:
         world_size: how many processes.
         function: of a module; called once the group is formed.
         arguments: of the function.
+        backend: of the group.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         processes = [
-            PROCESSES.Process(target=_member, args=(folder, rank, world_size, function, arguments))
+            PROCESSES.Process(target=_member, args=(folder, rank, world_size, backend, function, arguments))
             for rank in range(world_size)
         ]
         for process in processes:
@@ -60,11 +63,15 @@ def _errors(folder: Path) -> str:
     return "\n".join(path.read_text() for path in sorted(folder.glob("error-*")))
 
 
-def _member(folder: Path, rank: int, world_size: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _member(
+    folder: Path, rank: int, world_size: int, backend: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
     try:
         torch.set_num_threads(1)
-        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size), **one_gpu(f"rank-{rank}")}
+        if backend == "gloo":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or fully_shard would put the model on the GPU, where gloo cannot gather it
+        dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
         outcome = function(*arguments)
         (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))
         dist.barrier()

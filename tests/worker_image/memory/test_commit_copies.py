@@ -248,3 +248,15 @@ def test_time_that_the_training_waits_elsewhere_counts_for_the_interval(tmp_path
         training.step()
         assert time.monotonic() < deadline
     assert training.state._interval.steps > 10**6
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_each_commit_is_measured_although_the_device_is_steps_behind(tmp_path: Path, overlap: bool) -> None:
+    training = Training(tmp_path, overlap=overlap)
+    training.lane.behind = True
+    training.lane.seconds = 3.0
+    for _ in range(5):
+        training.step()
+    _, *costs = training.state._interval._commits  # the first is what was restored
+    assert len(costs) == 4, "all commits but the last, which is still under way"
+    assert all(3 <= cost < 6 for cost in costs), "each on its own"

@@ -22,7 +22,7 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = pytest.mark.process
 
 WORKERS = ("w0", "w1", "w2")
-BACKENDS = pytest.mark.parametrize("backend", ["gloo", "nccl_like"])
+BACKENDS = pytest.mark.parametrize("backend", ["gloo", "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)])
 HANDLERS = pytest.mark.parametrize("handler", ["none", "flag", "lightning"])
 
 Steps = list[dict[str, Any]]
@@ -79,7 +79,12 @@ class Group:
             print(f"--- {agent.worker}\n{agent.text()}")
 
     def _start(self, worker: str) -> None:
-        settings = {"MODE": self.directory / "mode", "USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_GRACE_SECONDS": 600}
+        settings: dict[str, Any] = {
+            "MODE": self.directory / "mode",
+            "USE_LIBUV": 0,
+            "OMP_NUM_THREADS": 1,
+            "ELASTIC_PYTORCH_GRACE_SECONDS": 600,
+        }
         self.agents[worker] = Agent(worker, self.operator.url, self.directory, SCRIPTS / "on_backend.py", **settings)
 
 

@@ -20,7 +20,7 @@ STEPS = 84  # of two epochs of 500 samples in batches of 12
 # However busy this machine is, a worker that can go on in its process has the time for it.
 ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 Agents = Callable[..., Agent]
-BACKENDS = pytest.mark.parametrize("backend", ["gloo", "nccl_like"])
+BACKENDS = pytest.mark.parametrize("backend", ["gloo", "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)])
 IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
 
 
@@ -82,15 +82,30 @@ def computed_twice(events: Events) -> int:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """The parameters that a run of two workers has at its end if nothing happens to it."""
-    directory = tmp_path_factory.mktemp("undisturbed")
+def outcomes() -> dict[str, list[float]]:
+    """Of undisturbed runs, by backend."""
+    return {}
+
+
+@pytest.fixture
+def undisturbed(
+    request: pytest.FixtureRequest, outcomes: dict[str, list[float]], tmp_path_factory: pytest.TempPathFactory
+) -> list[float]:
+    """The parameters that a run of two workers has at its end if nothing happens to it; on a GPU, what such a run has there."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    backend = "nccl" if parameters.get("backend") == "nccl" else "gloo"
+    if backend not in outcomes:
+        outcomes[backend] = run_undisturbed(tmp_path_factory.mktemp("undisturbed"), backend)
+    return outcomes[backend]
+
+
+def run_undisturbed(directory: Path, backend: str) -> list[float]:
     operator, events = ScriptedOperator(), Events(directory / "events")
 
     def agents(worker: str, *arguments: Any, **environment: Any) -> Agent:
         return Agent(worker, operator.url, directory, *arguments, **environment)
 
-    started = start(agents, operator, 2, "--step-seconds", 0)
+    started = start(agents, operator, 2, "--step-seconds", 0, "--backend", backend)
     parameters = finish(operator, events, "w0", "w1")
     for agent in started:
         agent.wait()

@@ -63,10 +63,11 @@ import torch.distributed as dist  # noqa: E402
 if backend == "nccl_like":
     import nccl_like  # noqa: F401 - registers it
 
+device = "cuda" if backend == "nccl" else "cpu"
 dist.init_process_group(backend)
 steps_left = dist.get_rank()
 for step in itertools.count(1):
-    total = torch.tensor([1.0, float(bool(received))])
+    total = torch.tensor([1.0, float(bool(received))], device=device)
     dist.all_reduce(total)
     assert total[0] == dist.get_world_size()
     event("step", step=step, world=dist.get_world_size(), **mode)
@@ -80,7 +81,7 @@ for step in itertools.count(1):
         steps_left -= 1
     time.sleep(0.02)
     if handler == "lightning":
-        sigterm = torch.tensor([int(bool(received))])
+        sigterm = torch.tensor([int(bool(received))], device=device)
         dist.broadcast(sigterm, src=0)
         if sigterm.item() == 1:
             raise SIGTERMException

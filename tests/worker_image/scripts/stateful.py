@@ -37,11 +37,14 @@ if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
 if options.backend == "nccl_like":
     import nccl_like  # noqa: F401 - registers it
 
+device = "cuda" if options.backend == "nccl" else "cpu"
+if device == "cuda":  # processes of one pod share the GPU, too
+    os.environ["NCCL_HOSTID"] += "-" + os.environ["LOCAL_RANK"]
 time.sleep(options.set_up_seconds)
 torch.manual_seed(5)
 numbers = torch.arange(options.samples, dtype=torch.float32)
 data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
-model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.1), nn.Tanh(), nn.Linear(32, 1))
+model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.1), nn.Tanh(), nn.Linear(32, 1)).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size, seed=3)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
@@ -54,7 +57,7 @@ state = elastic.State(
     flush_seconds=options.flush_seconds,
     total_steps=None if options.open_ended else options.epochs * sampler.batches_per_epoch,
     failed=False,
-    ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8),
+    ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8, device=device),
 )
 
 
@@ -67,7 +70,7 @@ def train() -> None:
     for epoch in sampler.epochs(options.epochs):
         for inputs, targets, which in loader:
             with sampler.part(ddp) as part:
-                loss = nn.functional.mse_loss(ddp(inputs).squeeze(1), targets)
+                loss = nn.functional.mse_loss(ddp(inputs.to(device)).squeeze(1), targets.to(device))
                 taken += which.int().tolist() if part.samples else []
                 if part.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
                     event(
@@ -96,5 +99,5 @@ def train() -> None:
 if options.early_group:
     dist.init_process_group(options.backend)
 (elastic.in_process(train) if options.in_process else train)()
-digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+digest = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
 event("done", digest=digest, parameters=[x for p in model.parameters() for x in p.flatten().tolist()])

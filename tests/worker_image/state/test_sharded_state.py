@@ -43,10 +43,11 @@ def run_to_ten_and_flush(folder: Path) -> Any:
 
 
 @pytest.mark.process
-def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(tmp_path: Path) -> None:
-    assert set(map(repr, run_group(2, train, tmp_path, 6))) == {repr((0, 30, 9.0, [4]))}
-    assert set(map(repr, run_group(3, run_to_ten_and_flush, tmp_path))) == {repr((4, 50, 1.5, [4, 8, 10]))}
-    assert set(map(repr, run_group(1, train, tmp_path, 11))) == {repr((10, 55, 1.5, [4, 8, 10]))}
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)])
+def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(tmp_path: Path, backend: str) -> None:
+    assert set(map(repr, run_group(2, train, tmp_path, 6, backend=backend))) == {repr((0, 30, 9.0, [4]))}
+    assert set(map(repr, run_group(3, run_to_ten_and_flush, tmp_path, backend=backend))) == {repr((4, 50, 1.5, [4, 8, 10]))}
+    assert set(map(repr, run_group(1, train, tmp_path, 11, backend=backend))) == {repr((10, 55, 1.5, [4, 8, 10]))}
 
 
 def test_without_a_group_it_says_what_is_missing(tmp_path: Path) -> None:

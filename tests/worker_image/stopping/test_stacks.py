@@ -1,5 +1,6 @@
 """The stacks of workers that hang, asked for by the operator."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -109,17 +110,19 @@ def test_what_was_asked_of_others_is_not_asked_of_a_new_agent(
 def test_a_sitecustomize_of_the_image_runs_as_ever(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, own: str
 ) -> None:
+    usual = os.environ.get("PYTHONPATH")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(own)
     (tmp_path / "show.py").write_text(
         f"import os, sys\nsys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
         "event('shown', site=os.environ.get('SITE'), path=os.environ.get('PYTHONPATH'), cold=[p for p in sys.path if 'cold_start' in p])\n"
     )
-    agents("w0", "--start-method=spawn", tmp_path / "show.py", PYTHONPATH=tmp_path / "site")
+    with_site = os.pathsep.join(filter(None, [str(tmp_path / "site"), usual]))
+    agents("w0", "--start-method=spawn", tmp_path / "show.py", PYTHONPATH=with_site)
     agents("w1", "--start-method=spawn", tmp_path / "show.py")
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     shown = {event["worker"]: event for event in events.wait(2, what="shown")}
-    assert (shown["w0"]["path"], shown["w1"]["path"]) == (str(tmp_path / "site"), None)
+    assert (shown["w0"]["path"], shown["w1"]["path"]) == (with_site, usual)
     assert shown["w0"]["site"] == ("image" if "SITE" in own else None)
     assert shown["w0"]["cold"] == shown["w1"]["cold"] == []

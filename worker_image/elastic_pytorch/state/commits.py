@@ -47,6 +47,7 @@ class Commits:
         if self.snapshot is None:
             return
         self._copier.catch_up()
+        self.settle(wait=True)  # here, and not in `start`, so that the commit before is measured
         with self._interval.holding_up():
             self.snapshot.start(version, tree(), self._copier.copy, in_process.check)
         self.settle(wait=False)

@@ -1,0 +1,65 @@
+"""Lightning's Trainer with the training library, as docs/training-library.md says: its loop, our sampler, a callback that commits."""
+
+import os
+import sys
+
+sys.path.insert(0, os.environ["SCRIPTS"])
+
+import elastic_pytorch as elastic
+import lightning
+import torch
+from events import event
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+STEPS = int(os.environ["STEPS"])
+
+torch.manual_seed(5)
+numbers = torch.arange(480, dtype=torch.float32)
+data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3))
+sampler = elastic.ElasticSampler(data, 12, seed=3)
+
+
+class Model(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
+
+    def training_step(self, batch: list[torch.Tensor], _: int) -> torch.Tensor:
+        inputs, targets = batch
+        return sampler.weight * nn.functional.mse_loss(self.net(inputs).squeeze(1), targets)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+
+class Commits(lightning.Callback):
+    state: elastic.State
+
+    def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        self.state = elastic.State(
+            None, every=1, model=module.net, optimizer=trainer.optimizers[0], sampler=sampler, total_steps=STEPS
+        )
+        event("restored", step=self.state.restore(), world=trainer.world_size, device=str(module.device))
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: object) -> None:
+        event("step", step=self.state.step + 1, world=trainer.world_size)
+        self.state.commit()
+        trainer.should_stop = self.state.step >= STEPS
+
+
+trainer = lightning.Trainer(
+    accelerator="gpu",
+    devices=int(os.environ["LOCAL_WORLD_SIZE"]),
+    num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
+    strategy="ddp",
+    use_distributed_sampler=False,
+    max_epochs=1000,
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+    callbacks=[Commits()],
+)
+trainer.fit(Model(), DataLoader(data, batch_sampler=sampler))
+event("done")
