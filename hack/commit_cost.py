@@ -31,7 +31,7 @@ COMMITS = 9
 INTERVAL_STEP_SECONDS = (0.02, 0.1, 0.5, 2.0)
 GPU_MEGABYTES = (10, 100, 1000, 10_000)
 GPU_STEP_SECONDS = 0.1
-GPU_STEPS = 60
+GPU_STEPS = 40
 GPU_MOST_MEGABYTES = 1000  # of a state whose interval is tried: that of larger ones is longer than the steps that are taken
 
 
@@ -114,11 +114,9 @@ def on_gpu(size: int, *, overlap: bool) -> GpuCommits:
     optimizer = torch.optim.AdamW(model.parameters())
     for parameter in model:
         parameter.grad = torch.randn_like(parameter)
-    busy = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 
-    def step(matrices: int) -> None:
-        for _ in range(matrices):
-            busy @ busy
+    def step() -> None:
+        torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call] # not a computation, whose speed would depend on how warm the GPU is
         optimizer.step()
 
     def timed(count: int, do: Callable[[], None]) -> float:
@@ -129,17 +127,18 @@ def on_gpu(size: int, *, overlap: bool) -> GpuCommits:
         torch.cuda.synchronize()
         return (time.perf_counter() - begun) / count
 
-    timed(20, lambda: step(20))
-    matrices = round(20 * GPU_STEP_SECONDS / timed(20, lambda: step(20)))
+    cycles = 10**7
+    timed(5, step)
+    cycles = round(cycles * GPU_STEP_SECONDS / timed(5, step))
 
     def committing(state: elastic.State) -> Callable[[], None]:
         def do() -> None:
-            step(matrices)
+            step()
             state.commit()
 
         return do
 
-    alone = timed(20, lambda: step(matrices))
+    alone = timed(20, step)
     each = elastic.State(None, every=1, overlap=overlap, model=model, optimizer=optimizer)
     begun = time.perf_counter()
     each.restore()
@@ -156,7 +155,7 @@ def on_gpu(size: int, *, overlap: bool) -> GpuCommits:
         chosen = elastic.State(None, overlap=overlap, model=model, optimizer=optimizer)
         chosen.restore()
         timed(20, committing(chosen))
-        share = timed(GPU_STEPS, committing(chosen)) / timed(20, lambda: step(matrices)) - 1
+        share = timed(GPU_STEPS, committing(chosen)) / timed(20, step) - 1
         interval = chosen._interval.steps
         chosen.close()
     return GpuCommits(first, cost, loss, alone, interval, share, memory)

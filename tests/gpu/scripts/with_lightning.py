@@ -1,4 +1,4 @@
-"""Lightning's Trainer with the training library, as docs/training-library.md says: its loop, our sampler, a callback that commits."""
+"""Lightning's Trainer with the training library, as docs/training-library.md says: its loop, our sampler and State."""
 
 import os
 import sys
@@ -30,26 +30,20 @@ class Model(lightning.LightningModule):
         return sampler.weight * nn.functional.mse_loss(self.net(inputs).squeeze(1), targets)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.parameters(), lr=1e-2)
+        """The group is there by now, and the loader is not in use yet."""
+        optimizer = torch.optim.AdamW(self.parameters(), lr=1e-2)
+        self.kept = elastic.State(None, every=1, model=self.net, optimizer=optimizer, sampler=sampler, total_steps=STEPS)
+        event("restored", step=self.kept.restore(), world=self.trainer.world_size, device=str(self.device))
+        return optimizer
 
-
-class Commits(lightning.Callback):
-    state: elastic.State
-
-    def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        self.state = elastic.State(
-            None, every=1, model=module.net, optimizer=trainer.optimizers[0], sampler=sampler, total_steps=STEPS
-        )
-        event("restored", step=self.state.restore(), world=trainer.world_size, device=str(module.device))
-
-    def on_train_batch_end(self, trainer: lightning.Trainer, *_: object) -> None:
-        event("step", step=self.state.step + 1, world=trainer.world_size)
-        self.state.commit()
-        trainer.should_stop = self.state.step >= STEPS
+    def on_train_batch_end(self, *_: object) -> None:
+        event("step", step=self.kept.step + 1, world=self.trainer.world_size)
+        self.kept.commit()
+        self.trainer.should_stop = self.kept.step >= STEPS
 
 
 trainer = lightning.Trainer(
-    accelerator="gpu",
+    accelerator="auto",
     devices=int(os.environ["LOCAL_WORLD_SIZE"]),
     num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
     strategy="ddp",
@@ -59,7 +53,6 @@ trainer = lightning.Trainer(
     enable_checkpointing=False,
     enable_progress_bar=False,
     enable_model_summary=False,
-    callbacks=[Commits()],
 )
 trainer.fit(Model(), DataLoader(data, batch_sampler=sampler))
 event("done")

@@ -8,6 +8,7 @@ Handlers:
 - "lightning", as of Lightning 2.5.2 (and 2.6): what `_SignalConnector.register_signal_handlers` installs without SLURM, and the look of the
   training loop after each batch, in which rank 0 tells the others whether it has had the signal. Written down from its source and its
   changelog, as Lightning is not installed here. Up to 2.5.1 no rank tells another: each leaves after its own batch.
+- "lightning-2.6", as of Lightning 2.6.6, compared with its source: the handler itself waits for rank 0 in a collective.
 """
 
 import itertools
@@ -46,16 +47,20 @@ class SIGTERMException(SystemExit):
 
 
 def note(number: int, _frame: FrameType | None) -> None:
+    if handler == "lightning-2.6" and "torch.distributed" in sys.modules and dist.is_initialized():
+        dist.broadcast(torch.tensor([1], device=device), src=0)
     received.append(number)
 
 
 if handler in ("flag", "alone"):
     signal.signal(signal.SIGTERM, note)
-elif handler == "lightning":
+elif handler.startswith("lightning"):
     handlers: list[Any] = [note]
     if signal.getsignal(signal.SIGTERM) not in (None, signal.SIG_DFL):
         handlers.append(signal.getsignal(signal.SIGTERM))
     signal.signal(signal.SIGTERM, HandlersCompose(handlers))
+
+device = "cuda" if backend == "nccl" else "cpu"
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -63,7 +68,6 @@ import torch.distributed as dist  # noqa: E402
 if backend == "nccl_like":
     import nccl_like  # noqa: F401 - registers it
 
-device = "cuda" if backend == "nccl" else "cpu"
 dist.init_process_group(backend)
 steps_left = dist.get_rank()
 for step in itertools.count(1):
@@ -80,7 +84,7 @@ for step in itertools.count(1):
             sys.exit()
         steps_left -= 1
     time.sleep(0.02)
-    if handler == "lightning":
+    if handler.startswith("lightning"):
         sigterm = torch.tensor([int(bool(received))], device=device)
         dist.broadcast(sigterm, src=0)
         if sigterm.item() == 1:

@@ -180,3 +180,53 @@ def test_a_new_group_begins_with_each_step_and_with_what_has_been_measured() -> 
         assert newcomer.interval.wanted() == 1
         newcomer.take_step(0.1, 0.008)
     assert newcomer.interval.wanted() == 10
+
+
+class Device:
+    """Computes what it is asked for, later than the process that asks goes on."""
+
+    def __init__(self) -> None:
+        self.now = self.ready_at = 0.0
+
+    def ask(self, process_seconds: float, device_seconds: float) -> None:
+        self.now += process_seconds
+        self.ready_at = max(self.ready_at, self.now) + device_seconds
+
+    def wait(self) -> None:
+        self.now = max(self.now, self.ready_at)
+
+
+@pytest.mark.parametrize("beside", [0.0, 0.004], ids=["in the process", "on the device"])
+def test_steps_of_a_device_are_measured_from_commit_to_commit(beside: float) -> None:
+    """What the process takes to ask for a step says nothing about the step."""
+    device = Device()
+    interval = CommitInterval(None, clock=lambda: device.now)
+    committed, commits, changes = 0, 0, 0
+    for step in range(1, 2001):
+        device.ask(0.002, 0.1)
+        interval.end_step()
+        if interval.due(step, committed):
+            committed, commits = step, commits + 1
+            device.wait()
+            interval.catch_up()
+            with interval.holding_up():
+                device.now += 0.004 - beside
+            device.ready_at = device.now + beside
+            interval.end_commit(beside)
+        changes += interval.wanted() != interval.steps
+        interval.agree(interval.wanted())
+    assert interval.steps == 5
+    assert changes == 1
+    assert commits <= 405
+    assert str(interval) == "commits every 5 steps: one takes 4 ms, a step 100 ms"
+
+
+def test_what_was_restored_is_no_commit_of_the_training() -> None:
+    rank = Rank(Meeting())
+    with rank.interval.holding_up():
+        rank.now += 5.0  # new memory
+    rank.interval.end_commit()
+    rank.interval.restart()
+    for cost in (1.0, 0.008, 0.008):
+        rank.take_step(0.1, cost)
+    assert rank.interval.wanted() == 10

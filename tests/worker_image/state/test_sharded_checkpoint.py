@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.state import sharded_checkpoint
 from elastic_pytorch.state.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
-from elastic_pytorch.state.state import State
+from elastic_pytorch.state.state import State, cpu_group
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from torch import nn
@@ -66,13 +66,19 @@ def save_steps(folder: Path, steps: list[int], generation: int) -> dict[str, Any
     for step in steps:
         train(registered, step - done)
         done = step
-        save_sharded(folder, StateVersion(generation, step), {"states": states_of(registered), "best": (1.5, "x")}, keep=2)
+        save_sharded(
+            folder,
+            StateVersion(generation, step),
+            {"states": states_of(registered), "best": (1.5, "x")},
+            keep=2,
+            group=cpu_group(),
+        )
     return whole(registered)
 
 
 def load_and_go_on(folder: Path, further_steps: int) -> tuple[StateVersion, Any, dict[str, Any], dict[str, Any]] | None:
     registered = build()
-    found = load_sharded(folder, lambda: {"states": states_of(registered)})
+    found = load_sharded(folder, lambda: {"states": states_of(registered)}, group=cpu_group())
     if found is None:
         assert not registered["optimizer"].state, "where there is nothing to load, the optimizer is not touched"
         return None

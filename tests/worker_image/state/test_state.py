@@ -53,6 +53,18 @@ def test_nothing_of_it_stays_behind(tmp_path: Path) -> None:
     assert descriptors() <= before  # fewer, if what an earlier test has left goes now
 
 
+def test_a_training_that_goes_on_from_a_closed_one_is_brought_to_the_disk_too(tmp_path: Path) -> None:
+    for steps in (3, 6):
+        state = elastic.State(tmp_path, every=1, flush_seconds=1e9, model=torch.nn.Linear(2, 2))
+        assert state.restore() == steps - 3
+        for _ in range(3):
+            state.commit()
+        state.close()
+        loaded = load_newest(tmp_path, StateVersion(0, 0))
+        assert loaded is not None
+        assert loaded.version.step == steps
+
+
 def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
     code = f"""if True:
         import elastic_pytorch as elastic, torch

@@ -98,10 +98,15 @@ class Copier:
         for hook in self._hooks:
             hook.remove()
 
-    def catch_up(self) -> None:
-        """Waits until the training's own work of this step is done, so that what is measured next is the commit."""
+    def catch_up(self) -> bool:
+        """Waits until a device has done the training's own work of this step, so that what is measured next is the commit.
+
+        Returns:
+            Whether there is such a device.
+        """
         if self._used_lane:
             self._lane.catch_up()
+        return self._used_lane
 
     def end_step(self) -> None:
         """To be called when a step of the training is over, and what it has committed is being copied."""

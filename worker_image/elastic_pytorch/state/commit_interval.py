@@ -49,25 +49,44 @@ class CommitInterval:
         self._commits: deque[float] = deque(maxlen=COMMITS)
         self._steps: deque[float] = deque(maxlen=STEPS)
         self._step_began: float | None = None
-        self._held_up = 0.0  # seconds by which commits have delayed this step
+        self._caught_up_at: float | None = None
+        self._behind = False  # a device computes the steps, later than this process asks for them
+        self._asked_for = 0  # steps since it had caught up
+        self._held_up = 0.0  # seconds by which commits have delayed this step; on a device, all steps since it had caught up
         self._commit = 0.0  # seconds by which the current commit has delayed the training
 
     def restart(self) -> None:
         """Begins with a new group: its ranks have measured different times, and have not agreed yet."""
         self.steps = self._every or 1
-        self._step_began = None
+        self._step_began = self._caught_up_at = None
         self._commit = 0.0
+        if self._commits:
+            self._commits.pop()  # what was restored has been written, into memory that was taken for it
 
     def due(self, step: int, committed: int) -> bool:
         """Whether to commit a step, given the step that was committed last."""
         return step % self._every == 0 if self._every else step - committed >= self.steps
 
     def end_step(self) -> None:
-        """Records that a step is done, and the next one begins."""
+        """Records that a step is done, or asked for, and the next one begins."""
+        self._asked_for += 1
+        if self._behind:
+            return
         now = self._clock()
         if self._step_began is not None:
             self._steps.append(now - self._step_began - self._held_up)
         self._step_began, self._held_up = now, 0.0
+
+    def catch_up(self) -> None:
+        """Records that the device has done all steps that were asked for. Their mean is what a step takes."""
+        now = self._clock()
+        if self._caught_up_at is not None and self._asked_for:
+            mean = (now - self._caught_up_at - self._held_up) / self._asked_for
+            self._steps.extend([mean] * min(self._asked_for, STEPS))
+        if not self._behind:
+            self._behind = True
+            self._steps.clear()  # these were times of asking
+        self._caught_up_at, self._asked_for, self._held_up = now, 0, 0.0
 
     @contextmanager
     def holding_up(self) -> Iterator[None]:

@@ -46,8 +46,10 @@ class Commits:
         """
         if self.snapshot is None:
             return
-        self._copier.catch_up()
+        on_device = self._copier.catch_up()
         self.settle(wait=True)  # here, and not in `start`, so that the commit before is measured
+        if on_device:
+            self._interval.catch_up()
         with self._interval.holding_up():
             self.snapshot.start(version, tree(), self._copier.copy, in_process.check)
         self.settle(wait=False)
