@@ -1,6 +1,6 @@
-"""Trains the small GPT on GPUs: NCCL, bfloat16, batches that are copied to the device while it computes. It has not been run on a GPU.
+"""Trains the small GPT on GPUs: NCCL, bfloat16, batches that are copied to the device while it computes.
 
-What its test runs is the same script without one: gloo and the CPU. Under plain torchrun it runs as well.
+It has been run with two workers that share one GPU. Without a GPU it runs on the CPU with gloo. Under plain torchrun it runs as well.
 """
 
 import argparse

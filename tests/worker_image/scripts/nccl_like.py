@@ -13,7 +13,8 @@ gloo carries the data. What is NCCL's about it:
 - `abort()` ends all waits at once, whatever the tensors hold, and closes the connections. Later collectives raise.
 
 The words are those of torch 2.6 (and 2.5, for set-up errors) with NCCL 2.21.5, from logs that users have published; their C++ frames and
-line numbers in the NCCL library are left out. No GPU has been at hand to compare.
+line numbers in the NCCL library are left out. torch 2.11 with NCCL 2.28.9 says the same on an H100 (`failures/test_words_of_nccl.py`), but
+that a missing interface is an ncclInvalidUsage. There the watchdog waits for a minute before it aborts the process.
 """
 
 import contextlib
