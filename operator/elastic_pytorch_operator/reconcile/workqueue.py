@@ -18,6 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
+SOON_SECONDS = 0.5
 SPARE_ENTRIES = 16  # of the heap, for keys that have become due earlier than their entries say
 
 
@@ -92,10 +93,10 @@ class WorkQueue(Generic[Key]):
         Args:
             key: to work on.
             delay_seconds: until the work is due.
-            urgent: it goes before what is not; None: if it is due at once.
+            urgent: it goes before what is not; None: if it is due soon. Reports of a loss wait for each other for a moment, steps longer.
         """
         if urgent is None:
-            urgent = delay_seconds <= 0
+            urgent = delay_seconds < SOON_SECONDS
         if not self._begun:
             return
         now = self._clock()
@@ -130,7 +131,7 @@ class WorkQueue(Generic[Key]):
         if self._observer:
             self._observer.retried()
         delay = float(min(FIRST_BACKOFF_SECONDS * 2**failures, MAX_BACKOFF_SECONDS))
-        self.add(key, delay)
+        self.add(key, delay, urgent=False)
         return delay
 
     def forget(self, key: Key) -> None:

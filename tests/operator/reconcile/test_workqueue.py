@@ -115,7 +115,9 @@ def test_what_becomes_due_after_a_delay_is_not_urgent_unless_it_is_said_to_be() 
         queue.add("deadline", 1.0, urgent=True)
         await asyncio.sleep(2.0)
         queue.add("loss")
-        assert [await queue.get() for _ in range(3)] == ["deadline", "loss", "progress"]
+        queue.add("losses of a large job", 0.2)
+        await asyncio.sleep(1.0)
+        assert [await queue.get() for _ in range(4)] == ["deadline", "loss", "losses of a large job", "progress"]
 
     run_in_virtual_time(story())
 

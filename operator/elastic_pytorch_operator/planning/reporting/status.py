@@ -34,7 +34,7 @@ Status = dict[str, Any]
 # Changes of these alone are written every few seconds at most.
 SLOW_FIELDS = ("progress", "history")
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
-DETAILS = ("replicas", "readyReplicas", "workers")
+DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers")
 DETAILS_WRITE_SECONDS = 1.0
 PROGRESS_WRITE_SECONDS = 3.0
 PROGRESS_WRITES_PER_SECOND = 50  # of all jobs together: the API server has other clients

@@ -167,7 +167,11 @@ def a_condition(reason: str, message: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("changes", "waits"),
     [
-        pytest.param({"replicas": 7, "readyReplicas": 2, "workers": [{"name": "w0"}]}, True, id="counts and workers"),
+        pytest.param(
+            {"replicas": 7, "readyReplicas": 2, "workers": [{"name": "w0"}], "unlistedWorkers": {}},
+            True,
+            id="counts and workers",
+        ),
         pytest.param({"conditions": [a_condition("RoundRunning", "3 of 4 workers train")]}, True, id="words"),
         pytest.param({"conditions": [a_condition("BackingOff", "2 of 4 workers train")]}, False, id="a reason"),
         pytest.param({"workers": [], "state": "Failed"}, False, id="the state, too"),
