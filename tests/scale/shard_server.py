@@ -77,9 +77,9 @@ class ShardQueue(WorkQueue[JobKey]):
         self._shard, self._shards = shard, shards
         self.taken_out: list[JobKey] = []
 
-    def add(self, key: JobKey, delay_seconds: float = 0.0) -> None:
+    def add(self, key: JobKey, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
         if shard_of(key.name, self._shards) == self._shard:
-            super().add(key, delay_seconds)
+            super().add(key, delay_seconds, urgent=urgent)
 
     async def get(self) -> JobKey:
         key = await super().get()
