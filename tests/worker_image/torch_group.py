@@ -70,7 +70,9 @@ def _member(
         torch.set_num_threads(1)
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size), **one_gpu(f"rank-{rank}")}
         if backend == "gloo":
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or fully_shard would put the model on the GPU, where gloo cannot gather it
+            os.environ["CUDA_VISIBLE_DEVICES"] = (
+                ""  # or fully_shard would put the model on the GPU, where gloo cannot gather it
+            )
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
         outcome = function(*arguments)
         (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))

@@ -236,9 +236,8 @@ class State:
         if self._leave is not None:
             self._leave()
             self._snapshot = self._memory = None
-        alone = (
-            agent_link.current() is None
-        )  # without an agent, the next State of this name reads the folder, and has a new memory
+        # Without an agent, the next State of this name reads the folder, and has a new memory.
+        alone = agent_link.current() is None
         if self._leave is not None and (alone or not self._folder):
             agent_link.pod_client().drop(self._name)
         if not self._folder:
