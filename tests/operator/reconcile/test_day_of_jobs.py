@@ -1,4 +1,4 @@
-"""A day of jobs that end and go, in time that passes at once: nothing is left of them, and they make no more work in the end."""
+"""Hours and days in time that passes at once: nothing is left of jobs that have ended, and what is not watched is found again."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS, Controller
 from elastic_pytorch_operator.reconcile.workqueue import SPARE_ENTRIES, WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
@@ -129,6 +129,22 @@ def test_day_of_ended_jobs_leaves_nothing_behind() -> None:
             assert hours[-1][name] <= hours[steady][name] + 1, (name, [sizes[name] for sizes in hours])
         assert hours[-1]["jobs"] <= KEPT + TTL_SECONDS / PAUSE_SECONDS + 2
         assert plans[-1] <= 1.05 * plans[steady], plans
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+def test_service_that_was_deleted_is_made_again_within_minutes() -> None:
+    async def story() -> None:
+        day = Day()
+        await day.controller.prime()
+        working = asyncio.create_task(day.controller.run())
+        day.cluster.apply_job(a_manifest())
+        await asyncio.sleep(30)
+        day.cluster._remove("Service", "default", "lm")
+        await asyncio.sleep(RESYNC_SECONDS + 1)
+        await day.cluster.get_service("default", "lm")
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
