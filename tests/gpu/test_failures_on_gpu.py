@@ -105,7 +105,7 @@ def test_wrong_set_up_ends_a_function_that_could_be_called_again(fail: Train) ->
     assert fault_of_worker(failure) is Fault.CODE
 
 
-def test_a_gpu_without_memory_for_nccl_counts(fail: Train) -> None:
+def test_a_full_gpu_counts(fail: Train) -> None:
     failure = fail("full")
     assert "out of memory" in failure.message or "ncclUnhandledCudaError" in failure.message
     assert fault_of_worker(failure) is Fault.CODE
