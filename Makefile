@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-scale matrix
+LONG_TESTS := test-gpu test-scale matrix
 .NOTPARALLEL:
 .PHONY: help demo bench scale docs unit test test-all test-fast test-e2e test-gpu test-scale matrix check venv helm etcd kwok cluster images install lock clean
 
