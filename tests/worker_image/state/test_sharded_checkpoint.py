@@ -1,5 +1,9 @@
 """Checkpoints of FSDP2's sharded state, by real groups of processes: written by one, read by one of another size."""
 
+from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
+
+# isort: split
+
 import resource
 import threading
 from pathlib import Path
@@ -18,7 +22,6 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import StepLR
 
 from tests.torch_features import FSDP2_AVERAGES
-from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
 from tests.worker_image.torch_group import run_group
 
 pytestmark = pytest.mark.torch

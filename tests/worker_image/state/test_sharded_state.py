@@ -1,3 +1,7 @@
+from tests.worker_image.cpu_fsdp2 import fully_shard
+
+# isort: split
+
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,6 @@ from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
 from torch.optim import AdamW
 
-from tests.worker_image.cpu_fsdp2 import fully_shard
 from tests.worker_image.torch_group import run_group
 
 pytestmark = pytest.mark.torch
