@@ -70,14 +70,14 @@ def _member(
         torch.set_num_threads(1)
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size), **one_gpu(f"rank-{rank}")}
         if backend == "gloo":
-            os.environ["CUDA_VISIBLE_DEVICES"] = (
-                ""  # or fully_shard would put the model on the GPU, where gloo cannot gather it
-            )
+            # Or fully_shard would put the model on the GPU, where gloo cannot gather it.
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
         outcome = function(*arguments)
         (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))
         dist.barrier()
-        dist.destroy_process_group()
+        if backend != "gloo":  # torch 2.4 and 2.5 may wait forever in the destruction of a group whose other members have ended
+            dist.destroy_process_group()
     except BaseException:
         (folder / f"error-{rank}").write_text(traceback.format_exc())
         raise
