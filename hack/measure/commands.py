@@ -1,4 +1,4 @@
-"""Runs commands of kubectl and docker."""
+"""Runs commands of kubectl, helm and docker."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ class CommandFailed(Exception):
 
 
 class Commands:
-    """Kubectl on one cluster, and docker; each returns what it has printed.
+    """Kubectl and helm, which lies beside it, on one cluster, and docker; each returns what it has printed.
 
     A command that has begun may still take `interrupted_seconds` after an interruption; None: until it ends.
     """
@@ -21,6 +21,9 @@ class Commands:
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return await self._run(self._kubectl, arguments, stdin)
+
+    async def helm(self, *arguments: str) -> str:
+        return await self._run(self._kubectl.parent / "helm", arguments, "")
 
     async def docker(self, *arguments: str) -> str:
         return await self._run(Path("docker"), arguments, "")

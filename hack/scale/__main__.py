@@ -45,7 +45,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--import-seconds", type=float, default=2.0, help="from a container's start to its agent's (default: %(default)s)"
     )
-    parser.add_argument("--memory", default="", metavar="2Gi", help="the operator's memory limit meanwhile (default: its own)")
+    parser.add_argument("--values", default="", metavar="FILE", help="of the operator's chart, meanwhile (default: as it is)")
     parser.add_argument("--profile", action="store_true", help="of the leader by py-spy, while it is quiet; needs root")
     parser.add_argument(
         "--docs", action="store_true", help="only keep what was measured in docs/scale, and write the tables of docs/scale.md"
@@ -64,8 +64,8 @@ async def measure(options: argparse.Namespace, result: Result) -> None:
         asyncio.get_running_loop().add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
     async with Api.connect(KUBECONFIG) as api:
         stage = Stage(api, Commands(KUBECTL, KUBECONFIG), result.jobs, result.workers)
-        async with stage.memory(options.memory) as limit:
-            result.memory_limit = limit
+        async with stage.values(options.values):
+            result.operator = await stage.operator_settings()
             try:
                 await run(stage, options, result, FOLDER, say)
             except* TROUBLE as errors:

@@ -31,15 +31,15 @@ class Observer(Protocol):
     def told(self, agent: "Agent", round_: Round) -> None:
         """An agent has heard of a newer round."""
 
-    def heard(self, agent: "Agent", seconds: float | None) -> None:
-        """A heartbeat was answered after some seconds; None: it was not."""
+    def heard(self, agent: "Agent", seconds: float, error: str) -> None:
+        """A heartbeat was answered after some seconds, or it was not: the error is not empty."""
 
 
 class NoObserver:
     """Is told in vain."""
 
     def told(self, agent: "Agent", round_: Round) -> None: ...
-    def heard(self, agent: "Agent", seconds: float | None) -> None: ...
+    def heard(self, agent: "Agent", seconds: float, error: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class Agent:
             self.changed.clear()
             began = time.monotonic()
             pause = await retry.run(self._heartbeat)
-            self.observer.heard(self, None if retry.failing else time.monotonic() - began)
+            self.observer.heard(self, time.monotonic() - began, retry.error)
             if retry.asked:
                 await asyncio.sleep(pause)
                 continue
@@ -247,10 +247,10 @@ def connections(server: Server, source: str = "") -> tuple[Connection, Connectio
 
 
 class _Retry:
-    """How long to wait after a failure; `asked`: the operator itself has asked for that."""
+    """How long to wait after a failure; `asked`: the operator itself has asked for that; `error`: a status, or what was raised."""
 
     def __init__(self) -> None:
-        self.failing, self.asked = False, False
+        self.failing, self.asked, self.error = False, False, ""
         self._since = 0.0
 
     async def run(self, request: Callable[[], Awaitable[None]]) -> float:
@@ -260,11 +260,13 @@ class _Retry:
         except (OSError, ValueError, KeyError) as error:
             now = time.monotonic()
             self._since = self._since if self.failing else now
-            self.failing = True
+            self.failing, self.error = True, type(error).__name__
+            if isinstance(error, RefusedError):
+                self.error = str(error.status)
             if isinstance(error, RefusedError) and error.retry_seconds is not None:
                 self.asked = True
                 return error.retry_seconds
             early = isinstance(error, TimeoutError) or now - self._since < FIRST_RETRIES_SECONDS
             return FIRST_RETRY_SECONDS if early else LATER_RETRY_SECONDS
-        self.failing = False
+        self.failing, self.error = False, ""
         return 0.0

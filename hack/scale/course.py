@@ -18,7 +18,7 @@ from scale.observations import spread
 from scale.results import Result, describe
 from scale.stage import Stage
 
-CREATED_A_SECOND = 25  # fewer than that, and a run gives up
+CREATED_A_SECOND = 15  # fewer than that, and a run gives up
 LOSS_SECONDS = 60.0
 LOSS_PAUSE_SECONDS = 0.5
 TAKEOVER_SECONDS = 120.0
@@ -39,6 +39,7 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
                 say(f"  all jobs are created after {time.time() - begin:.1f} s")
                 await stage.until(stage.whole, 60.0 + pods / CREATED_A_SECOND, "all jobs to train with all of their workers")
         finally:
+            await stage.save_logs(folder)
             for what in ("created", "bound", "running"):
                 if (at := observed.reached(what, pods)) is not None:
                     result.times[what] = round(at - begin, 2)
@@ -57,6 +58,7 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
         result.operator_ends = await stage.operator_ends() - ended_before
         say(f"  losses: {result.spreads['loss']}")
         await stage.until(stage.whole, LOSS_SECONDS, "the jobs to be whole again")
+        await stage.save_logs(folder)
         async with meter.phase("takeover"):
             killed_at = await stage.kill_leader()
             lost = await lose_workers(stage, min(options.losses, len(stage.jobs)), whole=False)
@@ -64,6 +66,7 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
             result.spreads["takeover"] = spread(at - killed_at for at in observed.heard.values())
             result.spreads["takeover_loss"] = spread(lost)
         await asyncio.sleep(SILENT_SECONDS)
+        await stage.save_logs(folder)
         if observed.broken:
             raise RuntimeError(f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}")
         result.falsely_lost = observed.count("deleted") - stage.deleted

@@ -81,6 +81,7 @@ class Watched:
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.counts: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()  # of heartbeats
         self.waits: list[float] = []  # for the answers of heartbeats, since the last tick
 
     def group(self, job: str) -> Group:
@@ -94,9 +95,10 @@ class Watched:
         if round_.number == group.round:
             self._settle(agent, group)
 
-    def heard(self, agent: Agent, seconds: float | None) -> None:
-        if seconds is None:
+    def heard(self, agent: Agent, seconds: float, error: str) -> None:
+        if error:
             self.counts["failed"] += 1
+            self.errors[error] += 1
             return
         self.counts["heartbeats"] += 1
         self.waits.append(seconds)
@@ -181,7 +183,14 @@ class Generator:
             waits, self._watched.waits = sorted(self._watched.waits), []
             spread = {"median": waits[len(waits) // 2], "worst": waits[-1]} if waits else {}
             agents = sum(len(group.job.agents) for group in self._watched.groups.values())
-            say(event="tick", late=round(late, 3), agents=agents, waits=spread, **self._watched.counts)
+            say(
+                event="tick",
+                late=round(late, 3),
+                agents=agents,
+                waits=spread,
+                errors=self._watched.errors,
+                **self._watched.counts,
+            )
 
     def _observe(self, change: str, pod: dict[str, Any]) -> None:
         if change not in ("ADDED", "MODIFIED", "DELETED"):

@@ -89,8 +89,8 @@ class Observations:
         """Whether the newest round of a job has a size."""
         return job in self.told and self.told[job][-1].size == size
 
-    def between(self, begin: float, end: float) -> dict[str, float]:
-        """Returns heartbeats a second, their longest wait, refused ones, and how late the generator was at worst, in seconds."""
+    def between(self, begin: float, end: float) -> dict[str, Any]:
+        """Returns heartbeats a second, how long they took, why some failed, and how late the generator was at worst, in seconds."""
         ticks = [tick for tick in self.ticks if begin <= tick["at"] <= end]
         if len(ticks) < 2:
             return {}
@@ -100,6 +100,7 @@ class Observations:
         return {
             "heartbeats_per_second": round((last.get("heartbeats", 0) - first.get("heartbeats", 0)) / seconds, 1),
             "heartbeats_failed": last.get("failed", 0) - first.get("failed", 0),
+            "errors": {name: count - first["errors"].get(name, 0) for name, count in last["errors"].items()},
             "heartbeat_seconds_median": sorted(wait["median"] for wait in waits)[len(waits) // 2] if waits else 0.0,
             "heartbeat_seconds_worst": max((wait["worst"] for wait in waits), default=0.0),
             "generator_late_seconds_worst": max(tick["late"] for tick in ticks),

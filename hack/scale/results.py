@@ -34,7 +34,7 @@ class Phase:
     standby_mib: float | None = None
     operator_requests: dict[str, float] = field(default_factory=dict)
     api_requests: dict[str, float] = field(default_factory=dict)
-    agents: dict[str, float] = field(default_factory=dict)
+    agents: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Result:
     """A run; times are in seconds, and spreads are median, 95th percentile and worst.
 
     Attributes:
-        memory_limit: of the operator's container.
+        operator: the resources and the lease's times of its containers.
         times: from the first job's creation until all pods were created, bound, running.
         spreads: `first_round` and `whole` since the first job's creation, `loss` since a pod's deletion, `takeover` until all agents
             of a job were answered after the leader's end, `takeover_loss` of pods that were lost meanwhile.
@@ -54,7 +54,7 @@ class Result:
     jobs: int
     workers: int
     when: str
-    memory_limit: str = ""
+    operator: dict[str, Any] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
     spreads: dict[str, Sequence[float] | None] = field(default_factory=dict)
     phases: dict[str, Phase] = field(default_factory=dict)
@@ -95,6 +95,7 @@ def tables(results: Sequence[Result]) -> str:
     if not results:
         return ""
     figures: Mapping[str, Callable[[Result], str]] = {
+        "operator's memory limit": lambda r: str(r.operator.get("resources", {}).get("limits", {}).get("memory", NOTHING)),
         "all pods created, s": lambda r: _number(r.times.get("created")),
         "created a second": lambda r: _number(r.times.get("created_per_second"), digits=0),
         "all pods bound, s": lambda r: _number(r.times.get("bound")),

@@ -1,6 +1,7 @@
 """The fake nodes, the load generator and the jobs on the cluster, and what is done to them."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -12,6 +13,7 @@ from bench.nodes import Nodes
 from elastic_pytorch_client import names
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
 from measure.commands import Commands
+from measure.kind_cluster import ROOT
 from measure.watcher import LEADER_LABEL, OPERATOR_NAMESPACE, OPERATORS
 
 from scale.fake_nodes import LABEL, PLACEMENT
@@ -19,6 +21,7 @@ from scale.observations import Observations
 
 T = TypeVar("T")
 NAMESPACE = "scale"
+CHART = ROOT / "charts" / "elastic-pytorch-operator"
 GENERATOR = "load-generator"
 CODE = ("__init__", "agent", "connection", "generator", "rounds", "training")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
@@ -50,6 +53,8 @@ def generator_pod(image: str, pull_policy: str, node: str, import_seconds: float
         "image": image,
         "imagePullPolicy": pull_policy,
         "command": ["python3", "-m", "scale.generator"],
+        # Without a request it would get no time at all while the machine is busy, and its agents would give up handshakes.
+        "resources": {"requests": {"cpu": "500m"}},
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "volumeMounts": [{"name": "code", "mountPath": "/load/scale"}],
     }
@@ -163,6 +168,13 @@ class Stage:
         states = [s for pod in (await self.operators()).values() for s in pod["status"].get("containerStatuses") or ()]
         return sum(state["restartCount"] for state in states)
 
+    async def save_logs(self, folder: Path) -> None:
+        """Keeps what the operator's pods have said so far: the log of a pod that is deleted goes with it."""
+        for pod in await self.operators():
+            with suppress(aiohttp.ClientError, TimeoutError):
+                lines = [line async for line in self.api.lines(f"{pods_path(OPERATOR_NAMESPACE, pod)}/log")]
+                (folder / f"{len(self.jobs)}x{self.workers}-{pod}.log").write_text("\n".join(lines))
+
     async def kill_leader(self) -> float:
         """Ends the leader by SIGKILL, so that it gives nothing back, and deletes its pod; returns when.
 
@@ -178,24 +190,23 @@ class Stage:
         return at
 
     @asynccontextmanager
-    async def memory(self, limit: str) -> AsyncIterator[str]:
-        """Gives the operator another memory limit for a while; empty: it keeps its own. Yields the limit."""
-        deployment = await self.api.ask("GET", OPERATOR)
-        before: str = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
-        if limit in ("", before):
-            yield before
+    async def values(self, file: str) -> AsyncIterator[None]:
+        """Gives the operator's release more values of the chart for a while; an empty name: it keeps its own."""
+        if not file:
+            yield
             return
+        release = ("elastic-pytorch-operator", "--namespace", OPERATOR_NAMESPACE, "--wait", "--timeout=3m")
+        before = json.loads(await self.commands.helm("history", *release[:3], "--max=1", "--output=json"))[0]["revision"]
         try:
-            await self._limit_memory(limit)
-            yield limit
+            await self.commands.helm("upgrade", release[0], str(CHART), *release[1:], "--reuse-values", f"--values={file}")
+            yield
         finally:
-            await self._limit_memory(before)
+            await self.commands.helm("rollback", release[0], str(before), *release[1:])
 
-    async def _limit_memory(self, limit: str) -> None:
-        place = ("-n", OPERATOR_NAMESPACE)
-        name = "deployment/elastic-pytorch-operator"
-        await self.commands.kubectl(*place, "set", "resources", name, f"--limits=memory={limit}")
-        await self.commands.kubectl(*place, "rollout", "status", name, f"--timeout={READY_SECONDS:.0f}s")
+    async def operator_settings(self) -> dict[str, Any]:
+        """Returns the arguments and resources of the operator's container."""
+        container = (await self.api.ask("GET", OPERATOR))["spec"]["template"]["spec"]["containers"][0]
+        return {"resources": container["resources"], "leases": [a for a in container["args"] if "lease" in a or "-period" in a]}
 
     async def _find_nodes(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Returns the real nodes by name, and the pods' addresses of the fake ones, once all have some."""

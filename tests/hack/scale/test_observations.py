@@ -56,8 +56,10 @@ def test_log_that_is_read_again_changes_nothing() -> None:
 def test_part_of_a_run() -> None:
     waits = {"median": 0.01, "worst": 0.5}
     ticks = [
-        {"event": "tick", "at": at, "heartbeats": at * 10, "failed": at, "late": at / 10, "waits": waits} for at in range(5)
+        {"event": "tick", "at": at, "heartbeats": at * 10, "failed": at, "late": at / 10, "waits": waits, "errors": {"503": at}}
+        for at in range(5)
     ]
     found = observed(*ticks).between(1, 3)
     assert (found["heartbeats_per_second"], found["heartbeats_failed"], found["generator_late_seconds_worst"]) == (10, 2, 0.3)
+    assert found["errors"] == {"503": 2}
     assert observed(*ticks).between(8, 9) == {}

@@ -10,7 +10,15 @@ QUIET = Phase(60.0, {"operator": 0.31, "etcd": 0.2}, leader_cores=0.3, leader_mi
 
 def a_result(jobs: int = 100, workers: int = 10) -> Result:
     times = {"created": 6.25, "created_per_second": 160.0}
-    return Result(jobs, workers, "2026-11-22T12:00:00Z", "512Mi", times, {"loss": (0.1, 0.25, 0.3)}, {"quiet": QUIET})
+    return Result(
+        jobs,
+        workers,
+        "2026-11-22T12:00:00Z",
+        {"resources": {"limits": {"memory": "512Mi"}}},
+        times,
+        {"loss": (0.1, 0.25, 0.3)},
+        {"quiet": QUIET},
+    )
 
 
 def test_result_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -30,6 +38,7 @@ def test_many_jobs_come_before_large_ones(tmp_path: Path) -> None:
 def test_tables_have_a_column_for_each_run_and_say_what_was_not_measured() -> None:
     text = results.tables([a_result(), Result(1, 4000, "now", error="TimeoutError")])
     assert "| jobs x workers | 100 x 10 | 1 x 4000 |" in text
+    assert "| operator's memory limit | 512Mi | - |" in text
     assert "| created a second | 160 | - |" in text
     assert "| lost pod to round, s | 0.10, 0.25, 0.30 | - |" in text
     assert "| operator | quiet | 0.31 | - |" in text
