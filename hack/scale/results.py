@@ -143,7 +143,8 @@ def _phase(result: Result, name: str) -> Phase:
 
 def _programs(results: Iterable[Result], phase: str) -> list[str]:
     found = [result.phases[phase].cores for result in results if phase in result.phases]
-    return sorted({name for cores in found for name in cores}, key=lambda name: -max(c.get(name, 0.0) for c in found))
+    names = {name for cores in found for name in cores}
+    return sorted(names, key=lambda name: (-max(cores.get(name, 0.0) for cores in found), name))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
