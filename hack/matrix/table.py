@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
     def text(self) -> str:
         failed = ", ".join(f"`{name}`" for name in self.failed) or "none"
-        skipped = "; ".join(f"{reason} ({number})" for reason, number in self.skipped) or "none"
+        skipped = ". ".join(f"{reason} ({number})" for reason, number in self.skipped) or "none"
         cells = (self.torch, self.python, str(self.agent), str(self.library), failed, skipped, self.run)
         return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 

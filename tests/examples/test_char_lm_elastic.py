@@ -73,12 +73,6 @@ def test_the_script_for_gpus_runs_without_one_and_goes_on_with_another_group(tmp
     assert second.validation_loss < first.validation_loss < first.losses[1]
 
 
-def test_the_job_for_gpus_says_where_it_was_run() -> None:
-    for folder in ("all-reduce", "char-lm", "digits"):
-        first = (EXAMPLE.parent / folder / "job-gpu.yaml").read_text().splitlines()[0]
-        assert first.startswith("# Run on one GPU in local mode (docs/gpu.md), not on a cluster with GPUs. Two workers with ")
-
-
 @pytest.mark.parametrize("name", ["elastic", "fsdp2", "gpu"])
 def test_the_job_runs_the_script_with_options_it_has(name: str) -> None:
     job = yaml.safe_load((EXAMPLE / f"job-{name}.yaml").read_text())

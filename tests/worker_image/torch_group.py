@@ -76,7 +76,7 @@ def _member(
         outcome = function(*arguments)
         (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))
         dist.barrier()
-        if backend != "gloo":  # torch 2.4 and 2.5 may wait forever in the destruction of a group whose other members have ended
+        if backend != "gloo":  # whose destruction may hang: torch waits for a thread that may want the GIL, and holds the GIL
             dist.destroy_process_group()
     except BaseException:
         (folder / f"error-{rank}").write_text(traceback.format_exc())

@@ -22,6 +22,10 @@ from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES, run_group
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
+# Until the process ends. torch holds the GIL while it waits for the end of a gloo group's thread, and that thread may want the GIL.
+kept: list[Any] = []
+
+
 def train(backend: str) -> list[torch.Tensor]:
     group = dist.new_group(backend=backend)
     torch.manual_seed(dist.get_rank())
@@ -31,7 +35,7 @@ def train(backend: str) -> list[torch.Tensor]:
         optimizer.zero_grad()
         model(torch.randn(3, 4)).square().mean().backward()
         optimizer.step()
-    dist.destroy_process_group(group)
+    kept.extend((group, model))
     return [parameter.detach() for parameter in model.parameters()]
 
 

@@ -1,5 +1,9 @@
 """What the operator hears of the failures that NCCL has a way of its own to tell, and what it makes of them."""
 
+import tests.python_of_operator  # noqa: F401 - leaves this module out
+
+# isort: split
+
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +13,6 @@ from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.model.failure import Fault, fault_of_worker
 from elastic_pytorch_operator.model.observed import Failure
 
-import tests.python_of_operator  # noqa: F401 - leaves this module out
 from tests.worker_image.agents import SCRIPTS, Agent
 from tests.worker_image.scripted_operator import ScriptedOperator
 

@@ -3,6 +3,10 @@
 What comes out is compared with a run that nobody has touched: one process, no group, no agent.
 """
 
+import tests.python_of_operator  # noqa: F401 - leaves this module out
+
+# isort: split
+
 import asyncio
 import contextlib
 import json
@@ -21,7 +25,6 @@ import pytest
 from elastic_pytorch_operator.api.conditions import has_ended
 from elastic_pytorch_operator.local.run import LocalOperator, local_operator
 
-import tests.python_of_operator  # noqa: F401 - leaves this module out
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.process
