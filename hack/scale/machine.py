@@ -21,6 +21,7 @@ PROGRAMS = {
     "elastic_pytorch_operator": "operator",
 }
 OTHERS = "kernel and others"
+WAITING = ("sigwait ", "_worker (concurrent/futures/thread.py", "EpollSelector.select ", "select ")  # of py-spy's functions
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -86,9 +87,10 @@ def find_process(pod: str, module: str, proc: Path = Path("/proc")) -> int | Non
 
 
 def busiest(stacks: Iterable[str], most: int = 15) -> list[tuple[str, float]]:
-    """Returns the functions in which a profile's samples ended, with their share, from py-spy's raw format."""
+    """Returns the functions in which a profile's samples ended, with their share of those that did not wait, from py-spy's raw format."""
     ends: Counter[str] = Counter()
     for line in stacks:
         stack, _, count = line.rpartition(" ")
-        ends[stack.rpartition(";")[2]] += int(count)
+        if not (end := stack.rpartition(";")[2]).startswith(WAITING):
+            ends[end] += int(count)
     return [(name, round(count / ends.total(), 3)) for name, count in ends.most_common(most)]

@@ -96,6 +96,9 @@ def tables(results: Sequence[Result]) -> str:
         return ""
     figures: Mapping[str, Callable[[Result], str]] = {
         "operator's memory limit": lambda r: str(r.operator.get("resources", {}).get("limits", {}).get("memory", NOTHING)),
+        "its Lease, deadline and pause, s": lambda r: (
+            ", ".join(a.partition("=")[2] for a in r.operator.get("leases", ())) or NOTHING
+        ),
         "all pods created, s": lambda r: _number(r.times.get("created")),
         "created a second": lambda r: _number(r.times.get("created_per_second"), digits=0),
         "all pods bound, s": lambda r: _number(r.times.get("bound")),

@@ -26,6 +26,7 @@ GENERATOR = "load-generator"
 CODE = ("__init__", "agent", "connection", "generator", "rounds", "training")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 OPERATOR = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/elastic-pytorch-operator"
+LEASE_OPTIONS = ("--lease-duration=", "--renew-deadline=", "--retry-period=")
 CREATIONS = 8  # at once
 READY_SECONDS = 120.0
 REMOVAL_SECONDS = 600.0
@@ -206,7 +207,7 @@ class Stage:
     async def operator_settings(self) -> dict[str, Any]:
         """Returns the arguments and resources of the operator's container."""
         container = (await self.api.ask("GET", OPERATOR))["spec"]["template"]["spec"]["containers"][0]
-        return {"resources": container["resources"], "leases": [a for a in container["args"] if "lease" in a or "-period" in a]}
+        return {"resources": container["resources"], "leases": [a for a in container["args"] if a.startswith(LEASE_OPTIONS)]}
 
     async def _find_nodes(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Returns the real nodes by name, and the pods' addresses of the fake ones, once all have some."""

@@ -14,7 +14,10 @@ def a_result(jobs: int = 100, workers: int = 10) -> Result:
         jobs,
         workers,
         "2026-11-22T12:00:00Z",
-        {"resources": {"limits": {"memory": "512Mi"}}},
+        {
+            "resources": {"limits": {"memory": "512Mi"}},
+            "leases": ["--lease-duration=4", "--renew-deadline=3", "--retry-period=1"],
+        },
         times,
         {"loss": (0.1, 0.25, 0.3)},
         {"quiet": QUIET},
@@ -39,6 +42,7 @@ def test_tables_have_a_column_for_each_run_and_say_what_was_not_measured() -> No
     text = results.tables([a_result(), Result(1, 4000, "now", error="TimeoutError")])
     assert "| jobs x workers | 100 x 10 | 1 x 4000 |" in text
     assert "| operator's memory limit | 512Mi | - |" in text
+    assert "| its Lease, deadline and pause, s | 4, 3, 1 | - |" in text
     assert "| created a second | 160 | - |" in text
     assert "| lost pod to round, s | 0.10, 0.25, 0.30 | - |" in text
     assert "| operator | quiet | 0.31 | - |" in text
