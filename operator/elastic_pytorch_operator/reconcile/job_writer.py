@@ -136,8 +136,14 @@ class JobWriter:
         """Whether nothing waits and nothing is on its way."""
         return not (self._sent or self._events or any(self._waiting.values()))
 
+    @property
+    def deletions(self) -> frozenset[str]:
+        """The writes that delete pods, waiting or on their way, by id."""
+        sent = (id_ for id_, write in self._sent.items() if write.lane is Lane.DELETES)
+        return frozenset((*self._waiting[Lane.DELETES], *sent))
+
     def ask(self, writes: Sequence[JobWrite], failed: FailedWrites) -> None:
-        """Has these writes sent, and none of those that wait from before, except events.
+        """Has these writes sent, and none of those that wait from before, except deletions of pods, and events.
 
         Args:
             writes: all that the newest plan asks for.
@@ -145,10 +151,12 @@ class JobWriter:
         """
         now = self._clock()
         self._batches = {key: batch for key, batch in self._batches.items() if batch.sent}
-        asked = {write.key for write in writes} | self._batches.keys()
+        deletions = self._waiting[Lane.DELETES].values()  # stay: plans take these pods for deleted
+        asked = {write.key for write in (*writes, *deletions)} | self._batches.keys()
         self.failed = {key: failure for key, failure in failed.items() if key in asked}
-        for waiting in self._waiting.values():
-            waiting.clear()
+        for lane, waiting in self._waiting.items():
+            if lane is not Lane.DELETES:
+                waiting.clear()
         for write in writes:
             if write.lane is Lane.EVENTS:
                 self._events.append(write)
@@ -163,6 +171,7 @@ class JobWriter:
 
     def drop(self) -> None:
         """Sends nothing more but events: the job is gone."""
+        self._waiting[Lane.DELETES].clear()
         self.ask((), {})
 
     def _is_due(self, write: JobWrite, now: float) -> bool:

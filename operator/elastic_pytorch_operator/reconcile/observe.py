@@ -1,6 +1,7 @@
 """Puts together what is known about one job: the objects in the cache, and the agents in the registry."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.informer.cache import Cache
@@ -21,16 +22,22 @@ def observe(
     service_exists: bool,
     reporting_jobs: int = 1,
     lost_leader_node: str = "",
+    is_being_deleted: Callable[[PodView], bool] = lambda _: False,
 ) -> Observed:
-    """A job at this moment, for a plan that is made before anything else happens: its nodes are those of the cache."""
-    pods = cache.pods_of(job.uid)
+    """A job at this moment, for a plan that is made before anything else happens: its nodes are those of the cache.
+
+    A pod is deleted from the moment when a plan asks for that. `is_being_deleted` says so of those whose deletion the API server has not
+    confirmed yet: without it, the next plan would take the agent of a lost worker for that of a newcomer.
+    """
+    pods = tuple(_deleting(pod) if is_being_deleted(pod) else pod for pod in cache.pods_of(job.uid))
+    stores = tuple(_deleting(pod) if is_being_deleted(pod) else pod for pod in cache.stores_of(job.uid))
     agents = registry.agents(job.uid, {pod.name for pod in pods})
     declared = registry.job(job.uid).round
     return Observed(
         now=now,
         time=time,
         pods=pods,
-        stores=cache.stores_of(job.uid),
+        stores=stores,
         nodes=cache.nodes,
         agents=agents,
         round=declared or recover_round(pods, agents, listening_since),
@@ -43,6 +50,10 @@ def observe(
         service_exists=service_exists,
         reporting_jobs=reporting_jobs,
     )
+
+
+def _deleting(pod: PodView) -> PodView:
+    return replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or (pod.ended and not pod.deleting))
 
 
 def heard_before(job: Job, pods: Sequence[PodView]) -> frozenset[str]:

@@ -109,6 +109,32 @@ def test_what_the_newest_plan_no_longer_asks_for_is_not_sent() -> None:
     play(story)
 
 
+def test_deletion_that_was_asked_for_is_sent_although_the_next_plan_takes_the_pod_for_deleted() -> None:
+    async def story(world: World) -> None:
+        deletions = [f"delete-{number}" for number in range(100)]
+        world.ask(*deletions)
+        await asyncio.sleep(0.5)
+        assert len(world.sent) < 100
+        assert world.writer.deletions == set(deletions)
+        world.ask("status")
+        await asyncio.sleep(20)
+        assert sorted(world.sent) == sorted([*deletions, "status"])
+        assert world.writer.deletions == set()
+
+    play(story)
+
+
+def test_nothing_is_deleted_for_a_job_that_is_gone() -> None:
+    async def story(world: World) -> None:
+        world.ask(*(f"delete-{number}" for number in range(100)))
+        await asyncio.sleep(0.5)
+        world.writer.drop()
+        await asyncio.sleep(20)
+        assert len(world.sent) < 100
+
+    play(story)
+
+
 def test_of_the_status_the_newest_is_written() -> None:
     async def story(world: World) -> None:
         for other in (world.another(), world.another()):  # take all slots

@@ -1,9 +1,12 @@
-"""The round that a new leader finds."""
+"""What a plan is made from: pods whose deletion is on its way, and the round that a new leader finds."""
 
-from elastic_pytorch_operator.reconcile.observe import recover_round
+from elastic_pytorch_operator.agents.registry import AgentRegistry
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.reconcile.observe import observe, recover_round
 
-from tests.operator.builders import NOW, a_pod, an_agent
+from tests.operator.builders import NOW, a_job, a_manifest, a_pod, a_worker_pod, an_agent
 
+JOB = a_job()
 PODS = [a_pod(i) for i in range(3)]
 
 
@@ -24,3 +27,22 @@ def test_round_that_none_has_taken_up_is_empty() -> None:
 def test_agents_that_know_of_no_round_make_none() -> None:
     agents = {"w0": an_agent("w0", "ready", round_=0, world_size=0)}
     assert recover_round(PODS, agents, NOW) is None
+
+
+def test_pod_whose_deletion_was_asked_for_is_deleted_before_the_api_server_says_so() -> None:
+    cache = Cache()
+    pods = [a_worker_pod(JOB, index) for index in range(2)]
+    for index, pod in enumerate(pods):
+        pod["metadata"] |= {"uid": f"uid-{index}", "resourceVersion": "1"}
+    cache.replace_all([a_manifest()], pods, [], 1.0)
+    found = observe(
+        JOB,
+        cache,
+        AgentRegistry(),
+        now=NOW,
+        time="",
+        listening_since=0.0,
+        service_exists=True,
+        is_being_deleted=lambda pod: pod.uid == "uid-1",
+    )
+    assert [pod.deleting for pod in found.pods] == [False, True]
