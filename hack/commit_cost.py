@@ -109,7 +109,7 @@ class GpuCommits(NamedTuple):
 
 
 def on_gpu(size: int, *, overlap: bool) -> GpuCommits:
-    """Commits a model with AdamW, of so many bytes together, in steps of a tenth of a second that never wait for the GPU."""
+    """Commits a model with AdamW, of a given size in bytes, in steps of a tenth of a second that never wait for the GPU."""
     model = nn.ParameterList(torch.randn(size // (4 * TENSORS), device="cuda") for _ in range(TENSORS // 3))
     optimizer = torch.optim.AdamW(model.parameters())
     for parameter in model:

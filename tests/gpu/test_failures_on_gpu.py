@@ -12,6 +12,7 @@ from elastic_pytorch_operator.model.observed import Failure
 import tests.python_of_operator  # noqa: F401 - leaves this module out
 from tests.worker_image.agents import Agent
 from tests.worker_image.scripted_operator import ScriptedOperator
+from tests.worker_image.told_failure import run_until_failure
 
 pytestmark = [pytest.mark.gpu, pytest.mark.process]
 
@@ -69,14 +70,7 @@ def fail(operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Pat
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 
     def run(what: str, start_method: str = "forkserver", **environment: str) -> Failure:
-        agents("w0", "--nproc-per-node=2", f"--start-method={start_method}", "train.py", WHAT=what, **environment)
-        operator.wait_for("ready", "w0")
-        operator.declare("w0")
-        operator.wait_for("failed", "w0")
-        heard = operator.last("w0")
-        assert heard is not None
-        failure = parse_heartbeat(heard.body).failure
-        assert failure is not None
+        failure = run_until_failure(operator, agents, start_method=start_method, WHAT=what, **environment)
         print(f"=== {what} {start_method}: {failure}")
         return failure
 

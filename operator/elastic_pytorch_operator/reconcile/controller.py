@@ -26,7 +26,7 @@ from elastic_pytorch_operator.planning.failed_writes import describe
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
-from elastic_pytorch_operator.reconcile.execute import Executor, deletion_of
+from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWriter, Lane
 from elastic_pytorch_operator.reconcile.observe import observe
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
@@ -185,7 +185,6 @@ class Controller:
                 self._plan_at(key, None, writer)
                 return "success"
             job = parse_ended(manifest)
-        deletions = self._writer(key, job.uid).deletions
         observed = observe(
             job,
             self._cache,
@@ -196,7 +195,7 @@ class Controller:
             lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),
             reporting_jobs=len(self._reporting),
-            is_being_deleted=lambda pod: deletion_of(pod.uid) in deletions,
+            being_deleted=self._writer(key, job.uid).pods_being_deleted,
         )
         if any(agent.progress.step is not None for agent in observed.agents.values()) and not has_ended(job.status):
             self._reporting.add(job.uid)

@@ -132,7 +132,7 @@ class Executor:
                 return JobWrite(Lane.PODS, PODS, "store", partial(self._create_pod, job, action), urgent=begun)
             case DeletePod():
                 key = f"delete {action.name}"
-                return JobWrite(Lane.DELETES, key, deletion_of(action.uid), partial(self._delete_pod, job, action))
+                return JobWrite(Lane.DELETES, key, action.uid, partial(self._delete_pod, job, action))
             case PatchStatus():
                 urgent = begun and needs_write(job.status, action.status)
                 return JobWrite(Lane.STATUS, STATUS, STATUS, partial(self._patch_status, job, action.status), urgent=urgent)
@@ -272,11 +272,6 @@ class Executor:
             },
         }
         await self._cluster.create_event(event)
-
-
-def deletion_of(pod_uid: str) -> str:
-    """Returns the id of the write that deletes a pod."""
-    return f"delete {pod_uid}"
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class JobWrite:
     Attributes:
         lane: what kind of write it is.
         key: what its failures are known by from one plan to the next. Writes of one key stand or fall together.
-        id: what is written. Of each id, one write is on its way at most.
+        id: what is written; of a deletion, the UID of the pod. Of each id, one write is on its way at most.
         send: raises ClusterError if it fails.
         then: is called when it has succeeded.
         urgent: goes before the writes of other jobs that are not.
@@ -137,8 +137,8 @@ class JobWriter:
         return not (self._sent or self._events or any(self._waiting.values()))
 
     @property
-    def deletions(self) -> frozenset[str]:
-        """The writes that delete pods, waiting or on their way, by id."""
+    def pods_being_deleted(self) -> frozenset[str]:
+        """The ids of the writes that delete pods, waiting or on their way: the pods' UIDs."""
         sent = (id_ for id_, write in self._sent.items() if write.lane is Lane.DELETES)
         return frozenset((*self._waiting[Lane.DELETES], *sent))
 

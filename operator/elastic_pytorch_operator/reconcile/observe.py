@@ -1,6 +1,6 @@
 """Puts together what is known about one job: the objects in the cache, and the agents in the registry."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
@@ -22,22 +22,21 @@ def observe(
     service_exists: bool,
     reporting_jobs: int = 1,
     lost_leader_node: str = "",
-    is_being_deleted: Callable[[PodView], bool] = lambda _: False,
+    being_deleted: Collection[str] = (),
 ) -> Observed:
     """A job at this moment, for a plan that is made before anything else happens: its nodes are those of the cache.
 
-    A pod is deleted from the moment when a plan asks for that. `is_being_deleted` says so of those whose deletion the API server has not
+    A pod is deleted from the moment when a plan asks for that. `being_deleted` has the UIDs of those whose deletion the API server has not
     confirmed yet: without it, the next plan would take the agent of a lost worker for that of a newcomer.
     """
-    pods = tuple(_deleting(pod) if is_being_deleted(pod) else pod for pod in cache.pods_of(job.uid))
-    stores = tuple(_deleting(pod) if is_being_deleted(pod) else pod for pod in cache.stores_of(job.uid))
+    pods = _mark_deleting(cache.pods_of(job.uid), being_deleted)
     agents = registry.agents(job.uid, {pod.name for pod in pods})
     declared = registry.job(job.uid).round
     return Observed(
         now=now,
         time=time,
         pods=pods,
-        stores=stores,
+        stores=_mark_deleting(cache.stores_of(job.uid), being_deleted),
         nodes=cache.nodes,
         agents=agents,
         round=declared or recover_round(pods, agents, listening_since),
@@ -52,8 +51,15 @@ def observe(
     )
 
 
-def _deleting(pod: PodView) -> PodView:
-    return replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or (pod.ended and not pod.deleting))
+def _mark_deleting(pods: tuple[PodView, ...], uids: Collection[str]) -> tuple[PodView, ...]:
+    if not uids:  # as with nearly all plans
+        return pods
+    return tuple(
+        replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or (pod.ended and not pod.deleting))
+        if pod.uid in uids
+        else pod
+        for pod in pods
+    )
 
 
 def heard_before(job: Job, pods: Sequence[PodView]) -> frozenset[str]:

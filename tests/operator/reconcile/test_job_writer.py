@@ -115,11 +115,11 @@ def test_deletion_that_was_asked_for_is_sent_although_the_next_plan_takes_the_po
         world.ask(*deletions)
         await asyncio.sleep(0.5)
         assert len(world.sent) < 100
-        assert world.writer.deletions == set(deletions)
+        assert world.writer.pods_being_deleted == set(deletions)
         world.ask("status")
         await asyncio.sleep(20)
         assert sorted(world.sent) == sorted([*deletions, "status"])
-        assert world.writer.deletions == set()
+        assert world.writer.pods_being_deleted == set()
 
     play(story)
 

@@ -43,6 +43,6 @@ def test_pod_whose_deletion_was_asked_for_is_deleted_before_the_api_server_says_
         time="",
         listening_since=0.0,
         service_exists=True,
-        is_being_deleted=lambda pod: pod.uid == "uid-1",
+        being_deleted={"uid-1"},
     )
     assert [pod.deleting for pod in found.pods] == [False, True]

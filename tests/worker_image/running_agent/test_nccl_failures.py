@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.model.failure import Fault, fault_of_worker
 from elastic_pytorch_operator.model.observed import Failure
 
 from tests.worker_image.agents import SCRIPTS, Agent
 from tests.worker_image.scripted_operator import ScriptedOperator
+from tests.worker_image.told_failure import run_until_failure
 
 pytestmark = pytest.mark.process
 
@@ -52,17 +52,8 @@ def fail(operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Pat
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 
     def run(*arguments: str, timeout: int = 600, error: str = "", start_method: str = "forkserver") -> Failure:
-        options = ("--nproc-per-node=2", f"--start-method={start_method}")
         environment = {"SCRIPTS": SCRIPTS, "TIMEOUT": timeout, "NCCL_LIKE_ERROR": error}
-        agents("w0", *options, "train.py", *arguments, **environment)
-        operator.wait_for("ready", "w0")
-        operator.declare("w0")
-        operator.wait_for("failed", "w0")
-        heard = operator.last("w0")
-        assert heard is not None
-        failure = parse_heartbeat(heard.body).failure
-        assert failure is not None
-        return failure
+        return run_until_failure(operator, agents, *arguments, start_method=start_method, **environment)
 
     return run
 

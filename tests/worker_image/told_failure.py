@@ -1,0 +1,33 @@
+"""What a real operator reads of the failure that an agent tells of. Needs the operator's Python."""
+
+from collections.abc import Callable
+from typing import Any
+
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.model.observed import Failure
+
+from tests.worker_image.agents import Agent
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+
+def run_until_failure(
+    operator: ScriptedOperator, agents: Callable[..., Agent], *arguments: str, start_method: str, **environment: Any
+) -> Failure:
+    """Runs train.py on one worker of two processes until they fail.
+
+    Args:
+        operator: that the agent reports to.
+        agents: starts one.
+        arguments: of the script.
+        start_method: of the agent's processes.
+        environment: of the agent.
+    """
+    agents("w0", "--nproc-per-node=2", f"--start-method={start_method}", "train.py", *arguments, **environment)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait_for("failed", "w0")
+    heard = operator.last("w0")
+    assert heard is not None
+    failure = parse_heartbeat(heard.body).failure
+    assert failure is not None
+    return failure
