@@ -33,6 +33,7 @@ install_release() {
         --set global.imageRegistry=docker.io/library --set image.pullPolicy=Never \
         --set image.repository="${OPERATOR_IMAGE%:*}" --set image.tag="${OPERATOR_IMAGE#*:}" \
         --set agentImage.repository="${AGENT_IMAGE%:*}" --set agentImage.tag="${AGENT_IMAGE#*:}" \
+        --set metrics.perJob=true \
         --set-string "podAnnotations.elasticpytorch\.dev/image-id=$1" --wait --timeout 3m || {
         kubectl --namespace "$NAMESPACE" get pods --output wide
         kubectl --namespace "$NAMESPACE" logs --tail 20 --selector "app.kubernetes.io/name=$RELEASE" --ignore-errors

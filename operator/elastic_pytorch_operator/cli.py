@@ -10,6 +10,7 @@ from pathlib import Path
 from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
+from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
 from elastic_pytorch_operator.runtime.logs import configure_logging
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return asyncio.run(run_local(options.job.resolve(), options.workdir))
     try:
         timing = LeaseTiming(options.lease_duration, options.renew_deadline, options.retry_period)
+        options.marks = (
+            *MARKS,
+            *parse_marks(options.sure_ends, Certainty.SURE),
+            *parse_marks(options.soft_ends, Certainty.SOFT),
+        )
     except ValueError as error:
         parser.error(str(error))
     asyncio.run(_run(options, timing))
@@ -54,6 +60,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         namespace=namespace if pod else "",
         pod=pod,
         watched=options.namespaces,
+        marks=options.marks,
     )
     await run_operator(settings, agent_image, timing, metrics_per_job=options.metrics_per_job)
 
@@ -75,6 +82,11 @@ def _parser() -> argparse.ArgumentParser:
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
     )
     run.add_argument("--metrics-per-job", action="store_true", help="give each job series of its own")
+    form = "further taints and labels, as key[=value][:effect],…"
+    run.add_argument(
+        "--sure-ends", type=_split, default=(), help=f"{form}, by which a node announces that it ends in two minutes"
+    )
+    run.add_argument("--soft-ends", type=_split, default=(), help=f"{form}, by which a node announces that it may end")
     timing = LeaseTiming()
     run.add_argument(
         "--lease-duration",

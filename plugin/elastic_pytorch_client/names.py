@@ -18,6 +18,7 @@ BACKEND_OPERATOR: Final = "operator"  # spec.rendezvous.backend
 # Reasons of conditions.
 BACKING_OFF: Final = "BackingOff"
 COOLING_DOWN: Final = "CoolingDown"  # of Resizing, while minSecondsBetweenResizes lasts
+NODE_ENDING: Final = "NodeEnding"  # of Resizing, while a worker waits for its replacement
 
 # Reasons of events; the causes of rounds among them are causes of recoveries, too.
 WORKER_JOINED: Final = "WorkerJoined"

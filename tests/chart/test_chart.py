@@ -200,6 +200,14 @@ def test_common_labels_are_on_every_object_and_do_not_change_the_charts_own() ->
 
 
 @needs_helm
+def test_keys_that_announce_an_end_arrive_at_the_operator() -> None:
+    arguments = container_of(render('announcedEnds={"sure":["acme.io/a","acme.io/b=c:NoExecute"],"soft":["acme.io/d"]}'))[
+        "args"
+    ]
+    assert [a for a in arguments if "-ends=" in a] == ["--sure-ends=acme.io/a,acme.io/b=c:NoExecute", "--soft-ends=acme.io/d"]
+
+
+@needs_helm
 def test_extras_arrive_in_the_pod_beside_the_charts_own() -> None:
     objects = render(
         'extraArgs=["--metrics-per-job"]',
@@ -285,6 +293,8 @@ def test_values_arrive_in_the_pod() -> None:
         'resources={"cpu":"1"}',
         "serviceAccount.annotation={}",
         'watchNamespaces="a,b"',
+        'announcedEnds={"sure":["acme.io/going:Never"]}',
+        'announcedEnds={"maybe":[]}',
         'watchNamespaces=["a","a"]',
         'watchNamespaces=["A"]',
         'resources={"limits":{"memory":"lots"}}',

@@ -11,6 +11,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.timestamps import write_time
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus
+from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
@@ -124,8 +125,8 @@ class Simulation:
                         self.job = replace(self.job, status=status)
                 case CreateService():
                     self.service = True
-        wanted = [pod for pod in self.pods.values() if not pod.ended and not pod.deleting and pod.node not in self.hung_nodes]
-        assert len(wanted) <= self.job.maximum, "more pods than maxReplicas"
+        wanted = {p.index for p in self.pods.values() if not p.ended and not p.deleting and p.node not in self.hung_nodes}
+        assert len(wanted) <= self.job.maximum, "more pods than maxReplicas, beside replacements of workers that still train"
         return todo
 
     def settle(self, seconds: float = 60.0) -> None:
@@ -168,7 +169,7 @@ class Simulation:
             load = {
                 name: sum(p.node == name and (not p.ended or p.lingers) for p in self.pods.values())
                 for name, node in self.nodes.items()
-                if node.ready and not node.unschedulable
+                if node.ready and not node.unschedulable and not node.taints
             }
             free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
             if free:
@@ -295,6 +296,11 @@ class Simulation:
         self.restart_operator()
         self.round = None
         self.connects_at = dict.fromkeys(self.agents, self.now) | dict(connects_at)
+
+    def announce(self, node: str, *taints: Taint, labels: Mapping[str, str] | None = None) -> None:
+        """Puts taints and labels on a node; those that it had are gone."""
+        excluding = tuple(taint for taint in taints if taint.effect != "PreferNoSchedule")
+        self.nodes[node] = NodeView(node, labels=labels or {}, taints=excluding, end=announced_end(taints, labels or {}))
 
     def scale(self, wanted: int) -> None:
         self.job = replace(self.job, wanted=wanted, generation=self.job.generation + 1)

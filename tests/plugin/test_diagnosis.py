@@ -198,6 +198,13 @@ def test_growth_that_waits_for_the_time_between_resizes() -> None:
     assert "minSecondsBetweenResizes delays growth" in shown
 
 
+def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
+    why = "char-lm-worker-1 leaves node n, which announces its end by taint karpenter.sh/disrupted, as soon as its replacement is ready"
+    shown = said(diagnose(with_condition(job_of("lost"), "Resizing", "NodeEnding", why), evidence_of("lost", pods=[])))
+    assert f"C{why[1:]}." in shown
+    assert "The group loses nothing if a node has room for the replacement." in shown
+
+
 def test_a_refusal_while_a_job_is_still_stopping() -> None:
     message = "spec.suspend is true: 1 pod is left; the API server refuses: Service sleeper exists"
     job = with_condition(job_of("suspended"), "Suspended", "Suspending", message, true=False)

@@ -51,6 +51,7 @@ WORKERS_MISSING: Final = "WorkersMissing"
 SIZE_CHANGING: Final = "SizeChanging"
 WAITING_FOR_CHECKPOINT: Final = "WaitingForCheckpoint"
 COOLING_DOWN: Final = "CoolingDown"
+NODE_ENDING: Final = "NodeEnding"  # of an event, too
 WORKERS_SUCCEEDED: Final = "WorkersSucceeded"
 TOO_MANY_FAILURES: Final = "TooManyFailures"
 BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"

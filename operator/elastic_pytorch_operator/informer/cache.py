@@ -10,6 +10,7 @@ from elastic_pytorch_operator.informer.pod_index import PodEntry, PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_node, view_pod
 from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
+from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
@@ -45,9 +46,14 @@ class Cache:
     watch, too.
 
     What was deleted leaves a tombstone: a list that began before, a late answer to a write, or a watch that lags do not bring it back.
+
+    Attributes:
+        primed: whether everything has been listed once.
+        marks: the taints and labels that announce a node's end.
     """
 
     primed: bool = False
+    marks: tuple[Mark, ...] = MARKS
     _nodes: dict[str, NodeView] = field(default_factory=dict)
     _watch_lag: WatchLag = field(default_factory=WatchLag)
     _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
@@ -178,7 +184,11 @@ class Cache:
 
     def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a node; only what changes its view matters to the jobs with pods there."""
-        view, uid, version = view_node(manifest), manifest["metadata"].get("uid", ""), version_of(manifest["metadata"])
+        view, uid, version = (
+            view_node(manifest, self.marks),
+            manifest["metadata"].get("uid", ""),
+            version_of(manifest["metadata"]),
+        )
         known, entry = self._nodes.get(view.name), self._node_entries.get(view.name)
         same = entry is not None and entry.uid == uid
         if entry is not None and (version < entry.version or (same and known is not None and known.removed)):
@@ -220,7 +230,7 @@ class Cache:
         for node in nodes:
             node_names.add(node["metadata"]["name"])
             node_uids.add(node["metadata"].get("uid", ""))
-            if self._nodes.get(node["metadata"]["name"]) != view_node(node):
+            if self._nodes.get(node["metadata"]["name"]) != view_node(node, self.marks):
                 self._watch_lag.expect("nodes", node, now)
             touched |= self.apply_node(node, now)
         for name, known in list(self._node_entries.items()):

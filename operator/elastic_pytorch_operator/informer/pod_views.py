@@ -1,10 +1,12 @@
 """Reduces the API server's objects to the small views that decisions read."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView, Taint
+from elastic_pytorch_operator.model.announced_ends import MARKS, Mark, Taint, announced_end
+from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView
 from elastic_pytorch_operator.spec.job import JobKey
 
 # What the kubelet and the scheduler give as the reason of a pod that they have ended. Kubelets before 1.26 set no condition.
@@ -98,18 +100,26 @@ def follow_view(known: PodView, view: PodView, now: float) -> PodView:
     )
 
 
-def view_node(node: Manifest) -> NodeView:
-    """A node's view. Ready unless its condition says otherwise: an absent condition means that the node is new."""
-    spec, status = node.get("spec") or {}, node.get("status") or {}
+def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
+    """A node's view. Ready unless its condition says otherwise: an absent condition means that the node is new.
+
+    Args:
+        node: the object.
+        marks: the taints and labels that announce a node's end.
+    """
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    labels, unschedulable = metadata.get("labels") or {}, bool(spec.get("unschedulable"))
     ready = next((c.get("status") for c in status.get("conditions") or () if c.get("type") == "Ready"), "True")
-    taints = (Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ())
+    taints = [Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()]
+    deleting = bool(metadata.get("deletionTimestamp"))
     return NodeView(
-        name=node["metadata"]["name"],
+        name=metadata["name"],
         ready=ready == "True",
-        unschedulable=bool(spec.get("unschedulable")),
-        labels=node["metadata"].get("labels") or {},
+        unschedulable=unschedulable,
+        labels=labels,
         taints=tuple(taint for taint in taints if taint.effect in EXCLUDING_EFFECTS),
         allocatable=status.get("allocatable") or {},
+        end=announced_end(taints, labels, deleting=deleting, unschedulable=unschedulable, marks=marks),
     )
 
 

@@ -8,7 +8,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.model.actions import CreatePod
-from elastic_pytorch_operator.spec.job import Job, training_container
+from elastic_pytorch_operator.spec.job import ALLOW, FORBID, Job, training_container
 from elastic_pytorch_operator.spec.shared_memory import add_shared_memory
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, add_claim_volumes
 
@@ -79,6 +79,14 @@ def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
         "metadata": metadata,
         "spec": copy.deepcopy(dict(template.spec)),
     }
+
+
+# What Cluster Autoscaler and Karpenter read before they remove a node to save cost. The first does not remove one with pods of a
+# custom controller unless they say so.
+DISRUPTION_ANNOTATIONS: Mapping[str, Mapping[str, str]] = {
+    ALLOW: {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
+    FORBID: {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +173,11 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
         "kind": "Pod",
         "metadata": {
             # Webhooks may add containers to the pod: this names the one that trains.
-            "annotations": {**(metadata.get("annotations") or {}), names.ANNOTATION_TRAINING_CONTAINER: container["name"]},
+            "annotations": {
+                **DISRUPTION_ANNOTATIONS[job.disruption],
+                **(metadata.get("annotations") or {}),
+                names.ANNOTATION_TRAINING_CONTAINER: container["name"],
+            },
             "name": f"{host}-{suffix}",
             "namespace": job.key.namespace,
             "labels": {

@@ -7,9 +7,9 @@ a decision, so a clock that is an hour off changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
 from elastic_pytorch_operator.model.round import Round
 
 TERMINAL_PHASES = ("Failed", "Succeeded")
@@ -83,14 +83,6 @@ class PodView:
         return other is None or (self.creation_time, not self.ended) > (other.creation_time, not other.ended)
 
 
-class Taint(NamedTuple):
-    """What keeps pods without a toleration off a node."""
-
-    key: str
-    value: str
-    effect: str
-
-
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """A node, as the API server last reported it."""
@@ -102,6 +94,7 @@ class NodeView:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()  # those that keep new pods away
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    end: AnnouncedEnd | None = None  # that it announces
 
 
 class AgentState(StrEnum):

@@ -78,6 +78,7 @@ class JobFigures:
         ready: status.readyReplicas.
         world_size: status.worldSize, the processes that train together.
         step: the newest training step that was reported; None if there is none.
+        step_seconds: of a training step; None if it does not train, or has not reported two.
     """
 
     namespace: str
@@ -86,6 +87,7 @@ class JobFigures:
     ready: int
     world_size: int
     step: int | None
+    step_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,9 @@ class Metrics:
             "elastic_pytorch_job_world_size", f"Processes that train together in the job; 0 if none does. {only}", job
         )
         self._job_step = self._gauge("elastic_pytorch_job_step", f"The newest training step that was reported. {only}", job)
+        self._job_step_seconds = self._gauge(
+            "elastic_pytorch_job_step_seconds", f"Time of a training step, while the job reports steps. {only}", job
+        )
 
     def _begin_at_zero(self) -> None:
         for of_queue in (self._queue_adds, self._queue_retries, self._queue_wait, self._queue_work):
@@ -286,7 +291,7 @@ class Metrics:
                 counter.remove(*labels)
 
     def _render_jobs(self, gauges: GaugeValues) -> None:
-        for gauge in (self._job_wanted, self._job_ready, self._job_size, self._job_step):
+        for gauge in (self._job_wanted, self._job_ready, self._job_size, self._job_step, self._job_step_seconds):
             gauge.clear()
         for job in gauges.figures if gauges.leading and self._per_job else ():
             self._job_wanted.labels(job.namespace, job.name).set(job.wanted)
@@ -294,6 +299,8 @@ class Metrics:
             self._job_size.labels(job.namespace, job.name).set(job.world_size)
             if job.step is not None:
                 self._job_step.labels(job.namespace, job.name).set(job.step)
+            if job.step_seconds is not None:
+                self._job_step_seconds.labels(job.namespace, job.name).set(job.step_seconds)
 
     def _begin_namespace(self, namespace: str) -> None:
         """Has all counts of a namespace begin at 0."""

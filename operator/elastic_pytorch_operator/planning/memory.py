@@ -21,6 +21,7 @@ class Memory:
 
     Attributes:
         suspects: nodes that have probably died, and since when that is suspected.
+        ending: nodes of the job's pods that announce a sure end, and when its workers have to have left, monotonic seconds.
         stall: the round that hangs, if it does.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
         leaving: workers that have left the group since they were told to stop, and whose pods are still there.
@@ -39,6 +40,7 @@ class Memory:
 
     budget: Budget = field(default_factory=Budget)
     suspects: Mapping[str, float] = field(default_factory=dict)
+    ending: Mapping[str, float] = field(default_factory=dict)
     recovery: Recovery | None = None
     stall: Stall | None = None
     checkpoint_wait: CheckpointWait | None = None

@@ -30,12 +30,13 @@ from elastic_pytorch_operator.planning.failures.rulings import (
 )
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
-from elastic_pytorch_operator.planning.reporting.events import record_events
+from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events
 from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
+from elastic_pytorch_operator.planning.workers.evacuation import nodes_to_avoid, plan_evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
 from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room, suspect_nodes
 from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_grace_until
@@ -51,9 +52,12 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
     avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
-    replicas = plan_replicas(observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated)
+    evacuation = plan_evacuation(job, observed, candidates, memory.ending)
+    replicas = plan_replicas(
+        observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated, evacuation
+    )
     if replicas.victims:
-        candidates = assess_workers(observed, replicas.victims, suspects)
+        candidates = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
@@ -64,6 +68,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     memory = replace(
         notice_spec(job, memory),
         suspects=suspects,
+        ending=evacuation.ending,
         stall=stall,
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),
@@ -84,7 +89,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     )
     frozen = ending is not None or group_restart.asked
     decision = Decision() if frozen else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
-    deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait)
+    deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait, evacuation.leave_by(observed))
     if deferral.until is not None:
         decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
@@ -106,17 +111,21 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         restarting=group_restart,
         grown=grown,
         starts=starts,
+        evacuating=evacuation.describe(),
     )
     status = describe_job(job, observed, candidates, round_, findings)
     actions: list[Action] = []
-    recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck)
+    recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck, evacuation.recheck_at)
     if ending is None:
         actions += _pod_actions(job, observed, replicas, round_, memory, starts, group_restart)
         pauses = [max(starts.backoff_until.get(index, 0.0), memory.budget.backoff_until) for index in replicas.create]
         recheck = earliest(recheck, *(until for until in pauses if until > observed.now))
     news = unreported(memory.failed)
     ruled = memory.budget.last if memory.budget.last is not last_before else None
-    actions += record_events(job, observed, decision.round, recovery if recovered else None, ending, news, deferral.over, ruled)
+    actions += [
+        *record_announcements(observed, evacuation.announced),
+        *record_events(job, observed, decision.round, recovery if recovered else None, ending, news, deferral.over, ruled),
+    ]
     memory = replace(memory, failed=mark_reported(memory.failed))
     due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, observed.reporting_jobs)
     if due is not None and due <= observed.now:
@@ -200,9 +209,12 @@ def _pod_actions(
     actions: list[Action] = [] if observed.service_exists else [CreateService()]
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
     if replicas.create and observed.now >= memory.budget.backoff_until and not restarting.asked:
-        avoided = {*memory.suspects, *starts.avoid}
+        sure, soft = nodes_to_avoid(observed.nodes, job.template, observed.time)
+        avoided = {*memory.suspects, *starts.avoid, *sure, *soft}
+        strictly = not avoided or others_have_room(avoided, observed.nodes, observed.pods, job.template)
+        if sure and not strictly:  # a node that ends soon is worse than none
+            avoided, strictly = sure, True
         avoid = tuple(sorted(avoided))
-        strictly = not avoid or others_have_room(avoided, observed.nodes, observed.pods, job.template)
         actions += [
             CreatePod(
                 index,

@@ -77,11 +77,14 @@ def pending_since(manifest: Mapping[str, Any]) -> str:
 
 def _figures(key: JobKey, manifest: Mapping[str, Any]) -> JobFigures:
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+    progress = status.get("progress") or {}
+    speed = float(progress.get("stepsPerSecond") or 0.0) if status.get("worldSize") else 0.0
     return JobFigures(
         namespace=key.namespace,
         name=key.name,
         wanted=spec.get("replicas") or 0,
         ready=status.get("readyReplicas") or 0,
         world_size=status.get("worldSize") or 0,
-        step=(status.get("progress") or {}).get("step"),
+        step=progress.get("step"),
+        step_seconds=1.0 / speed if speed else None,
     )

@@ -90,7 +90,7 @@ class Replica:
         self._listening = False
         self._trust: Trust | None = None
         self._primed = asyncio.Event()
-        self._cache = Cache()
+        self._cache = Cache(marks=settings.marks)
         self._registry = AgentRegistry(lambda: self._cache.running_workers)
         self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
         self._controller = Controller(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
@@ -15,6 +17,7 @@ class ReplicaSettings:
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
         pod: its name, which is its identity: a restarted container goes on where the one before it was.
         watched: the namespaces whose jobs it reconciles; none: all.
+        marks: the taints and labels that announce a node's end.
     """
 
     operator_url: str
@@ -24,3 +27,4 @@ class ReplicaSettings:
     namespace: str = ""
     pod: str = ""
     watched: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = MARKS

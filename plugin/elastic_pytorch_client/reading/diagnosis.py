@@ -110,6 +110,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         *_silent(job, evidence),
         *_refused(job),
         *_unlike(job),
+        *_node_ending(job),
         *_notes(job, evidence),
     ]
     if not findings:
@@ -214,6 +215,16 @@ def _unlike(job: JobView) -> Iterable[Finding]:
             "a nodeSelector for nodes of one type:\n  kubectl get nodes -L node.kubernetes.io/instance-type"
         )
         yield Finding(f"Workers are left out because of their number of processes: {said[1]}.", do)
+
+
+def _node_ending(job: JobView) -> Iterable[Finding]:
+    resizing = job.condition("Resizing")
+    if resizing is not None and resizing.true and resizing.reason == names.NODE_ENDING:
+        said = first_line(resizing.message).rstrip(".")
+        yield Finding(
+            f"{said[:1].upper()}{said[1:]}.",
+            "The group loses nothing if a node has room for the replacement. Without one, the worker leaves just before the node ends.",
+        )
 
 
 def _messages(job: JobView) -> list[str]:

@@ -40,6 +40,28 @@ def test_agent_is_the_command_unless_the_user_has_one() -> None:
     assert "PET_RDZV_BACKEND" not in env(build())
 
 
+SAFE, KARPENTER = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
+
+
+@pytest.mark.parametrize(
+    ("job", "annotations"),
+    [
+        ({}, {SAFE: "true"}),
+        ({"minimum": None, "maximum": None}, {SAFE: "false", KARPENTER: "true"}),
+        ({"scheduling": {"disruption": "Forbid"}}, {SAFE: "false", KARPENTER: "true"}),
+        ({"minimum": None, "maximum": None, "scheduling": {"disruption": "Allow"}}, {SAFE: "true"}),
+    ],
+)
+def test_autoscalers_may_take_away_workers_of_an_elastic_job_only(job: dict[str, Any], annotations: dict[str, str]) -> None:
+    found = build(a_job(**job))["metadata"]["annotations"]
+    assert {name: value for name, value in found.items() if name in (SAFE, KARPENTER)} == annotations
+
+
+def test_annotations_of_the_template_say_otherwise() -> None:
+    template = {"metadata": {"annotations": {SAFE: "false"}}, "spec": TEMPLATE["spec"]}
+    assert build(a_job(template=template))["metadata"]["annotations"][SAFE] == "false"
+
+
 def test_environment_of_the_agent() -> None:
     variables = env(build(a_job(nprocPerNode=2, rendezvous={"port": 30000})))
     assert variables["ELASTIC_PYTORCH_OPERATOR_URL"] == "http://operator:8443"
@@ -148,7 +170,7 @@ def test_nodes_to_take_only_if_no_other_fits_are_disliked_beside_what_the_templa
 )
 def test_pod_tells_which_container_trains(containers: list[dict[str, Any]], name: str) -> None:
     pod = build(a_job(template={"metadata": {"annotations": {"team": "ml"}}, "spec": {"containers": containers}}))
-    assert pod["metadata"]["annotations"] == {"team": "ml", "elasticpytorch.dev/training-container": name}
+    assert pod["metadata"]["annotations"].items() >= {"team": "ml", "elasticpytorch.dev/training-container": name}.items()
     assert "command" in next(c for c in pod["spec"]["containers"] if c["name"] == name)
 
 

@@ -215,7 +215,7 @@ def test_longest_wait_of_a_namespace_is_that_of_one_job() -> None:
 
 
 def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
-    status = {"state": "Running", "readyReplicas": 2, "worldSize": 2, "progress": {"step": 501}}
+    status = {"state": "Running", "readyReplicas": 2, "worldSize": 2, "progress": {"step": 501, "stepsPerSecond": "2.5"}}
     cache, metrics = Cache(), Metrics(per_job=True)
     cache.replace_all([a_manifest() | {"status": status}, a_manifest("new")], [], [], 0.0)
     found = read(metrics, gauges_of(cache))
@@ -224,9 +224,13 @@ def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
         "elastic_pytorch_job_ready_workers{job_name=lm,namespace=default}": 2,
         "elastic_pytorch_job_world_size{job_name=lm,namespace=default}": 2,
         "elastic_pytorch_job_step{job_name=lm,namespace=default}": 501,
+        "elastic_pytorch_job_step_seconds{job_name=lm,namespace=default}": 0.4,
     }
     assert "elastic_pytorch_job_step{job_name=new,namespace=default}" not in found, "it has reported none"
+    waiting = Cache()
+    waiting.replace_all([a_manifest() | {"status": {**status, "worldSize": 0}}], [], [], 0.0)
+    assert "elastic_pytorch_job_step_seconds{job_name=lm,namespace=default}" not in read(metrics, gauges_of(waiting))
     assert not [name for name in read(metrics, gauges_of(cache, leading=False)) if "job_name" in name]
     assert not [name for name in read(Metrics(), gauges_of(cache)) if "job_name" in name]
-    cache.replace_all([], [], [], 1.0)
+    cache.replace_all([], [], [], 2.0)
     assert not [name for name in read(metrics, gauges_of(cache)) if "job_name" in name]

@@ -76,6 +76,7 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"rendezvous": {"endpoint": "etcd:2379"}}, "spec.rendezvous.endpoint"),
         ({"rendezvous": {"backend": "c10d"}, "progressDeadlineSeconds": 60}, "spec.progressDeadlineSeconds"),
         ({"rendezvous": {"backend": "c10d"}, "resizePolicy": {"allowedReplicas": [3]}}, "spec.resizePolicy.allowedReplicas"),
+        ({"scheduling": {"disruption": "allow"}}, "spec.scheduling.disruption"),
         ({"resizePolicy": {"checkpointWaitSeconds": 30}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointPath": "checkpoints"}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointPath": ["/checkpoints"]}}, "spec.resizePolicy.checkpointPath"),

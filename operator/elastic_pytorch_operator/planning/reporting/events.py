@@ -1,6 +1,6 @@
 """The events of a job, as `kubectl describe` lists them: one for each change."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
@@ -10,6 +10,7 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.workers.evacuation import announcement
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 
@@ -77,6 +78,16 @@ def record_events(
     if ending is not None:
         reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED
         events.append(_with_status(reason, ending.message, warning=not ending.complete))
+    return events
+
+
+def record_announcements(observed: Observed, announced: Iterable[str]) -> list[RecordEvent]:
+    """Returns one event for each node that has just announced its end."""
+    events = []
+    for name in announced:
+        workers = ", ".join(pod.name for pod in observed.pods if pod.node == name and not pod.ended)
+        note = f"Node {name} announces its end by {announcement(observed.nodes[name])}. On it: {workers}"
+        events.append(RecordEvent(names.NODE_ENDING, note))
     return events
 
 

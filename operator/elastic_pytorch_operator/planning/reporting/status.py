@@ -55,6 +55,7 @@ class Findings:
         restarting: where a restart of the whole group stands.
         grown: the round that is declared now makes the group larger.
         starts: the pods that have failed to start.
+        evacuating: which workers leave their nodes once they are replaced; empty: none.
     """
 
     budget: Budget
@@ -66,6 +67,7 @@ class Findings:
     restarting: GroupRestart = NO_RESTART
     grown: bool = False
     starts: FailedStarts = NONE_FAILED
+    evacuating: str = ""
 
 
 def describe_job(
@@ -272,6 +274,9 @@ def _conditions(
     if size and size != job.wanted:
         word = "growing" if size < job.wanted else "shrinking"
         resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {job.wanted} workers")
+    if findings.evacuating and size:
+        text = f"{resizing.message}; {findings.evacuating}" if resizing.true else findings.evacuating
+        resizing = Condition(names.RESIZING, True, names.NODE_ENDING, text)
     if waiting:
         text = f"{resizing.message}: {waiting}" if resizing.true else waiting
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)

@@ -4,6 +4,7 @@ A script that knows nothing of this project loses, at each change, what it has t
 not wait: their group has stopped already.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -50,7 +51,9 @@ class Deferral:
     over: str = ""
 
 
-def defer_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, known: CheckpointWait | None) -> Deferral:
+def defer_for_checkpoint(
+    job: Job, observed: Observed, wanted: Round | None, known: CheckpointWait | None, leave_by: float = math.inf
+) -> Deferral:
     """Decides whether a change of the group is to wait for a checkpoint.
 
     Args:
@@ -58,6 +61,7 @@ def defer_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, kno
         observed: what the agents have reported.
         wanted: the round that would be declared now; None: nothing is to change, or not yet.
         known: the wait that was going on.
+        leave_by: when workers that leave now have to have left, monotonic seconds.
     """
     current = observed.round
     if known is not None and (current is None or current.number != known.round):
@@ -76,7 +80,7 @@ def defer_for_checkpoint(job: Job, observed: Observed, wanted: Round | None, kno
     wait = known or CheckpointWait(current.number, observed.now)
     if wait.leaving_since is None and _any_leaves(current, observed):
         wait = replace(wait, leaving_since=observed.now)
-    until = wait.since + job.checkpoint_wait_seconds
+    until = min(wait.since + job.checkpoint_wait_seconds, leave_by)
     if wait.leaving_since is not None:
         until = min(until, wait.leaving_since + leaving_wait_seconds(job))
     where = f"checkpoint in {job.checkpoint_path}"

@@ -76,6 +76,7 @@ def assess_workers(
     observed: Observed,
     victims: frozenset[str] = frozenset(),
     suspects: Mapping[str, float] = MappingProxyType({}),
+    evacuated: Mapping[str, str] = MappingProxyType({}),
     *,
     stock: bool = False,
 ) -> tuple[Candidate, ...]:
@@ -85,6 +86,7 @@ def assess_workers(
         observed: the job's pods, nodes, agents and current round.
         victims: pods that are about to be removed; they count as leaving.
         suspects: nodes that have probably died, and since when that is suspected.
+        evacuated: workers that leave their nodes now, and why, to follow their names in a sentence.
         stock: there are no agents to ask, so that a node that is not ready counts once its taint has evicted the pod.
     """
     pods, members = observed.pods_by_name, observed.ranks
@@ -103,6 +105,7 @@ def assess_workers(
             pod=pod,
             agent=agent,
             victim=name in victims,
+            evacuated=evacuated.get(name, ""),
             suspected_since=suspects.get(pod.node) if pod else None,
             broken_since=broken_since if member else None,
             silence_seconds=_silence_seconds(observed, last_heard if member else observed.now),
@@ -184,6 +187,7 @@ class _Evidence:
         pod: None: it has been deleted.
         agent: None: it has not been heard.
         victim: its pod is about to be removed.
+        evacuated: why it leaves its node now; empty: it does not.
         suspected_since: since when its node has probably been dead; None: the node is not suspected.
         broken_since: when the first worker of its group failed; None: none has, or it is in no group.
         silence_seconds: how long its agent may be silent.
@@ -195,6 +199,7 @@ class _Evidence:
     pod: PodView | None
     agent: AgentView | None
     victim: bool
+    evacuated: str
     suspected_since: float | None
     broken_since: float | None
     silence_seconds: float
@@ -228,6 +233,10 @@ def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: boo
         return _Assessment(Liveness.LEAVING, "is being deleted")
     if agent is not None and agent.state is AgentState.LEAVING:
         return _Assessment(Liveness.LEAVING, "has received SIGTERM")
+    if pod.disrupted:
+        return _Assessment(Liveness.LEAVING, "is about to be deleted by the cluster (DisruptionTarget)")
+    if evidence.evacuated:
+        return _Assessment(Liveness.LEAVING, evidence.evacuated)
     if evidence.victim:
         return _Assessment(Liveness.LEAVING, "is no longer wanted", retired=True)
     if agent is None and pod.started and evidence.unheard_until is not None:

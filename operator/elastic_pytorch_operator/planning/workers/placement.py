@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.quantities import parse_quantity
-from elastic_pytorch_operator.model.observed import NodeView, Taint
+from elastic_pytorch_operator.model.announced_ends import Taint
+from elastic_pytorch_operator.model.observed import NodeView
 
 
 def could_take(node: NodeView, spec: Manifest) -> bool:

@@ -6,6 +6,7 @@ Kubernetes needs 40 to 50 s to see that a node has died. Until then its schedule
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from elastic_pytorch_operator.model.announced_ends import Certainty
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.placement import could_take
@@ -62,11 +63,12 @@ def others_have_room(
 
 
 def avoids_in_vain(pod: PodView, suspects: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
-    """Whether a pod waits for a node while it avoids one that is no longer suspected, or is the only one left."""
+    """Whether a pod waits for a node while it avoids one that lives on, or is the only one left; not one whose end is sure."""
     return not pod.node and any(
-        (pod.unschedulable or name not in suspects)
-        and (node := nodes.get(name)) is not None
+        (pod.unschedulable or (name not in suspects and node.end is None))
         and node.ready
         and not node.unschedulable
+        and (node.end is None or node.end.certainty is Certainty.SOFT)
         for name in pod.avoids
+        if (node := nodes.get(name)) is not None
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.workers.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.suspect_nodes import avoids_in_vain
 
@@ -34,6 +35,7 @@ def plan_replicas(
     wanted: int,
     suspects: Collection[str] = (),
     outdated: Collection[str] = (),
+    evacuation: Evacuation = NO_EVACUATION,
 ) -> Replicas:
     """Compares the pods there are with the number wanted.
 
@@ -42,14 +44,22 @@ def plan_replicas(
     lingers: then it holds devices and a part of the quota, which its replacement needs. None is kept while none is wanted, so that a
     job that is suspended leaves nothing that its template was used for. One that waits for a place, away from a
     node that would take it after all, is replaced. So are all that are outdated, once their group does without them: their replacements
-    are made when the last of them is being deleted, for they may need their places.
+    are made when the last of them is being deleted, for they may need their places. A worker on a node that ends counts no more: its
+    replacement is created while it still trains.
     """
     liveness_of = {candidate.worker: candidate.liveness for candidate in candidates}
     abandon = tuple(
         pod for pod in pods if not pod.ended and _node_lost(pod, nodes) and liveness_of.get(pod.name) is Liveness.GONE
     )
     lost = {pod.name for pod in abandon}
-    serving = [pod for pod in pods if not pod.ended and not pod.deleting and liveness_of.get(pod.name) is not Liveness.GONE]
+    evacuated = evacuation.workers
+    serving = [
+        pod
+        for pod in pods
+        if not (pod.ended or pod.deleting or pod.disrupted)
+        and liveness_of.get(pod.name) is not Liveness.GONE
+        and pod.name not in evacuated
+    ]
     replaced = {pod.name for pod in serving if pod.name in outdated}
     serving = [pod for pod in serving if pod.name not in replaced]
     misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
@@ -68,7 +78,7 @@ def plan_replicas(
     )
     return Replicas(
         create=() if replaced else tuple(free[: max(0, wanted - len(kept))]),
-        victims=frozenset(victims | replaced),
+        victims=frozenset(victims | replaced | evacuation.leaving.keys()),
         discard=silent + misled + _spent(pods, done, keep_last=wanted > 0),
         abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
     )
@@ -81,16 +91,15 @@ def _choose_victims(
     round_: Round | None,
     wanted: int,
 ) -> set[str]:
-    """The pods to remove: duplicates of an index first, then those that serve least, then the highest indices."""
+    """The pods to remove: duplicates of an index first, then those that serve least or whose nodes may end, then the highest indices."""
     members = round_.ranks if round_ else {}
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool, int]:
         node = nodes.get(pod.node)
-        cordoned = node is not None and node.unschedulable
         return (
             not pod.node,
             liveness_of.get(pod.name) is not Liveness.READY,
-            cordoned,
+            node is not None and node.end is not None,
             pod.name not in members,
             pod.index,
         )

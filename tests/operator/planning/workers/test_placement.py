@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.observed import NodeView, Taint
+from elastic_pytorch_operator.model.announced_ends import Taint
+from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.workers.placement import could_take
 
 NODE = NodeView(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
@@ -67,7 +68,7 @@ def test_victims_serve_least() -> None:
     assert decide(pending, 2).victims == {"w0"}
     unready = observed([a_pod(0), a_pod(1), a_pod(2)], [an_agent("w1"), an_agent("w2")], round=a_round(1, 2))
     assert decide(unready, 2).victims == {"w0"}
-    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", unschedulable=True)}
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=AnnouncedEnd("spec.unschedulable", Certainty.SOFT))}
     cordoned = observed([a_pod(0, node="node-1"), a_pod(1), a_pod(2)], [an_agent(f"w{i}") for i in range(3)], nodes=nodes)
     assert decide(cordoned, 2).victims == {"w0"}
 

@@ -1,0 +1,146 @@
+"""Workers on nodes whose end is announced: each gets a replacement first, and all leave in one round when the replacements are ready.
+
+If those do not become ready in time, the workers leave before the node ends: the group stops them at a step boundary, which no end without
+an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many, and goes.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.timestamps import seconds_between
+from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
+from elastic_pytorch_operator.model.moments import earliest
+from elastic_pytorch_operator.model.observed import NodeView, Observed
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.placement import could_take
+from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.sizes import largest_allowed
+
+REPLACE_AHEAD_SECONDS = 600.0  # of an end at a known time: a new node and its images take minutes
+PAST_SECONDS = 3600.0  # after a known time it is over, whatever the label says
+
+
+@dataclass(frozen=True, slots=True)
+class Evacuation:
+    """What is to become of the workers on nodes that end.
+
+    Attributes:
+        ending: by node of the job's pods: when its workers have to have left, monotonic seconds.
+        announced: those of them that the plan before did not know.
+        staying: members that stay until their replacements are ready, and why they are to leave, to follow their names in a sentence.
+        leaving: the same of workers that leave now.
+        recheck_at: when to decide again if nothing happens before; None: only on an event.
+    """
+
+    ending: Mapping[str, float] = field(default_factory=dict)
+    announced: Sequence[str] = ()
+    staying: Mapping[str, str] = field(default_factory=dict)
+    leaving: Mapping[str, str] = field(default_factory=dict)
+    recheck_at: float | None = None
+
+    @property
+    def workers(self) -> Collection[str]:
+        """All that are to be replaced."""
+        return {*self.staying, *self.leaving}
+
+    def leave_by(self, observed: Observed) -> float:
+        """When the first of those that leave now has to have left, monotonic seconds; infinity if none leaves."""
+        return min((self.ending[observed.pods_by_name[worker].node] for worker in self.leaving), default=math.inf)
+
+    def describe(self) -> str:
+        """Which workers wait for a replacement, and why; empty: none does."""
+        return "; ".join(f"{worker} {why}, as soon as its replacement is ready" for worker, why in self.staying.items())
+
+
+NO_EVACUATION = Evacuation()
+
+
+def plan_evacuation(job: Job, observed: Observed, candidates: Collection[Candidate], known: Mapping[str, float]) -> Evacuation:
+    """Decides which workers leave their nodes.
+
+    Args:
+        job: says how long its workers take to stop, and which sizes a group may have.
+        observed: the job's pods, their nodes, and its round.
+        candidates: the workers, assessed.
+        known: `Evacuation.ending` of the plan before.
+    """
+    ending, rechecks = _ending_nodes(job, observed, known)
+    if not ending:
+        return Evacuation(recheck_at=earliest(*rechecks))
+    announced = sorted(ending.keys() - known.keys())
+    why: dict[str, str] = {}
+    others: set[int] = set()
+    first_leaves_at: float | None = None
+    for candidate in candidates:
+        pod = observed.pods_by_name.get(candidate.worker)
+        if pod is None or candidate.liveness not in (Liveness.READY, Liveness.STARTING):
+            continue
+        if pod.node in ending:
+            why[pod.name] = f"leaves node {pod.node}, which announces its end by {announcement(observed.nodes[pod.node])}"
+            first_leaves_at = earliest(first_leaves_at, ending[pod.node] - job.checkpoint_wait_seconds)
+        elif candidate.liveness is Liveness.READY:
+            others.add(candidate.index)
+    size = len(observed.ranks)
+    whole = largest_allowed(len(others), job.allowed) >= min(size, job.wanted)
+    members = sorted(
+        (worker for worker in why if worker in observed.ranks), key=lambda worker: observed.pods_by_name[worker].index
+    )
+    # Those that are no longer wanted need no replacement.
+    waiting = members[: max(0, len(members) - max(0, size - job.wanted))]
+    if not waiting or whole or first_leaves_at is None or observed.now >= first_leaves_at:
+        return Evacuation(ending, announced, leaving=why, recheck_at=earliest(*rechecks))
+    staying = {worker: why.pop(worker) for worker in waiting}
+    return Evacuation(ending, announced, staying, why, earliest(first_leaves_at, *rechecks))
+
+
+def announcement(node: NodeView) -> str:
+    """What announces the end of a node that announces one."""
+    return node.end.by if node.end else ""
+
+
+def nodes_to_avoid(nodes: Mapping[str, NodeView], template: Manifest, time: str) -> tuple[set[str], set[str]]:
+    """The nodes that could take a new pod and announce an end: a sure one, or one that may come. A date that is far away is neither.
+
+    Args:
+        nodes: all that are known.
+        template: of the new pod.
+        time: of day, RFC 3339.
+    """
+    sure: set[str] = set()
+    soft: set[str] = set()
+    for name, node in nodes.items():
+        if node.end is None or not could_take(node, template["spec"]):
+            continue
+        if _seconds_left(node.end, time) is not None:
+            sure.add(name)
+        elif node.end.certainty is Certainty.SOFT:
+            soft.add(name)
+    return sure, soft
+
+
+def _ending_nodes(job: Job, observed: Observed, known: Mapping[str, float]) -> tuple[dict[str, float], list[float]]:
+    """The job's nodes that end, and when its workers have to have left each; and when others will have to be looked at again."""
+    ending, rechecks = {}, []
+    for name in {pod.node for pod in observed.pods if not pod.ended}:
+        node = observed.nodes.get(name)
+        if node is None or node.end is None:
+            continue
+        left = _seconds_left(node.end, observed.time)
+        if left is None:
+            if node.end.certainty is Certainty.DATED:
+                rechecks.append(observed.now + seconds_between(observed.time, node.end.at) - REPLACE_AHEAD_SECONDS)
+            continue
+        leave_by = observed.now + max(left - job.grace_seconds, left / 2)
+        ending[name] = min(known.get(name, math.inf), leave_by)
+    return ending, [at for at in rechecks if at > observed.now]
+
+
+def _seconds_left(end: AnnouncedEnd, time: str) -> float | None:
+    """How long a node is there for certain; None: it does not end soon, as far as is known."""
+    if end.certainty is not Certainty.DATED:
+        return end.notice_seconds if end.certainty is Certainty.SURE else None
+    left = seconds_between(time, end.at)
+    soon = left <= REPLACE_AHEAD_SECONDS and seconds_between(end.at, time) <= PAST_SECONDS
+    return left if soon else None

@@ -1,0 +1,253 @@
+"""Workers leave nodes that announce their end: after their replacements are ready, or in time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
+from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty, Taint
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
+
+from tests.operator.builders import NOW, TIME, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.simulation import Simulation, running
+
+SPOT = Taint("aws-node-termination-handler/spot-itn", "event-1", "NoSchedule")
+CANDIDATE = Taint("DeletionCandidateOfClusterAutoscaler", "", "PreferNoSchedule")
+ONGOING = {"cloud.google.com/active-node-maintenance": "ONGOING"}
+SURE = AnnouncedEnd("taint spot", Certainty.SURE)
+WHY = "leaves node node-1, which announces its end by taint spot"
+
+
+def decide(
+    end: AnnouncedEnd | None,
+    *,
+    ready: Sequence[int] = (),
+    doomed: Sequence[int] = (1,),
+    known: dict[str, float] | None = None,
+    members: Sequence[int] = (0, 1, 2),
+    **job: Any,
+) -> Evacuation:
+    """Members are on node-0, or on the node that ends; further workers are ready elsewhere."""
+    pods = [a_pod(i, node="node-1" if i in doomed else "node-0") for i in members]
+    pods += [a_pod(i, name=f"w{i}-b") for i in ready]
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=end)}
+    seen = observed(pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(*members))
+    return plan_evacuation(a_job(**job), seen, assess_workers(seen), known or {})
+
+
+def test_worker_waits_for_its_replacement_but_not_beyond_the_notice() -> None:
+    assert decide(SURE) == Evacuation({"node-1": NOW + 90}, ["node-1"], {"w1": WHY}, {}, NOW + 90)
+    assert decide(SURE, ready=[1]).leaving == {"w1": WHY}
+    assert decide(SURE, known={"node-1": NOW + 1}).staying == {"w1": WHY}
+    late = decide(SURE, known={"node-1": NOW})
+    assert (late.announced, late.leaving) == ([], {"w1": WHY})
+
+
+@pytest.mark.parametrize(
+    ("notice_seconds", "grace_seconds", "leave_in_seconds"), [(120, 30, 90), (120, 600, 60), (30, 30, 15), (0, 30, 0)]
+)
+def test_worker_leaves_with_its_grace_period_or_half_of_the_notice_left(
+    notice_seconds: float, grace_seconds: int, leave_in_seconds: float
+) -> None:
+    template = {"spec": {"terminationGracePeriodSeconds": grace_seconds, "containers": [{"name": "pytorch"}]}}
+    decision = decide(replace(SURE, notice_seconds=notice_seconds), template=template)
+    assert decision.ending == {"node-1": NOW + leave_in_seconds}
+
+
+def test_workers_of_several_nodes_leave_together() -> None:
+    assert decide(SURE, doomed=[1, 2], ready=[1]).staying.keys() == {"w1", "w2"}
+    assert decide(SURE, doomed=[1, 2], ready=[1, 2]).leaving.keys() == {"w1", "w2"}
+
+
+def test_worker_that_is_ready_elsewhere_suffices_if_the_group_stays_as_large() -> None:
+    policy = {"resizePolicy": {"allowedReplicas": [2, 4]}, "replicas": 4, "minimum": 2}
+    assert decide(SURE, members=(0, 1), ready=[2], **policy).leaving == {"w1": WHY}
+    assert decide(SURE, members=(0, 1), **policy).staying == {"w1": WHY}
+
+
+def test_worker_that_is_no_longer_wanted_needs_no_replacement() -> None:
+    assert decide(SURE, replicas=2).leaving == {"w1": WHY}
+    fewer = decide(SURE, replicas=2, doomed=[1, 2])
+    assert (fewer.staying.keys(), fewer.leaving.keys()) == ({"w1"}, {"w2"})
+
+
+def test_worker_that_is_in_no_group_leaves_at_once() -> None:
+    pods = [a_pod(0), a_pod(1, node="node-1")]
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE)}
+    seen = observed(pods, [an_agent("w0"), an_agent("w1")], nodes=nodes, round=a_round(0))
+    assert plan_evacuation(a_job(), seen, assess_workers(seen), {}).leaving == {"w1": WHY}
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds", "leave_by", "recheck_at"),
+    [
+        (Certainty.SOFT, 0, None, None),
+        (Certainty.DATED, 3600, None, NOW + 3000),
+        (Certainty.DATED, 600, NOW + 570, NOW + 570),
+        (Certainty.DATED, 40, NOW + 20, NOW + 20),
+        (Certainty.DATED, -60, NOW, None),
+        (Certainty.DATED, -7200, None, None),
+    ],
+)
+def test_end_that_is_soft_or_far_away_makes_nobody_leave(
+    end: Certainty, seconds: int, leave_by: float | None, recheck_at: float | None
+) -> None:
+    at = (datetime.fromisoformat(TIME) + timedelta(seconds=seconds)).astimezone(UTC).isoformat()
+    decision = decide(AnnouncedEnd("label", end, at=at))
+    assert decision.ending == ({} if leave_by is None else {"node-1": leave_by})
+    assert decision.recheck_at == recheck_at
+
+
+# In the course of a job.
+
+
+def node_of(simulation: Simulation, place: int) -> str:
+    return simulation.pods[simulation.members[place]].node
+
+
+def test_spot_notice_costs_one_round_in_which_nobody_is_missing() -> None:
+    simulation = running(replicas=3)
+    node, leaving = node_of(simulation, 1), simulation.members[1]
+    simulation.announce(node, SPOT)
+    simulation.reconcile()
+    assert [action.index for action in simulation.last.actions if isinstance(action, CreatePod)] == [1]
+    [event] = [a for a in simulation.last.actions if isinstance(a, RecordEvent)]
+    assert (event.reason, event.note) == ("NodeEnding", f"Node {node} announces its end by taint {SPOT.key}. On it: {leaving}")
+    resizing = find_condition(simulation.job.status, "Resizing") or {}
+    assert (resizing["status"], resizing["reason"]) == ("True", "NodeEnding")
+    assert f"{leaving} leaves node {node}, which announces its end by taint {SPOT.key}" in resizing["message"]
+    simulation.settle(20)
+    assert [round_.size for round_ in simulation.declared] == [3, 3]
+    assert simulation.declared[-1].reason == "WorkerLeaving"
+    assert leaving not in simulation.pods
+    assert all(pod.node != node for pod in simulation.pods.values())
+    assert simulation.job.status["failures"] == 0
+    assert find_condition(simulation.job.status, "Resizing")["reason"] == "AtWantedSize"  # type: ignore[index]
+    assert simulation.reconcile().actions == ()
+
+
+def test_job_leaves_in_time_where_there_is_no_room_for_a_replacement() -> None:
+    simulation = running(replicas=3, minimum=1)
+    simulation.pods_per_node = 1
+    node = node_of(simulation, 1)
+    simulation.announce(node, SPOT)
+    simulation.settle(85)
+    assert [round_.size for round_ in simulation.declared] == [3]
+    simulation.settle(10)
+    assert [round_.size for round_ in simulation.declared] == [3, 2]
+    assert simulation.declared[-1].orderly_since == 1, "the group stops at a step boundary"
+    simulation.settle(60)
+    assert len(simulation.pods) == 3, "one waits for a place"
+
+
+@pytest.mark.parametrize("seconds", [1, 30])
+def test_withdrawn_announcement_is_forgotten(seconds: float) -> None:
+    simulation = running(replicas=3, minimum=1)
+    simulation.pods_per_node = 1
+    before, node = simulation.members, node_of(simulation, 1)
+    simulation.announce(node, SPOT)
+    simulation.settle(seconds)
+    assert len(simulation.pods) == 4
+    simulation.announce(node)
+    simulation.settle(200)
+    assert (simulation.members, len(simulation.declared)) == (before, 1)
+    assert set(simulation.pods) == set(before)
+    assert simulation.memory.ending == {}
+
+
+def test_soft_announcement_changes_nothing_until_the_job_shrinks() -> None:
+    simulation = running(replicas=3)
+    leaving = simulation.members[0]
+    simulation.announce(node_of(simulation, 0), CANDIDATE)
+    simulation.settle(200)
+    assert len(simulation.declared) == 1
+    simulation.scale(2)
+    simulation.settle(5)
+    assert leaving not in simulation.members
+
+
+def test_no_new_pod_goes_to_a_node_that_may_end_while_another_has_room() -> None:
+    simulation = running(replicas=2)
+    simulation.announce("node-2", CANDIDATE)
+    simulation.scale(3)
+    simulation.settle(10)
+    assert "node-2" not in {pod.node for pod in simulation.pods.values()}
+    simulation.pods_per_node = 1
+    simulation.scale(2)
+    simulation.settle(10)
+    simulation.scale(3)
+    simulation.settle(10)
+    assert simulation.declared[-1].size == 3, "a node that may end is better than none"
+
+
+def test_no_new_pod_goes_to_a_node_that_will_end_even_if_there_is_no_other() -> None:
+    simulation = running(replicas=3, minimum=1)
+    simulation.pods_per_node = 1
+    node = node_of(simulation, 1)
+    simulation.announce(node, labels=ONGOING)
+    simulation.settle(300)
+    made = simulation.made
+    simulation.settle(300)
+    assert simulation.made == made, "no pod is created again and again"
+    assert simulation.declared[-1].size == 2
+    simulation.announce(node)
+    simulation.settle(20)
+    assert simulation.declared[-1].size == 3
+
+
+def test_drain_before_the_replacement_is_ready_takes_no_second_replacement() -> None:
+    simulation = running(replicas=3)
+    leaving = simulation.members[1]
+    simulation.announce(node_of(simulation, 1), SPOT)
+    simulation.settle(0.5)
+    simulation.delete_pod(leaving)
+    simulation.settle(20)
+    assert [round_.size for round_ in simulation.declared] == [3, 2, 3]
+    assert simulation.made == 4
+
+
+def test_pod_that_the_cluster_is_about_to_delete_leaves_at_once() -> None:
+    simulation = running(replicas=3)
+    leaving = simulation.members[1]
+    simulation.pods[leaving] = replace(simulation.pods[leaving], disrupted=True)
+    simulation.reconcile()
+    assert leaving not in simulation.members
+    assert [action.index for action in simulation.last.actions if isinstance(action, CreatePod)] == [1]
+
+
+def test_new_leader_gives_the_worker_no_second_replacement() -> None:
+    simulation = running(replicas=3)
+    simulation.announce(node_of(simulation, 1), SPOT)
+    simulation.settle(0.5)
+    simulation.restart_operator()
+    simulation.settle(30)
+    assert simulation.made == 4
+    assert [round_.size for round_ in simulation.declared][-1] == 3
+
+
+def test_change_waits_for_a_checkpoint_no_longer_than_the_node_is_there() -> None:
+    policy = {"checkpointWaitSeconds": 600, "checkpointPath": "/checkpoints"}
+    simulation = running(replicas=3, resizePolicy=policy)
+    leaving = simulation.members[1]
+    for name, agent in simulation.agents.items():
+        simulation.agents[name] = replace(agent, progress=replace(agent.progress, checkpoints=1))
+    simulation.announce(node_of(simulation, 1), SPOT)
+    simulation.settle(80)
+    assert leaving in simulation.members
+    simulation.settle(15)
+    assert leaving not in simulation.members
+
+
+def test_pending_replacement_avoids_the_node() -> None:
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE)}
+    pending = a_pending_pod(1, name="w1-b", avoids=frozenset({"node-1"}), unschedulable=True)
+    seen = observed(
+        [a_pod(0), a_pod(1, node="node-1"), pending], [an_agent("w0"), an_agent("w1")], nodes=nodes, round=a_round(0, 1)
+    )
+    decision = plan_evacuation(a_job(replicas=2), seen, assess_workers(seen), {})
+    assert decision.staying == {"w1": WHY}
