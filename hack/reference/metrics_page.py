@@ -15,10 +15,9 @@ deleted they are removed. The chart's ServiceMonitor and PodMonitor set `honorLa
 `honor_labels: true`; otherwise Prometheus renames the label to `exported_namespace`, and the alerts and the
 dashboard show the namespace of the operator instead.
 
-**Jobs.** `metrics.perJob: true` in the chart adds the four gauges `elastic_pytorch_job_*`, with the labels `namespace` and `job_name`,
-which disappear with the job. With an adapter for custom metrics or KEDA they can drive an autoscaler. For example, the share of its
-wanted workers that a job trains with:
-`elastic_pytorch_job_world_size{job_name="my-job"} / elastic_pytorch_job_wanted_workers{job_name="my-job"}`.
+**Jobs.** `metrics.perJob: true` in the chart adds the gauges `elastic_pytorch_job_*`, with the labels `namespace` and `job_name`,
+which disappear with the job. They can drive an autoscaler: [scheduling.md](scheduling.md#horizontalpodautoscaler) has a manifest for
+`elastic_pytorch_job_step_seconds`.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
