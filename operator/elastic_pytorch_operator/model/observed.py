@@ -1,7 +1,7 @@
 """What decisions are made from: frozen views of pods, nodes and agents at one moment.
 
 Times named `..._at` and `..._since` are seconds of the operator's own monotonic clock: no worker's or node's time of day enters
-a decision, so a clock that is an hour off changes nothing.
+a decision, so a clock that is an hour off changes nothing. The one exception is the date that a cloud announces for a node's maintenance.
 """
 
 from collections.abc import Mapping

@@ -6,6 +6,7 @@ It asks each URL, one for each replica of the operator: only the leader exports 
 """
 
 import asyncio
+import logging
 import re
 import ssl
 import sys
@@ -73,6 +74,7 @@ def server_context(folder: Path) -> ssl.SSLContext:
 
 def main() -> None:
     """Serves until SIGTERM."""
+    logging.basicConfig(level=logging.INFO)  # the requests
     app = web.Application()
     app.router.add_get(f"/apis/{GROUP_VERSION}", answer_discovery)
     app.router.add_get(f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{{metric}}", answer_metric)

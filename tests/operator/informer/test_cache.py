@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.informer.cache import TOMBSTONE_SECONDS, Cache
 from elastic_pytorch_operator.manifests.stock_pods import store_pod
+from elastic_pytorch_operator.model.announced_ends import Certainty, parse_marks
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job
@@ -36,6 +37,17 @@ def test_knows_jobs_and_their_pods() -> None:
     assert [view.index for view in cache.pods_of("uid-lm")] == [0, 1]
     assert cache.worker("default", "lm-worker-0-x7k2p", "uid-0") == (KEY, "uid-lm")
     assert cache.worker("default", "lm-worker-0-x7k2p", "another") is None
+
+
+def test_announced_end_of_a_node_concerns_the_jobs_there() -> None:
+    cache = Cache(marks=parse_marks(["acme.io/going"], Certainty.SURE))
+    cache.replace_all([a_manifest()], [pod(0)], [node("node-0")], 1.0)
+    going = node("node-0", version=2)
+    going["metadata"]["labels"] = {"acme.io/going": "yes"}
+    assert cache.apply_node(going, 2.0) == {KEY}
+    assert cache.nodes["node-0"].end is not None
+    assert cache.apply_node(node("node-0", version=3), 3.0) == {KEY}
+    assert cache.nodes["node-0"].end is None
 
 
 def test_job_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:

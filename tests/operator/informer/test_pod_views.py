@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
+from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_job, a_worker_pod
@@ -250,6 +251,25 @@ def test_node_tells_what_pods_it_takes() -> None:
     view = view_node(node)
     assert (view.labels, view.allocatable) == ({"pool": "a"}, allocatable)
     assert view.taints == (("gpu", "", "NoSchedule"), ("spot", "yes", "NoExecute"))
+
+
+@pytest.mark.parametrize(
+    ("node", "by"),
+    [
+        ({"spec": {}}, ""),
+        ({"spec": {"unschedulable": True}}, "spec.unschedulable"),
+        ({"spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}}, "taint karpenter.sh/disrupted"),
+        (
+            {"spec": {"taints": [{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}]}},
+            "taint DeletionCandidateOfClusterAutoscaler",
+        ),
+        ({"metadata": {"name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, "the deletion of the Node object"),
+        ({"metadata": {"name": "n", "labels": {"acme.io/going": "yes"}}}, "label acme.io/going=yes"),
+    ],
+)
+def test_node_tells_what_announces_its_end(node: dict[str, Any], by: str) -> None:
+    view = view_node({"metadata": {"name": "n"}, **node}, (*MARKS, *parse_marks(["acme.io/going"], Certainty.SOFT)))
+    assert (view.end.by if view.end else "") == by
 
 
 def test_heartbeat_of_a_node_is_no_news() -> None:

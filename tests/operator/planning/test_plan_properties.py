@@ -6,6 +6,7 @@ round numbers grow, no ended pod is a member.
 
 from dataclasses import replace
 
+from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ EVENT = st.one_of(
     st.tuples(st.just("node not ready"), st.integers(0, 2)),
     st.tuples(st.just("node removed"), st.integers(0, 2)),
     st.tuples(st.just("cordon"), st.integers(0, 2)),
+    st.tuples(st.just("node announces"), st.integers(0, 11)),
     st.tuples(st.just("restart operator"), st.just(0)),
     st.tuples(st.just("node rejects"), st.integers(0, 2)),
     st.tuples(st.just("node accepts"), st.integers(0, 2)),
@@ -43,9 +45,17 @@ POLICY = {
     "maxFailures": 1000,
     "rules": [on_codes("RestartGroup", 42), on_codes("Ignore", 43), on_condition("RestartGroup")],
 }
+# What a node may announce: nothing, that it may end, and that it will, with and without a taint.
+TAINTS = (
+    (),
+    (Taint("DeletionCandidateOfClusterAutoscaler", "", "PreferNoSchedule"),),
+    (Taint("karpenter.sh/disrupted", "", "NoSchedule"),),
+    (),
+)
+LABELS = ({}, {}, {}, {"cloud.google.com/active-node-maintenance": "ONGOING"})
 
 
-def happen(simulation: Simulation, event: str, number: int) -> None:
+def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PLR0915
     names = sorted(simulation.pods)
     node = f"node-{number % 3}"
     match event:
@@ -72,7 +82,9 @@ def happen(simulation: Simulation, event: str, number: int) -> None:
         case "node removed":
             simulation.nodes[node] = NodeView(node, ready=False, removed=True)
         case "cordon":
-            simulation.nodes[node] = NodeView(node, unschedulable=True)
+            simulation.nodes[node] = NodeView(node, unschedulable=True, end=announced_end([], {}, unschedulable=True))
+        case "node announces":
+            simulation.announce(node, *TAINTS[number // 3], labels=LABELS[number // 3])
         case "restart operator":
             simulation.restart_operator()
         case "node rejects":

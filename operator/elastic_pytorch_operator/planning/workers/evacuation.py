@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.timestamps import seconds_between
-from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
+from elastic_pytorch_operator.model.announced_ends import NOTICE_SECONDS, AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -70,6 +70,7 @@ def plan_evacuation(job: Job, observed: Observed, candidates: Collection[Candida
     if not ending:
         return Evacuation(recheck_at=earliest(*rechecks))
     announced = sorted(ending.keys() - known.keys())
+    checkpoint_wait_seconds = min(job.checkpoint_wait_seconds, NOTICE_SECONDS / 2)
     why: dict[str, str] = {}
     others: set[int] = set()
     first_leaves_at: float | None = None
@@ -79,7 +80,7 @@ def plan_evacuation(job: Job, observed: Observed, candidates: Collection[Candida
             continue
         if pod.node in ending:
             why[pod.name] = f"leaves node {pod.node}, which announces its end by {announcement(observed.nodes[pod.node])}"
-            first_leaves_at = earliest(first_leaves_at, ending[pod.node] - job.checkpoint_wait_seconds)
+            first_leaves_at = earliest(first_leaves_at, ending[pod.node] - checkpoint_wait_seconds)
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
     size = len(observed.ranks)

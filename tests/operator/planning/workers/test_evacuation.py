@@ -110,6 +110,11 @@ def node_of(simulation: Simulation, place: int) -> str:
     return simulation.pods[simulation.members[place]].node
 
 
+def save(simulation: Simulation, checkpoints: int) -> None:
+    for name, agent in simulation.agents.items():
+        simulation.agents[name] = replace(agent, progress=replace(agent.progress, checkpoints=checkpoints))
+
+
 def test_spot_notice_costs_one_round_in_which_nobody_is_missing() -> None:
     simulation = running(replicas=3)
     node, leaving = node_of(simulation, 1), simulation.members[1]
@@ -234,13 +239,34 @@ def test_change_waits_for_a_checkpoint_no_longer_than_the_node_is_there() -> Non
     policy = {"checkpointWaitSeconds": 600, "checkpointPath": "/checkpoints"}
     simulation = running(replicas=3, resizePolicy=policy)
     leaving = simulation.members[1]
-    for name, agent in simulation.agents.items():
-        simulation.agents[name] = replace(agent, progress=replace(agent.progress, checkpoints=1))
+    save(simulation, 1)
     simulation.announce(node_of(simulation, 1), SPOT)
     simulation.settle(80)
     assert leaving in simulation.members
     simulation.settle(15)
     assert leaving not in simulation.members
+
+
+def test_worker_without_a_replacement_leaves_at_a_checkpoint_in_the_second_half_of_the_notice() -> None:
+    policy = {"checkpointWaitSeconds": 600, "checkpointPath": "/checkpoints"}
+    simulation = running(replicas=3, minimum=1, resizePolicy=policy)
+    simulation.pods_per_node = 1
+    save(simulation, 1)
+    simulation.announce(node_of(simulation, 1), SPOT)
+    simulation.settle(25)
+    save(simulation, 2)
+    simulation.settle(25)
+    assert len(simulation.declared) == 1
+    save(simulation, 3)
+    simulation.settle(1)
+    assert [round_.size for round_ in simulation.declared] == [3, 2]
+
+
+def test_worker_that_leaves_its_node_is_no_lost_pod() -> None:
+    simulation = running(replicas=3, failurePolicy={"onPodLoss": "FailJob"})
+    simulation.announce(node_of(simulation, 1), SPOT)
+    simulation.settle(30)
+    assert (simulation.job.status["state"], len(simulation.declared)) == ("Running", 2)
 
 
 def test_pending_replacement_avoids_the_node() -> None:
