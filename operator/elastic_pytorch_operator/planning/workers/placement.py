@@ -9,6 +9,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.quantities import parse_quantity
 from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.spec.pod_requests import pod_requests
 
 
 def could_take(node: NodeView, spec: Manifest) -> bool:
@@ -25,7 +26,7 @@ def could_take(node: NodeView, spec: Manifest) -> bool:
         and all(node.labels.get(key) == value for key, value in selector.items())
         and _has_affinity(node, spec)
         and all(any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()) for taint in node.taints)
-        and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in _requests(spec).items())
+        and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in pod_requests(spec).items())
     )
 
 
@@ -71,13 +72,3 @@ def _tolerates(toleration: Manifest, taint: Taint) -> bool:
         and (key == taint.key or (exists and not key))
         and (exists or (toleration.get("value") or "") == taint.value)
     )
-
-
-def _requests(spec: Manifest) -> dict[str, float]:
-    """What the containers ask for together, by resource; a limit without a request is one."""
-    total: dict[str, float] = {}
-    for container in spec.get("containers") or ():
-        resources = container.get("resources") or {}
-        for name, quantity in ((resources.get("limits") or {}) | (resources.get("requests") or {})).items():
-            total[name] = total.get(name, 0.0) + (parse_quantity(quantity) or 0.0)
-    return total
