@@ -297,6 +297,7 @@ def test_values_arrive_in_the_pod() -> None:
         'announcedEnds={"maybe":[]}',
         'watchNamespaces=["a","a"]',
         'watchNamespaces=["A"]',
+        'podGroupSchedulers=["yunikorn"]',
         'resources={"limits":{"memory":"lots"}}',
         'affinity={"nodes":{}}',
         'networkPolicy={"ingress":[]}',

@@ -1,6 +1,9 @@
 """What the chart lets the operator and the users of jobs do."""
 
+import json
+
 import pytest
+from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 
 from tests.chart.chart_rendering import Object, needs_helm, only, pod_of, render, template
 
@@ -56,6 +59,23 @@ def test_operator_of_some_namespaces_may_do_nothing_in_others() -> None:
     for binding in bindings:
         account = {"kind": "ServiceAccount", "name": "elastic-pytorch-operator", "namespace": "the-namespace"}
         assert binding["subjects"] == [account]
+
+
+@needs_helm
+@pytest.mark.parametrize("namespaces", ["[]", '["a"]'])
+def test_operator_may_manage_the_pod_groups_of_the_named_schedulers_only(namespaces: str) -> None:
+    for schedulers in ([], ["volcano"], list(GANG_SCHEDULERS)):
+        objects = render(f"watchNamespaces={namespaces}", f"podGroupSchedulers={json.dumps(schedulers)}")
+        found = {
+            group: sorted(rule["verbs"])
+            for role in objects
+            if role["kind"].endswith("Role")
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            if rule["resources"] == ["podgroups"]
+        }
+        groups = {GANG_SCHEDULERS[name].api_version.partition("/")[0] for name in schedulers}
+        assert found == {group: ["create", "delete", "get", "update"] for group in groups}
 
 
 @needs_helm

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
 from tests.paths import ROOT
@@ -116,6 +117,7 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         ("spec.resizePolicy.settleSeconds", 0, 600, 1),
         ("spec.resizePolicy.minSecondsBetweenResizes", 0, 86400, 0),
         ("spec.resizePolicy.checkpointWaitSeconds", 0, 3600, 0),
+        ("spec.scheduling.scheduleTimeoutSeconds", 1, None, None),
         ("spec.rendezvous.port", 1024, 65435, 29500),
     ],
 )
@@ -134,6 +136,7 @@ def test_words_have_the_defaults_of_the_contract() -> None:
     assert PROPERTIES["spec.nprocPerNode"]["x-kubernetes-int-or-string"] is True
     assert "default" not in PROPERTIES["spec.nprocPerNode"]
     assert "default" not in PROPERTIES["spec.managedBy"]
+    assert PROPERTIES["spec.scheduling.podGroup"]["enum"] == list(GANG_SCHEDULERS)
     assert PROPERTIES["spec.failurePolicy.rules[].action"]["enum"] == ["Count", "Ignore", "FailJob", "RestartGroup"]
     assert PROPERTIES["spec.volumeClaimRetentionPolicy.whenDeleted"]["default"] == "Retain"
 
@@ -144,7 +147,9 @@ def test_waiting_for_a_checkpoint_needs_a_folder() -> None:
     assert "default" not in PROPERTIES["spec.resizePolicy.checkpointPath"]
 
 
-@pytest.mark.parametrize("path", ["spec.failurePolicy", "spec.resizePolicy", "spec.rendezvous", "spec.torchrun"])
+@pytest.mark.parametrize(
+    "path", ["spec.failurePolicy", "spec.resizePolicy", "spec.scheduling", "spec.rendezvous", "spec.torchrun"]
+)
 def test_defaults_inside_an_object_apply_without_it(path: str) -> None:
     assert PROPERTIES[path]["default"] == {}
 
@@ -162,7 +167,7 @@ def test_field_that_has_no_default_cannot_be_added_or_removed_later(name: str) -
     assert "Immutable." in PROPERTIES[f"spec.{name}"]["description"]
 
 
-@pytest.mark.parametrize("name", ["template", "nprocPerNode", "sharedMemorySize"])
+@pytest.mark.parametrize("name", ["template", "nprocPerNode", "sharedMemorySize", "scheduling.podGroup", "scheduling.queue"])
 def test_what_pods_are_made_from_can_be_changed_while_there_are_none(name: str) -> None:
     [rule] = [rule["rule"] for rule in SCHEMA["x-kubernetes-validations"] if "oldSelf" in rule["rule"]]
     assert f"self.spec.{name} == oldSelf.spec.{name}" in rule
@@ -238,6 +243,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "failures",
         "totalFailures",
         "groupRestarts",
+        "scheduleTimeouts",
         "lastGrowthTime",
         "progress",
         "lastRecovery",

@@ -45,6 +45,7 @@ class Simulation:
         connects_at: when each agent that this operator has not heard yet connects to it.
         writes_status: whether the API server accepts statuses.
         step_seconds: from one plan to the next.
+        beside: other jobs, whose pods take room on the same nodes.
     """
 
     job: Job
@@ -67,6 +68,7 @@ class Simulation:
     last_heard_at: float = 0.0
     writes_status: bool = True
     step_seconds: float = STEP_SECONDS
+    beside: list["Simulation"] = field(default_factory=list)
     round: Round | None = None
     memory: Memory = field(default_factory=Memory)
     service: bool = False
@@ -134,8 +136,8 @@ class Simulation:
         until = self.now + seconds
         while self.now < until:
             self.now += self.step_seconds
-            self._schedule()
-            self._live()
+            self.schedule()
+            self.live()
             self.reconcile()
 
     def _check_round(self, round_: Round) -> None:
@@ -164,21 +166,26 @@ class Simulation:
         )
         self.pods[name] = pod
 
-    def _schedule(self) -> None:
+    def schedule(self) -> None:
         for pod in [p for p in self.pods.values() if not p.node and not p.deleting]:
-            load = {
-                name: sum(p.node == name and (not p.ended or p.lingers) for p in self.pods.values())
-                for name, node in self.nodes.items()
-                if node.ready and not node.unschedulable and not node.taints
-            }
-            free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
-            if free:
-                node = min(free, key=lambda name: (name in pod.prefers_others_to, load[name], name))
-                self.pods[pod.name] = replace(pod, node=node, unschedulable=False, created_at=self.now)
-            else:
-                self.pods[pod.name] = replace(pod, unschedulable=True)
+            self.place(pod)
 
-    def _live(self) -> None:
+    def place(self, pod: PodView) -> None:
+        """The scheduler finds a node for a pod, or none."""
+        there = [p for job in (self, *self.beside) for p in job.pods.values()]
+        load = {
+            name: sum(p.node == name and (not p.ended or p.lingers) for p in there)
+            for name, node in self.nodes.items()
+            if node.ready and not node.unschedulable and not node.taints
+        }
+        free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
+        if free:
+            node = min(free, key=lambda name: (name in pod.prefers_others_to, load[name], name))
+            self.pods[pod.name] = replace(pod, node=node, unschedulable=False, created_at=self.now)
+        else:
+            self.pods[pod.name] = replace(pod, unschedulable=True)
+
+    def live(self) -> None:
         """Kubelets start and stop pods; agents come up, take up rounds and speak."""
         for pod in list(self.pods.values()):
             if pod.node in self.hung_nodes or not pod.node:

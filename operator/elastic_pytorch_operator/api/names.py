@@ -45,6 +45,7 @@ FAILED: Final = "Failed"
 ROUND_RUNNING: Final = "RoundRunning"
 WAITING_FOR_WORKERS: Final = "WaitingForWorkers"
 BACKING_OFF: Final = "BackingOff"
+SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"  # of events, too
 NOT_ENDED: Final = "NotEnded"
 AT_WANTED_SIZE: Final = "AtWantedSize"
 WORKERS_MISSING: Final = "WorkersMissing"

@@ -176,6 +176,30 @@ class FakeCluster:
             return copy.deepcopy(dict(manifest))
         return copy.deepcopy(self._create("PersistentVolumeClaim", manifest))
 
+    async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
+        self._called("get_pod_group")
+        found = self._objects.get(("PodGroup", namespace, name))
+        return copy.deepcopy(found) if found is not None and found["apiVersion"] == api_version else None
+
+    async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
+        self._called("dry_run_pod_group" if dry_run else "put_pod_group")
+        if dry_run:
+            return
+        metadata = manifest["metadata"]
+        if not metadata.get("resourceVersion"):
+            self._create("PodGroup", manifest)
+            return
+        group = self._get("PodGroup", metadata["namespace"], metadata["name"])
+        _check_version(group, metadata["resourceVersion"])
+        group["spec"] = copy.deepcopy(dict(manifest["spec"]))
+        self._changed("PodGroup", "MODIFIED", group)
+
+    async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
+        self._called("delete_pod_group")
+        found = self._objects.get(("PodGroup", namespace, name))
+        if found is not None and found["metadata"]["uid"] == uid:
+            self._remove("PodGroup", namespace, name)
+
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         self._called("dry_run_pod" if dry_run else "create_pod")
         if dry_run:

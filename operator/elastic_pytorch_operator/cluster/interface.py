@@ -91,6 +91,23 @@ class Cluster(Protocol):
         """
         ...
 
+    async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
+        """A PodGroup of a scheduler; None if there is none, or the cluster does not know that API."""
+        ...
+
+    async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
+        """Creates a PodGroup, or replaces the one of the resource version in it; ClusterError 404 if the cluster does not know its API.
+
+        Args:
+            manifest: the PodGroup.
+            dry_run: nothing is stored, but admission and validation are as they would be.
+        """
+        ...
+
+    async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
+        """Deletes a PodGroup if it is the one with that UID; one that is gone already is no error."""
+        ...
+
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         """Creates a pod.
 

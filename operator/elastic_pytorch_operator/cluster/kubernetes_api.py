@@ -11,7 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import client, config
 
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import gang_schedulers, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver
@@ -90,6 +90,20 @@ class KubernetesCluster:
         path = _claims(manifest["metadata"]["namespace"])
         return await self._request("POST", path, manifest, query=_creation(strict=True, dry_run=dry_run))
 
+    async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
+        return await self._find(f"{_pod_groups(api_version, namespace)}/{name}")
+
+    async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
+        path = _pod_groups(manifest["apiVersion"], manifest["metadata"]["namespace"])
+        await self._put(path, manifest, query=_creation(strict=True, dry_run=dry_run))
+
+    async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
+        try:
+            await self._request("DELETE", f"{_pod_groups(api_version, namespace)}/{name}", {"preconditions": {"uid": uid}})
+        except ClusterError as error:
+            if error.code not in (404, 409):
+                raise
+
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
         return await self._request("POST", path, manifest, query=_creation(strict=strict, dry_run=dry_run))
@@ -162,10 +176,10 @@ class KubernetesCluster:
                 return None
             raise
 
-    async def _put(self, path: str, manifest: Manifest) -> Manifest:
+    async def _put(self, path: str, manifest: Manifest, *, query: Mapping[str, str] | None = None) -> Manifest:
         if manifest["metadata"].get("resourceVersion"):
-            return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest)
-        return await self._request("POST", path, manifest)
+            return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest, query=query)
+        return await self._request("POST", path, manifest, query=query)
 
     async def _list_everywhere(self, group: str, resource: str, **query: str) -> list[Manifest]:
         """What there is of a resource in the namespaces that are watched."""
@@ -232,6 +246,10 @@ def _creation(*, strict: bool, dry_run: bool) -> dict[str, str]:
 
 def _claims(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+
+
+def _pod_groups(api_version: str, namespace: str) -> str:
+    return f"/apis/{api_version}/namespaces/{namespace}/{gang_schedulers.PLURAL}"
 
 
 def _leases(namespace: str) -> str:

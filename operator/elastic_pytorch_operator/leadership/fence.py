@@ -74,6 +74,17 @@ class FencedCluster:
         async with self._write() as cluster:
             return await cluster.create_claim(manifest, dry_run=dry_run)
 
+    async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
+        return await self._cluster.get_pod_group(api_version, namespace, name)
+
+    async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
+        async with self._write() as cluster:
+            await cluster.put_pod_group(manifest, dry_run=dry_run)
+
+    async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
+        async with self._write() as cluster:
+            await cluster.delete_pod_group(api_version, namespace, name, uid)
+
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         async with self._write() as cluster:
             return await cluster.create_pod(manifest, strict=strict, dry_run=dry_run)

@@ -167,6 +167,9 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the node's own resolver does not know the cluster's Services
     add_claim_volumes(spec, job.claims, job.key.name)
     add_shared_memory(spec, container, job.shared_memory)
+    gang_labels, gang_annotations = _gang_membership(job)
+    if job.scheduling.gang is not None:
+        spec.setdefault("schedulerName", job.scheduling.gang.scheduler_name)
     own_labels = metadata.get("labels") or {}
     pod = {
         "apiVersion": "v1",
@@ -176,12 +179,14 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
             "annotations": {
                 **DISRUPTION_ANNOTATIONS[job.disruption],
                 **(metadata.get("annotations") or {}),
+                **gang_annotations,
                 names.ANNOTATION_TRAINING_CONTAINER: container["name"],
             },
             "name": f"{host}-{suffix}",
             "namespace": job.key.namespace,
             "labels": {
                 **own_labels,
+                **gang_labels,
                 **labels(job),
                 # Nothing of the operator's selects by this one.
                 names.LABEL_NAME: own_labels.get(names.LABEL_NAME, APPLICATION),
@@ -193,6 +198,16 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
         "spec": spec,
     }
     return pod, container
+
+
+def _gang_membership(job: Job) -> tuple[dict[str, str], dict[str, str]]:
+    """The labels and annotations by which a scheduler knows the gang of a pod."""
+    gang, name = job.scheduling.gang, job.key.name
+    if gang is None:
+        return {}, {}
+    own_labels = {gang.group_label: name, gang.queue_label: job.scheduling.queue}
+    annotations = {gang.group_annotation: name, **gang.annotations}
+    return {key: value for key, value in own_labels.items() if key}, {key: value for key, value in annotations.items() if key}
 
 
 def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:

@@ -11,6 +11,22 @@ class CreateService:
 
 
 @dataclass(frozen=True, slots=True)
+class PutPodGroup:
+    """Make the job's PodGroup, or give it the job's minimum.
+
+    Attributes:
+        before_pods: no pod is to be made before.
+    """
+
+    before_pods: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePodGroup:
+    """Delete the job's PodGroup, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePod:
     """Make a worker pod of an index; the executor gives it a name of its own.
 
@@ -82,4 +98,15 @@ class DeleteJob:
     """Delete the job itself, and with it all that it owns: its time to live after its end is over."""
 
 
-Action = CreateService | TryPod | CreatePod | CreateStore | DeletePod | RecordEvent | PatchStatus | DeleteJob
+Action = (
+    CreateService
+    | PutPodGroup
+    | DeletePodGroup
+    | TryPod
+    | CreatePod
+    | CreateStore
+    | DeletePod
+    | RecordEvent
+    | PatchStatus
+    | DeleteJob
+)

@@ -182,6 +182,7 @@ class Observed:
     heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
     lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died
     service_exists: bool = False
+    pod_group_minimum: int | None = None  # the gang's size in its PodGroup; 0: there is none; None: that is not known
     reporting_jobs: int = 1  # how many jobs report progress
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)

@@ -12,7 +12,7 @@ REPORTED_AFTER_FAILURES = 3  # in a row: most trouble has passed before
 MAX_REPORTED = 3  # at once: the deletions of a thousand pods may be refused
 
 # What is written for a job, besides the deletions of its pods.
-SERVICE, CLAIMS, DRY_RUN, PODS, STATUS, JOB = "service", "claims", "dry-run", "pods", "status", "job"
+SERVICE, CLAIMS, POD_GROUP, DRY_RUN, PODS, STATUS, JOB = "service", "claims", "pod-group", "dry-run", "pods", "status", "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def note_failure(
 
 def forget_refused_pods(failed: FailedWrites) -> dict[str, FailedWrite]:
     """The failed writes without those of pods, for a spec that makes other pods: they are asked for at once."""
-    return {key: write for key, write in failed.items() if key not in (DRY_RUN, PODS)}
+    return {key: write for key, write in failed.items() if key not in (DRY_RUN, POD_GROUP, PODS)}
 
 
 def describe(failed: FailedWrites) -> str:

@@ -12,6 +12,7 @@ from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
 from elastic_pytorch_operator.planning.stock.memory import StockMemory
+from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -23,6 +24,7 @@ class Memory:
         suspects: nodes that have probably died, and since when that is suspected.
         ending: nodes of the job's pods that announce a sure end, and when its workers have to have left, monotonic seconds.
         stall: the round that hangs, if it does.
+        schedule: whether the job has given its places back, or is about to.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
         leaving: workers that have left the group since they were told to stop, and whose pods are still there.
         excused: lost members on which a rule has decided.
@@ -43,6 +45,7 @@ class Memory:
     ending: Mapping[str, float] = field(default_factory=dict)
     recovery: Recovery | None = None
     stall: Stall | None = None
+    schedule: ScheduleWait = NO_WAIT
     checkpoint_wait: CheckpointWait | None = None
     leaving: frozenset[str] = frozenset()
     excused: frozenset[str] = frozenset()

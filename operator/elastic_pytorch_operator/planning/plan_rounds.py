@@ -38,6 +38,8 @@ from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
 from elastic_pytorch_operator.planning.workers.evacuation import nodes_to_avoid, plan_evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
+from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
+from elastic_pytorch_operator.planning.workers.schedule_timeout import give_back, judge_schedule, report_timeout
 from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room, suspect_nodes
 from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_grace_until
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
@@ -53,8 +55,13 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     starts = find_failed_starts(observed)
     avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
     evacuation = plan_evacuation(job, observed, candidates, memory.ending)
-    replicas = plan_replicas(
-        observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated, evacuation
+    schedule = judge_schedule(job, observed, candidates, memory.schedule)
+    replicas = give_back(
+        plan_replicas(
+            observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated, evacuation
+        ),
+        schedule,
+        observed,
     )
     if replicas.victims:
         candidates = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
@@ -69,6 +76,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         notice_spec(job, memory),
         suspects=suspects,
         ending=evacuation.ending,
+        schedule=schedule,
         stall=stall,
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),
@@ -112,10 +120,11 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         grown=grown,
         starts=starts,
         evacuating=evacuation.describe(),
+        schedule=schedule,
     )
     status = describe_job(job, observed, candidates, round_, findings)
     actions: list[Action] = []
-    recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck, evacuation.recheck_at)
+    recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck, evacuation.recheck_at, schedule.recheck_at)
     if ending is None:
         actions += _pod_actions(job, observed, replicas, round_, memory, starts, group_restart)
         pauses = [max(starts.backoff_until.get(index, 0.0), memory.budget.backoff_until) for index in replicas.create]
@@ -125,6 +134,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     actions += [
         *record_announcements(observed, evacuation.announced),
         *record_events(job, observed, decision.round, recovery if recovered else None, ending, news, deferral.over, ruled),
+        *report_timeout(job, schedule),
     ]
     memory = replace(memory, failed=mark_reported(memory.failed))
     due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, observed.reporting_jobs)
@@ -191,10 +201,12 @@ def _missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action,
         agent.state is AgentState.SUCCEEDED for agent in observed.agents.values()
     )
     taken = {pod.index for pod in observed.pods if not pod.deleting}
-    if ending or job.on_pod_loss == FAIL_JOB or observed.now < memory.budget.backoff_until:
-        return ()
+    gang = plan_pod_group(job, observed, memory.failed)
+    pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)
+    if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
+        return gang.actions
     missing = [index for index in range(job.wanted) if index not in taken][: max(0, job.wanted - len(taken))]
-    return tuple(CreatePod(index, group_restarts=group_restarts(job)) for index in missing)
+    return (*gang.actions, *(CreatePod(index, group_restarts=group_restarts(job)) for index in missing))
 
 
 def _pod_actions(
@@ -206,9 +218,11 @@ def _pod_actions(
     starts: FailedStarts,
     restarting: GroupRestart,
 ) -> list[Action]:
-    actions: list[Action] = [] if observed.service_exists else [CreateService()]
+    gang = plan_pod_group(job, observed, memory.failed)
+    actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
-    if replicas.create and observed.now >= memory.budget.backoff_until and not restarting.asked:
+    held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
+    if replicas.create and not held:
         sure, soft = nodes_to_avoid(observed.nodes, job.template, observed.time)
         avoided = {*memory.suspects, *starts.avoid, *sure, *soft}
         strictly = not avoided or others_have_room(avoided, observed.nodes, observed.pods, job.template)

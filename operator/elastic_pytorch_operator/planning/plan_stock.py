@@ -38,6 +38,7 @@ from elastic_pytorch_operator.planning.stock.rendezvous import Phase, Rendezvous
 from elastic_pytorch_operator.planning.stock.stores import delete_stores
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers
 from elastic_pytorch_operator.planning.workers.node_outage import is_outage
+from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
@@ -207,8 +208,10 @@ def _ended_pods(observed: Observed) -> list[FailureRecord]:
 
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
     job, observed, number = view.job, view.observed, view.rendezvous.number
-    may_create = job.wanted > 0 and observed.now >= max(memory.budget.backoff_until, stock.backoff_until)
-    actions: list[Action] = [] if observed.service_exists else [CreateService()]
+    gang = plan_pod_group(job, observed, memory.failed)
+    backing_off = observed.now < max(memory.budget.backoff_until, stock.backoff_until)
+    may_create = job.wanted > 0 and not backing_off and not gang.holds_pods
+    actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
     keep = number if job.wanted or view.alive(observed.pods) else 0
     doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
     match view.rendezvous.phase:

@@ -6,6 +6,7 @@ from elastic_pytorch_operator.model.failure import recorded_cause
 from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
 from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, pause_seconds
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -14,9 +15,12 @@ def recall(job: Job, now: float) -> Memory:
     progress, failures = job.status.get("progress") or {}, int(job.status.get("failures", 0))
     running = find_condition(job.status, names.RUNNING) or {}
     backing_off = running.get("status") == "False" and running.get("reason") == names.BACKING_OFF
+    timeouts = int(job.status.get("scheduleTimeouts", 0))
+    paused = timeouts > 0 and running.get("reason") == names.SCHEDULE_TIMEOUT
     # Failures that a rule keeps from counting are not in the status: a pause means that there were two in a row.
     in_a_row = max(failures, 2 if backing_off else 0)
     return Memory(
+        schedule=ScheduleWait(timeouts, retry_at=now + pause_seconds(job.uid, timeouts) if paused else 0.0),
         budget=Budget(
             failures=failures,
             total=int(job.status.get("totalFailures", failures)),
@@ -28,5 +32,5 @@ def recall(job: Job, now: float) -> Memory:
             backoff_until=now + backoff_seconds(in_a_row) if backing_off else 0.0,
             last=recorded_cause(job.status) if backing_off else None,
             group_restarts=group_restarts(job),
-        )
+        ),
     )

@@ -153,12 +153,12 @@ class Controller:
     async def resync(self) -> None:
         """Corrects what the watches have missed, until it is cancelled.
 
-        Services are not watched. They are looked for again once in this time, each job's at another moment.
+        Services and PodGroups are not watched. They are looked for again once in this time, each job's at another moment.
         """
         while True:
             for part in range(RESYNC_PARTS):
                 await asyncio.sleep(RESYNC_SECONDS / RESYNC_PARTS)
-                self._executor.forget_services(part, RESYNC_PARTS)
+                self._executor.forget_unwatched(part, RESYNC_PARTS)
                 for key in self._cache.keys:
                     job = self._cache.job(key)
                     if isinstance(job, Job) and not (has_ended(job.status) or self._executor.has_service(job.uid)):
@@ -194,6 +194,7 @@ class Controller:
             listening_since=self._listening_since,
             lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),
+            pod_group_minimum=self._executor.pod_group_minimum(job.uid),
             reporting_jobs=len(self._reporting),
             being_deleted=self._writer(key, job.uid).pods_being_deleted,
         )

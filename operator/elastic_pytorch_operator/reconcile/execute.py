@@ -25,14 +25,17 @@ from elastic_pytorch_operator.model.actions import (
     CreateStore,
     DeleteJob,
     DeletePod,
+    DeletePodGroup,
     PatchStatus,
+    PutPodGroup,
     RecordEvent,
     TryPod,
 )
-from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, PODS, SERVICE, STATUS
+from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, POD_GROUP, PODS, SERVICE, STATUS
 from elastic_pytorch_operator.planning.reporting.status import needs_write
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
+from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
 
@@ -83,19 +86,26 @@ class Executor:
         self._clock = clock
         self._services: set[str] = set()
         self._claims = ClaimWriter(cluster)
+        self._pod_groups = PodGroupWriter(cluster)
 
     def has_service(self, job_uid: str) -> bool:
         """Whether the job's Service is known to be there."""
         return job_uid in self._services
 
+    def pod_group_minimum(self, job_uid: str) -> int | None:
+        """The gang's size in the job's PodGroup; 0: there is no PodGroup; None: that is not known."""
+        return self._pod_groups.minimum(job_uid)
+
     def forget_others(self, job_uids: Collection[str]) -> None:
         """Forgets all jobs but these."""
         self._services.intersection_update(job_uids)
         self._claims.forget_others(job_uids)
+        self._pod_groups.forget_others(job_uids)
 
-    def forget_services(self, part: int, parts: int) -> None:
-        """Has the Services of one part of the jobs looked for again."""
+    def forget_unwatched(self, part: int, parts: int) -> None:
+        """Has the Services and PodGroups of one part of the jobs looked for again."""
         self._services = {uid for uid in self._services if crc32(uid.encode()) % parts != part}
+        self._pod_groups.forget(part, parts)
 
     def forget_claims(self) -> None:
         """Has every volume claim looked for again, before the next pod of its job."""
@@ -122,6 +132,13 @@ class Executor:
         match action:
             case CreateService():
                 return JobWrite(Lane.SERVICE, SERVICE, SERVICE, partial(self._create_service, job), urgent=False)
+            case PutPodGroup(before_pods):
+                # Lane.SERVICE: of those writes, no pod waits for any.
+                lane = Lane.POD_GROUP if before_pods else Lane.SERVICE
+                return JobWrite(lane, POD_GROUP, POD_GROUP, partial(self._pod_groups.put, job), urgent=begun)
+            case DeletePodGroup():
+                send = partial(self._pod_groups.delete, job)
+                return JobWrite(Lane.SERVICE, POD_GROUP, f"delete {POD_GROUP}", send, urgent=False)
             case TryPod():
                 send = partial(self._try_pod, job)
                 return JobWrite(Lane.DRY_RUN, DRY_RUN, DRY_RUN, send, urgent=False, refused_seconds=DRY_RUN_SECONDS)
@@ -193,6 +210,7 @@ class Executor:
 
     async def _try_pod(self, job: Job) -> None:
         await self._claims.try_all(job)
+        await self._pod_groups.put(job, dry_run=True)
         await self._send_pod(job, CreatePod(0, rendezvous=1 if job.stock else 0), strict=True, dry_run=True)
 
     async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> None:

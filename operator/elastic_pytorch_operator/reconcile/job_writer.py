@@ -27,17 +27,19 @@ class Lane(IntEnum):
     SERVICE = 0
     DRY_RUN = 1
     CLAIMS = 2
-    STATUS = 3
-    PODS = 4
-    DELETES = 5
-    JOB = 6
-    EVENTS = 7
+    POD_GROUP = 3
+    STATUS = 4
+    PODS = 5
+    DELETES = 6
+    JOB = 7
+    EVENTS = 8
 
 
 # One is sent alone, and the others once it has succeeded: what is refused once is not asked for a hundred times.
 ONE_FIRST = (Lane.CLAIMS, Lane.PODS)
-# Sent before any pod: a pod must not mount another job's claim, and is not created if the API server finds it malformed.
-BEFORE_PODS = (Lane.DRY_RUN, Lane.CLAIMS)
+# Sent before any pod: a pod must not mount another job's claim, is not scheduled without its gang, and is not created if the API server
+# finds it malformed.
+BEFORE_PODS = (Lane.DRY_RUN, Lane.CLAIMS, Lane.POD_GROUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,6 @@ class JobWriter:
         if write.lane in ONE_FIRST and (refused or not batch.open):
             batch.open = False
             self._waiting[write.lane].clear()
-        if error.judgement is Judgement.MALFORMED:
+        if error.judgement is Judgement.MALFORMED or write.lane is Lane.POD_GROUP:
             self._waiting[Lane.PODS].clear()
         return news

@@ -20,6 +20,7 @@ def observe(
     time: str,
     listening_since: float,
     service_exists: bool,
+    pod_group_minimum: int | None = None,
     reporting_jobs: int = 1,
     lost_leader_node: str = "",
     being_deleted: Collection[str] = (),
@@ -47,6 +48,7 @@ def observe(
         heard_before=frozenset() if job.stock else heard_before(job, pods),
         lost_leader_node=lost_leader_node,
         service_exists=service_exists,
+        pod_group_minimum=pod_group_minimum,
         reporting_jobs=reporting_jobs,
     )
 

@@ -14,6 +14,7 @@ from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer
 from elastic_pytorch_operator.spec.pod_template import find_problem
+from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
 from elastic_pytorch_operator.spec.sizes import read_sizes
 from elastic_pytorch_operator.spec.torchrun_options import InvalidOption, torchrun_variables
@@ -87,6 +88,7 @@ class Job:
     claims: tuple[ClaimTemplate, ...] = ()
     keep_claims: bool = True
     disruption: str = ALLOW
+    scheduling: Scheduling = NO_SCHEDULING
     clean_pod_policy: str = "Running"
     inject_agent: bool = True
     torchrun: Mapping[str, str] = field(default_factory=dict)  # by PET_ variable
@@ -194,6 +196,7 @@ def parse_job(manifest: Manifest) -> Job:
         claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
         keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),
         disruption=_disruption(spec, elastic=spec.get("minReplicas") is not None),
+        scheduling=read_scheduling(spec, stock=backend != names.BACKEND_OPERATOR),
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
         inject_agent=read_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),

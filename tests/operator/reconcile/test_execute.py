@@ -21,7 +21,7 @@ async def test_services_are_looked_for_again_a_part_at_a_time_and_each_once() ->
     assert all(executor.has_service(job.uid) for job in jobs)
     forgotten = []
     for part in range(PARTS):
-        executor.forget_services(part, PARTS)
+        executor.forget_unwatched(part, PARTS)
         forgotten.append(sum(not executor.has_service(job.uid) for job in jobs) - sum(forgotten))
     assert sum(forgotten) == 200
     assert max(forgotten) < 40, "not all at once"

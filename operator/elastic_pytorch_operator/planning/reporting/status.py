@@ -26,6 +26,7 @@ from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
+from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 
@@ -56,6 +57,7 @@ class Findings:
         grown: the round that is declared now makes the group larger.
         starts: the pods that have failed to start.
         evacuating: which workers leave their nodes once they are replaced; empty: none.
+        schedule: whether the job has given its places back, or is about to.
     """
 
     budget: Budget
@@ -68,6 +70,7 @@ class Findings:
     grown: bool = False
     starts: FailedStarts = NONE_FAILED
     evacuating: str = ""
+    schedule: ScheduleWait = NO_WAIT
 
 
 def describe_job(
@@ -105,6 +108,8 @@ def describe_job(
         status["startTime"] = old.get("startTime") or observed.time
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
+    if findings.schedule.timeouts:
+        status["scheduleTimeouts"] = findings.schedule.timeouts
     if findings.grown or old.get("lastGrowthTime"):
         status["lastGrowthTime"] = observed.time if findings.grown else old["lastGrowthTime"]
     progress = _progress(agents) or old.get("progress")
@@ -253,6 +258,8 @@ def _conditions(
     if size:
         text = f"{size} of {job.wanted} workers train"
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
+    elif findings.schedule.text:
+        running = Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, findings.schedule.text)
     elif observed.now < budget.backoff_until and budget.last is not None:
         running = Condition(
             names.RUNNING,

@@ -130,7 +130,7 @@ def test_a_pod_that_was_just_put_on_the_dead_node_is_made_anew() -> None:
     simulation.settle(20)
     simulation.scale(4)
     simulation.reconcile()
-    simulation._schedule()
+    simulation.schedule()
     [newcomer] = [pod for pod in simulation.pods.values() if not pod.started]
     simulation.hung_nodes.add(newcomer.node)
     simulation.settle(30)

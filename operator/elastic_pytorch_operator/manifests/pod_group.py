@@ -1,0 +1,49 @@
+"""The PodGroup of a job: as many workers as training starts with get a place together, or none does. Pure."""
+
+import math
+
+from elastic_pytorch_operator.api import gang_schedulers
+from elastic_pytorch_operator.api.gang_schedulers import GangScheduler
+from elastic_pytorch_operator.api.manifest import MutableManifest
+from elastic_pytorch_operator.manifests.worker_pod import labels, owner_reference
+from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.pod_requests import pod_requests
+
+
+def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
+    """The PodGroup of a job, in the form that its scheduler expects.
+
+    Args:
+        job: with its minimum, its queue and its template.
+        gang: the scheduler.
+    """
+    return {
+        "apiVersion": gang.api_version,
+        "kind": gang_schedulers.KIND,
+        "metadata": {
+            "name": job.key.name,
+            "namespace": job.key.namespace,
+            "labels": labels(job),
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": _spec(job, gang),
+    }
+
+
+def _spec(job: Job, gang: GangScheduler) -> MutableManifest:
+    template = job.template["spec"]
+    spec: MutableManifest = {"minMember": job.minimum}
+    if job.scheduling.queue:
+        spec["queue"] = job.scheduling.queue
+    if gang.priority and template.get("priorityClassName"):
+        spec["priorityClassName"] = template["priorityClassName"]
+    if gang.min_resources:
+        requests = pod_requests(template)
+        spec["minResources"] = {name: _quantity(amount * job.minimum) for name, amount in requests.items() if amount}
+    return spec
+
+
+def _quantity(amount: float) -> str:
+    """A quantity in whole units, or in thousandths."""
+    thousandths = math.ceil(round(amount * 1000, 3))
+    return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)

@@ -1,0 +1,109 @@
+"""`scheduling.scheduleTimeoutSeconds`: a job that holds places for fewer workers than its minimum gives them back, and tries again later.
+
+Without that, two jobs that each hold half of what both need wait for each other. The pause differs from job to job and from try to try, so
+that one of them comes back before the other, and finds room for all. It grows from try to try: a full cluster is not asked all the time.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.timestamps import earlier
+from elastic_pytorch_operator.model.actions import RecordEvent
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
+from elastic_pytorch_operator.spec.job import Job
+
+# The longest first pause; each further one is twice as long. Half of it is longer than the 10 s for which the scheduler leaves a pod
+# alone that had no node: pods of another job that wait already are placed before those of the next try.
+FIRST_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleWait:
+    """Where a job stands that may give its places back.
+
+    Attributes:
+        timeouts: how often in a row it has given them back.
+        short_since: since when it holds places for too few workers, monotonic seconds; None: it does not.
+        retry_at: until when it asks for no pod, monotonic seconds; 0: it may ask.
+        recheck_at: when to judge again if nothing happens before, monotonic seconds; None: only on an event.
+        text: why it has given its places back, and until when it waits, for people; empty: it does not wait.
+    """
+
+    timeouts: int = 0
+    short_since: float | None = None
+    retry_at: float = 0.0
+    recheck_at: float | None = None
+    text: str = ""
+
+
+NO_WAIT = ScheduleWait()
+
+
+def judge_schedule(job: Job, observed: Observed, candidates: Sequence[Candidate], known: ScheduleWait) -> ScheduleWait:
+    """Decides whether a job gives its places back, or asks for pods again.
+
+    A job that holds no place keeps its pods: they take nothing from others, and autoscalers see them.
+
+    Args:
+        job: with its minimum and its timeout.
+        observed: its pods and its round.
+        candidates: its workers, assessed.
+        known: where it stood before.
+    """
+    timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
+    if timeout_seconds is None or job.suspend or (observed.round is not None and observed.round.size > 0):
+        return NO_WAIT
+    if now < known.retry_at:
+        return known if known.text else _wait(job, observed, known.timeouts, known.retry_at)
+    held = _places_held(observed, candidates)
+    if held >= job.minimum:
+        return NO_WAIT
+    if not held:
+        return ScheduleWait(known.timeouts)
+    since = now if known.short_since is None else known.short_since
+    if now < since + timeout_seconds:
+        return ScheduleWait(known.timeouts, since, recheck_at=since + timeout_seconds)
+    timeouts = known.timeouts + 1
+    return _wait(job, observed, timeouts, now + pause_seconds(job.uid, timeouts))
+
+
+def pause_seconds(job_uid: str, timeouts: int) -> float:
+    """The pause after a number of timeouts in a row: from half of the longest one to all of it, by chance, but always the same."""
+    longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(timeouts - 1, 16), MAX_PAUSE_SECONDS)
+    digest = hashlib.sha256(f"{job_uid}/{timeouts}".encode()).digest()
+    return longest * (1 + int.from_bytes(digest[:4], "big") / 2**32) / 2
+
+
+def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Replicas:
+    """What is to be done about a job's pods: if it gives its places back, all that may still serve go, and none is made."""
+    if observed.now >= wait.retry_at:
+        return replicas
+    others = {pod.name for pod in (*replicas.discard, *replicas.abandon)}
+    alive = (pod.name for pod in observed.pods if not (pod.ended or pod.deleting))
+    return replace(replicas, create=(), victims=frozenset(alive) - others)
+
+
+def report_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
+    """Returns the event of a job that gives its places back; its status does not say so yet."""
+    if wait.timeouts <= int(job.status.get("scheduleTimeouts", 0)):
+        return []
+    note = wait.text[:1].upper() + wait.text[1:]
+    return [RecordEvent(names.SCHEDULE_TIMEOUT, note, warning=True, with_status=True)]
+
+
+def _wait(job: Job, observed: Observed, timeouts: int, retry_at: float) -> ScheduleWait:
+    text = (
+        f"fewer than {job.minimum} workers had a place for {job.scheduling.timeout_seconds} s (scheduling.scheduleTimeoutSeconds): "
+        f"their pods are deleted to make room for other jobs; the next try is at {earlier(observed.time, observed.now - retry_at)}"
+    )
+    return ScheduleWait(timeouts, retry_at=retry_at, recheck_at=retry_at, text=text)
+
+
+def _places_held(observed: Observed, candidates: Sequence[Candidate]) -> int:
+    alive = {candidate.worker for candidate in candidates if candidate.liveness in (Liveness.READY, Liveness.STARTING)}
+    return sum(bool(pod.node) and pod.name in alive for pod in observed.pods)

@@ -1,0 +1,114 @@
+"""Keeps the PodGroups of jobs. They are not watched: what was last written is remembered, and looked for again from time to time."""
+
+from collections.abc import Collection
+from zlib import crc32
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.gang_schedulers import GangScheduler
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.manifests.pod_group import pod_group
+from elastic_pytorch_operator.spec.job import Job
+
+PREDECESSOR_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the PodGroup of a deleted job
+
+
+class PodGroupError(ClusterError):
+    """A job's PodGroup cannot be made: its user, or the administrator, has to do something about it."""
+
+    def __init__(self, code: int, message: str, *, passes: bool = False) -> None:
+        super().__init__(code, message, retry_after_seconds=PREDECESSOR_GOES_SECONDS if passes else 0.0)
+        self._passes = passes
+
+    @property
+    def judgement(self) -> Judgement:
+        """The PodGroup of a deleted job of the same name goes soon; else nothing passes by itself."""
+        return Judgement.TROUBLE if self._passes else Judgement.REFUSED
+
+
+class PodGroupWriter:
+    """Writes the PodGroup of each job that has one.
+
+    Args:
+        cluster: to write to.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._minimums: dict[str, int] = {}  # by job UID; 0: there is none
+
+    def minimum(self, job_uid: str) -> int | None:
+        """The gang's size in the job's PodGroup; 0: there is no PodGroup; None: that is not known."""
+        return self._minimums.get(job_uid)
+
+    def forget(self, part: int, parts: int) -> None:
+        """Has the PodGroups of one part of the jobs looked for again."""
+        kept = {uid: size for uid, size in self._minimums.items() if size == 0 or crc32(uid.encode()) % parts != part}
+        self._minimums = kept
+
+    def forget_others(self, job_uids: Collection[str]) -> None:
+        """Forgets the PodGroups of all jobs but these."""
+        self._minimums = {uid: size for uid, size in self._minimums.items() if uid in job_uids}
+
+    async def put(self, job: Job, *, dry_run: bool = False) -> None:
+        """Makes a job's PodGroup, or gives it the job's minimum; a job without one has it so.
+
+        Raises:
+            ClusterError: it cannot be made.
+        """
+        gang = job.scheduling.gang
+        if gang is None:
+            return
+        wanted, known = pod_group(job, gang), await self._find(job, gang)
+        if known is None:
+            await self._write(gang, wanted, dry_run=dry_run)
+        elif any(known["spec"].get(name) != value for name, value in wanted["spec"].items()):
+            await self._write(gang, {**known, "spec": {**known["spec"], **wanted["spec"]}}, dry_run=dry_run)
+        if not dry_run:
+            self._minimums[job.uid] = job.minimum
+
+    async def delete(self, job: Job) -> None:
+        """Deletes a job's PodGroup, if there is one.
+
+        Raises:
+            ClusterError: the API server does not delete it.
+        """
+        gang = job.scheduling.gang
+        assert gang is not None  # plans ask for it only then
+        try:
+            known = await self._find(job, gang)
+        except PodGroupError:
+            known = None  # the name is another's, or the operator may not look: it cannot have made one
+        if known is not None:
+            metadata = known["metadata"]
+            await self._cluster.delete_pod_group(gang.api_version, job.key.namespace, job.key.name, metadata["uid"])
+        self._minimums[job.uid] = 0
+
+    async def _find(self, job: Job, gang: GangScheduler) -> Manifest | None:
+        try:
+            known = await self._cluster.get_pod_group(gang.api_version, job.key.namespace, job.key.name)
+        except ClusterError as error:
+            if error.code != 403:  # no admission is asked before a read: 403 is a lack of permission
+                raise
+            problem = f"the operator may not manage its PodGroup: add {gang.name} to podGroupSchedulers in the chart's values"
+            raise PodGroupError(403, f"spec.scheduling.podGroup is {gang.name}, but {problem}") from error
+        if known is None:
+            return None
+        owners = known["metadata"].get("ownerReferences") or ()
+        if any(owner.get("uid") == job.uid for owner in owners):
+            return known
+        predecessor = any(o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners)
+        message = (
+            f"PodGroup {job.key.name} exists and does not belong to this job: delete it, or create the job under another name"
+        )
+        raise PodGroupError(409, message, passes=predecessor)
+
+    async def _write(self, gang: GangScheduler, manifest: Manifest, *, dry_run: bool) -> None:
+        try:
+            await self._cluster.put_pod_group(manifest, dry_run=dry_run)
+        except ClusterError as error:
+            if error.code != 404:
+                raise
+            problem = f"the cluster has no PodGroup of {gang.api_version}: install that scheduler, or remove the field"
+            raise PodGroupError(404, f"spec.scheduling.podGroup is {gang.name}, but {problem}") from error

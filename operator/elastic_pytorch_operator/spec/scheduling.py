@@ -1,0 +1,61 @@
+"""`spec.scheduling`: the gang that a job's pods form for a scheduler that knows gangs, and how long places are held below the minimum."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler, Queueing
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
+
+PATH = "spec.scheduling"
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """How a job's pods are scheduled.
+
+    Attributes:
+        gang: the scheduler for which a PodGroup is made; None: no PodGroup is.
+        queue: of that scheduler; empty: its default one, or it has none.
+        timeout_seconds: how long the job holds places for fewer workers than its minimum; None: without limit.
+    """
+
+    gang: GangScheduler | None = None
+    queue: str = ""
+    timeout_seconds: int | None = None
+
+
+NO_SCHEDULING = Scheduling()
+
+
+def read_scheduling(spec: Mapping[str, Any], *, stock: bool) -> Scheduling:
+    """Reads how a job's pods are scheduled.
+
+    Args:
+        spec: of the job.
+        stock: stock torchrun forms the group: its workers wait for each other in pods, so that pods are not given back.
+
+    Raises:
+        InvalidJob: a field is unknown to every scheduler, or does not go with the others.
+    """
+    fields = spec.get("scheduling") or {}
+    if not isinstance(fields, Mapping):
+        raise InvalidJob(PATH, "must be an object")
+    name, queue = fields.get("podGroup"), fields.get("queue") or ""
+    if name is not None and name not in GANG_SCHEDULERS:
+        raise InvalidJob(f"{PATH}.podGroup", f"must be one of {', '.join(GANG_SCHEDULERS)}, not {name!r}")
+    if not isinstance(queue, str):
+        raise InvalidJob(f"{PATH}.queue", f"must be the name of a queue, not {queue!r}")
+    gang = GANG_SCHEDULERS[name] if name is not None else None
+    if queue and (gang is None or gang.queueing is Queueing.NONE):
+        problem = "may not be set unless podGroup is volcano or kai; a queue of Kueue is named by a label of the job"
+        raise InvalidJob(f"{PATH}.queue", problem)
+    if gang is not None and gang.queueing is Queueing.REQUIRED and not queue:
+        raise InvalidJob(f"{PATH}.queue", f"must be set with podGroup {gang.name}: it schedules no PodGroup without a queue")
+    timeout_seconds = read_integer(fields, "scheduleTimeoutSeconds", None, PATH)
+    if timeout_seconds is not None and stock:
+        problem = (
+            "may not be set unless rendezvous.backend is operator: workers of stock torchrun wait for each other in their pods"
+        )
+        raise InvalidJob(f"{PATH}.scheduleTimeoutSeconds", problem)
+    return Scheduling(gang, queue, timeout_seconds)

@@ -1,0 +1,85 @@
+"""The PodGroup of a job, and how its pods say that they belong to it, as each scheduler's source reads them."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.manifests.pod_group import pod_group
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
+from elastic_pytorch_operator.spec.job import Job, parse_job
+
+from tests.operator.builders import a_manifest, a_worker_pod
+
+RESOURCES = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"nvidia.com/gpu": "2"}}
+
+
+def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, **spec: Any) -> Job:
+    queue = {} if scheduler == "coscheduling" else {"queue": "team-a"}
+    manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"podGroup": scheduler, **queue}, **spec)
+    manifest["spec"]["template"]["spec"] |= {"priorityClassName": "high", **(pod or {})}
+    manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = RESOURCES
+    return parse_job(manifest)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "api_version", "spec"),
+    [
+        (
+            "coscheduling",
+            "scheduling.x-k8s.io/v1alpha1",
+            {"minMember": 3, "minResources": {"cpu": "4500m", "memory": "6442450944", "nvidia.com/gpu": "6"}},
+        ),
+        (
+            "volcano",
+            "scheduling.volcano.sh/v1beta1",
+            {
+                "minMember": 3,
+                "minResources": {"cpu": "4500m", "memory": "6442450944", "nvidia.com/gpu": "6"},
+                "queue": "team-a",
+                "priorityClassName": "high",
+            },
+        ),
+        ("kai", "scheduling.run.ai/v2alpha2", {"minMember": 3, "queue": "team-a", "priorityClassName": "high"}),
+    ],
+)
+def test_pod_group_has_the_form_that_its_scheduler_expects(scheduler: str, api_version: str, spec: dict[str, Any]) -> None:
+    job = a_gang(scheduler)
+    assert job.scheduling.gang is not None
+    group = pod_group(job, job.scheduling.gang)
+    assert (group["apiVersion"], group["kind"]) == (api_version, "PodGroup")
+    assert (group["metadata"]["name"], group["metadata"]["namespace"]) == ("lm", "default")
+    [owner] = group["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"]) == ("uid-lm", True)
+    assert group["spec"] == spec
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "labels", "annotations", "name"),
+    [
+        ("coscheduling", {"scheduling.x-k8s.io/pod-group": "lm"}, {}, "scheduler-plugins-scheduler"),
+        ("volcano", {}, {"scheduling.k8s.io/group-name": "lm"}, "volcano"),
+        (
+            "kai",
+            {"kai.scheduler/queue": "team-a"},
+            {"pod-group-name": "lm", "kai.scheduler/skip-podgrouper": "true"},
+            "kai-scheduler",
+        ),
+    ],
+)
+def test_pods_name_their_group_and_their_scheduler(
+    scheduler: str, labels: dict[str, str], annotations: dict[str, str], name: str
+) -> None:
+    plain = a_worker_pod()["metadata"]
+    for pod in (a_worker_pod(a_gang(scheduler)), stock_worker_pod(a_gang(scheduler), 0, "x7k2p", 1)):
+        assert pod["spec"]["schedulerName"] == name
+        ours = {key: value for key, value in pod["metadata"]["labels"].items() if "elasticpytorch.dev" not in key}
+        assert ours == labels | {key: value for key, value in plain["labels"].items() if "elasticpytorch.dev" not in key}
+        assert pod["metadata"]["annotations"] == plain["annotations"] | annotations
+
+
+def test_scheduler_of_the_template_stays() -> None:
+    pod = a_worker_pod(a_gang("volcano", pod={"schedulerName": "volcano-of-our-own"}))
+    assert pod["spec"]["schedulerName"] == "volcano-of-our-own"
+
+
+def test_pod_without_a_gang_names_none() -> None:
+    assert "schedulerName" not in a_worker_pod()["spec"]

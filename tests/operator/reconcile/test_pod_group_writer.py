@@ -1,0 +1,117 @@
+"""The PodGroups that a running controller creates, changes and deletes."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
+
+from tests.operator.builders import a_manifest
+from tests.operator.running_controller import Running
+
+API_VERSION = "scheduling.x-k8s.io/v1alpha1"
+NO_PERMISSION = 'podgroups.scheduling.x-k8s.io "lm" is forbidden: User "operator" cannot get resource "podgroups"'
+
+
+def a_gang(**spec: Any) -> dict[str, Any]:
+    return a_manifest(**{"minimum": 2, "scheduling": {"podGroup": "coscheduling"}, **spec})
+
+
+async def group_of(running: Running) -> Manifest | None:
+    return await running.cluster.get_pod_group(API_VERSION, "default", "lm")
+
+
+async def begin(running: Running) -> None:
+    """Has a gang of three workers train."""
+    running.cluster.apply_job(a_gang())
+    await running.until(lambda: len(running.indices()) == 3)
+    running.start_pods()
+    await running.until(lambda: running.round_size() == 3)
+
+
+async def test_pod_group_is_there_before_the_first_pod(running: Running) -> None:
+    running.cluster.apply_job(a_gang())
+    await running.until(lambda: len(running.indices()) == 3)
+    calls = running.cluster.calls
+    assert calls.count("put_pod_group") == 1
+    assert calls.index("put_pod_group") < calls.index("create_pod")
+    group = await group_of(running)
+    assert group is not None
+    assert group["spec"]["minMember"] == 2
+
+
+async def test_pod_group_is_changed_with_the_minimum_and_a_replacement_waits_for_nothing(running: Running) -> None:
+    await begin(running)
+    running.cluster.fail_next("put_pod_group", 500)
+    running.cluster.fail_next("put_pod_group", 500)
+    running.cluster.apply_job(a_gang(minimum=3))
+    running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
+    await running.until(lambda: len(running.indices()) == 3)
+
+    async def has_minimum() -> bool:
+        group = await group_of(running)
+        return group is not None and group["spec"]["minMember"] == 3
+
+    await running.until(lambda: running.cluster.calls.count("put_pod_group") == 4)
+    assert await has_minimum()
+
+
+async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_is_resumed(running: Running) -> None:
+    running.cluster.apply_job(a_gang())
+    await running.until(lambda: len(running.indices()) == 3)
+    running.cluster.apply_job(a_gang(suspend=True))
+    await running.until(lambda: "delete_pod" in running.cluster.calls)
+    for pod in running.cluster.pods():
+        running.cluster.finish_deletion("default", pod["metadata"]["name"])
+    await running.until(lambda: "delete_pod_group" in running.cluster.calls)
+    assert await group_of(running) is None
+    running.cluster.apply_job(a_gang())
+    await running.until(lambda: len(running.indices()) == 3)
+    assert await group_of(running) is not None
+
+
+@pytest.mark.parametrize(
+    ("verb", "code", "message", "advice"),
+    [
+        ("put_pod_group", 404, "404 page not found", f"the cluster has no PodGroup of {API_VERSION}: install that scheduler"),
+        ("get_pod_group", 403, NO_PERMISSION, "add coscheduling to podGroupSchedulers in the chart's values"),
+    ],
+)
+async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
+    running: Running, verb: str, code: int, message: str, advice: str
+) -> None:
+    for _ in range(100):
+        running.cluster.fail_next(verb, code, message)
+    running.cluster.apply_job(a_gang())
+    await running.until(lambda: advice in running.condition(names.RUNNING))
+    assert "spec.scheduling.podGroup is coscheduling, but" in running.condition(names.RUNNING)
+    assert not running.cluster.pods()
+    await running.until(lambda: bool(running.events(names.REFUSED)))
+    running.cluster.apply_job(a_gang(scheduling={}))
+    await running.until(lambda: len(running.indices()) == 3)
+
+
+async def test_suspended_job_says_that_its_pod_group_cannot_be_made(running: Running) -> None:
+    for _ in range(100):
+        running.cluster.fail_next("dry_run_pod_group", 404, "404 page not found")
+    running.cluster.apply_job(a_gang(suspend=True))
+    await running.until(lambda: "install that scheduler" in running.condition(names.SUSPENDED))
+
+
+async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
+    theirs = {"apiVersion": API_VERSION, "kind": "PodGroup", "metadata": {"name": "lm", "namespace": "default"}, "spec": {}}
+    await running.cluster.put_pod_group(theirs)
+    running.cluster.apply_job(a_gang())
+    await running.until(lambda: "PodGroup lm exists and does not belong to this job" in running.condition(names.RUNNING))
+    assert not running.cluster.pods()
+    running.cluster.apply_job(a_gang(suspend=True))
+    await running.until(lambda: "JobSuspended" in running.condition(names.RUNNING))
+    group = await group_of(running)
+    assert group is not None
+    assert group["spec"] == {}
+
+
+async def test_job_without_a_gang_asks_for_no_pod_group(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: len(running.indices()) == 3)
+    assert not [call for call in running.cluster.calls if "pod_group" in call]

@@ -1,0 +1,45 @@
+"""`spec.scheduling`."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KAI, VOLCANO
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
+
+
+@pytest.mark.parametrize(
+    ("fields", "scheduling"),
+    [
+        (None, NO_SCHEDULING),
+        ({}, NO_SCHEDULING),
+        ({"podGroup": "coscheduling"}, Scheduling(COSCHEDULING)),
+        ({"podGroup": "volcano"}, Scheduling(VOLCANO)),
+        ({"podGroup": "volcano", "queue": "team-a"}, Scheduling(VOLCANO, "team-a")),
+        ({"podGroup": "kai", "queue": "team-a", "scheduleTimeoutSeconds": 60}, Scheduling(KAI, "team-a", 60)),
+        ({"scheduleTimeoutSeconds": 1}, Scheduling(timeout_seconds=1)),
+    ],
+)
+def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Scheduling) -> None:
+    assert read_scheduling({"scheduling": fields}, stock=False) == scheduling
+
+
+@pytest.mark.parametrize(
+    ("fields", "stock", "path", "problem"),
+    [
+        ("volcano", False, "", "must be an object"),
+        ({"podGroup": "yunikorn"}, False, ".podGroup", "must be one of coscheduling, volcano, kai"),
+        ({"podGroup": "kai"}, False, ".queue", "must be set with podGroup kai"),
+        ({"queue": "team-a"}, False, ".queue", "may not be set unless podGroup is volcano or kai"),
+        ({"podGroup": "coscheduling", "queue": "team-a"}, False, ".queue", "may not be set unless podGroup is volcano or kai"),
+        ({"podGroup": "volcano", "queue": 1}, False, ".queue", "must be the name of a queue"),
+        ({"scheduleTimeoutSeconds": 0}, False, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
+        ({"scheduleTimeoutSeconds": "60"}, False, ".scheduleTimeoutSeconds", "must be a whole number"),
+        ({"scheduleTimeoutSeconds": 60}, True, ".scheduleTimeoutSeconds", "unless rendezvous.backend is operator"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(fields: object, stock: bool, path: str, problem: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        read_scheduling({"scheduling": fields}, stock=stock)
+    assert refused.value.path == f"spec.scheduling{path}"
+    assert problem in str(refused.value)
