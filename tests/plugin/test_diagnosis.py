@@ -130,9 +130,21 @@ def fails_again_and_again(job: JobView) -> JobView:
     return replace(with_condition(job, "Running", "BackingOff", message, true=False), world=0, failures=2)
 
 
+def gave_places_back(job: JobView) -> JobView:
+    message = "fewer than 3 workers had a place for 60 s; the next try is at 2026-01-01T00:00:00Z"
+    return replace(with_condition(job, "Running", "ScheduleTimeout", message, true=False), world=0)
+
+
+def without_pod_group(job: JobView) -> JobView:
+    message = "0 of 3 workers are ready; the API server refuses: spec.scheduling.podGroup is kai, but the cluster has none"
+    return replace(with_condition(job, "Running", "WaitingForWorkers", message, true=False), world=0)
+
+
 @pytest.mark.parametrize(
     ("change", "lines"),
     [
+        (gave_places_back, ["Fewer than 3 workers had a place for 60 s", "next try is at 2026-01-01T00:00:00Z.", "their turn"]),
+        (without_pod_group, ["spec.scheduling.podGroup is kai", "Do what the message says"]),
         (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is managed by kueue.x-k8s.io/multikueue"]),
         (
             lambda job: replace(job, seen=False),

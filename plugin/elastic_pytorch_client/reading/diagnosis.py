@@ -106,6 +106,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         return Diagnosis(f"{name} runs at the wanted size: all {trains} workers train.", not notes, notes)
     findings = [
         *_backing_off(job),
+        *_gave_places_back(job),
         *_from_pods(job, evidence),
         *_silent(job, evidence),
         *_refused(job),
@@ -157,6 +158,17 @@ def _backing_off(job: JobView) -> Iterable[Finding]:
     )
 
 
+def _gave_places_back(job: JobView) -> Iterable[Finding]:
+    running = job.condition("Running")
+    if running is None or running.reason != names.SCHEDULE_TIMEOUT:
+        return
+    said = first_line(running.message)
+    do = (
+        "Free resources, or add a node. If other jobs need the same nodes, they have their turn now, and this one has it later."
+    )
+    yield Finding(f"{said[:1].upper()}{said[1:]}.", do)
+
+
 def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
     """One finding for each kind of trouble that pods have."""
     groups: dict[tuple[str, str], list[PodTrouble]] = defaultdict(list)
@@ -201,7 +213,9 @@ def _refused(job: JobView) -> Iterable[Finding]:
         "A policy, a quota or a webhook of the cluster refuses it, as the message says. Change spec.template, or ask for a change of the "
         "policy. The operator retries."
     )
-    if "exceeded quota" in said.group():
+    if "spec.scheduling.podGroup" in said.group():
+        do = "Do what the message says. The operator retries."
+    elif "exceeded quota" in said.group():
         do = f"Free some of the quota, or ask for a larger one. The operator retries:\n  kubectl describe quota -n {job.namespace}"
     yield Finding(f"T{said.group()[1:].rstrip('.')}.", do)
 

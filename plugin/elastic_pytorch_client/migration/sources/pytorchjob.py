@@ -239,20 +239,16 @@ def _scheduling(policy: Mapping[str, Any], template: Manifest, sizes: Manifest, 
         pod["priorityClassName"] = policy["priorityClass"]
         remarks.add(f"{path}.priorityClass", "becomes the pods' priorityClassName; there it was the PodGroup's")
     if policy.get("queue"):
-        remarks.add(
-            f"{path}.queue",
-            "is dropped: no PodGroup is created. For Volcano, annotate template.metadata as its documentation says",
-        )
+        remarks.add(f"{path}.queue", "is dropped. For Volcano, set spec.scheduling.podGroup and spec.scheduling.queue")
     if policy.get("minAvailable") is not None:
-        text = "is dropped: no PodGroup is created. "
-        if "minReplicas" in sizes:
-            text += f"The job trains as soon as minReplicas ({sizes['minReplicas']}) workers run"
-        else:
-            text += f"The job waits until all {sizes['replicas']} workers run; those that run hold their resources meanwhile"
+        least = sizes.get("minReplicas", sizes["replicas"])
+        text = f"is dropped. With spec.scheduling.podGroup, the PodGroup has the size of the least group that trains ({least})"
         remarks.add(f"{path}.minAvailable", text)
-    for field in ("minResources", "scheduleTimeoutSeconds"):
-        if policy.get(field):
-            remarks.add(f"{path}.{field}", "is dropped: no PodGroup is created")
+    if policy.get("minResources"):
+        remarks.add(f"{path}.minResources", "is dropped: spec.scheduling.podGroup computes it from the template's requests")
+    if policy.get("scheduleTimeoutSeconds"):
+        text = "is dropped. spec.scheduling.scheduleTimeoutSeconds makes a job give its places back, with any scheduler"
+        remarks.add(f"{path}.scheduleTimeoutSeconds", text)
 
 
 def _hosts(metadata: Manifest, template: Manifest, remarks: Remarks) -> None:
