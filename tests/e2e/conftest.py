@@ -50,6 +50,7 @@ def start_job(namespace: str) -> StartJob:
     def start(
         example: str = "all-reduce",
         *,
+        name: str = "",
         file: str = "job.yaml",
         args: list[str] | None = None,
         resources: dict[str, Any] | None = None,
@@ -68,6 +69,7 @@ def start_job(namespace: str) -> StartJob:
             container["resources"] = resources
         if change_pod is not None:
             change_pod(manifest["spec"]["template"]["spec"])
+        manifest["metadata"]["name"] = name or manifest["metadata"]["name"]
         manifest["spec"] |= spec
         # On a busy machine one pod may start seconds after the others: the first round is to have them all nonetheless.
         manifest["spec"].setdefault("resizePolicy", {}).setdefault("settleSeconds", SETTLE_SECONDS)

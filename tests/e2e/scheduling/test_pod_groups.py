@@ -1,0 +1,147 @@
+"""PodGroups on the API server: with definitions of the three kinds, by hand and without their schedulers."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.release import restored, upgrade
+
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+# What this operator writes of the published schemas.
+QUANTITIES = {
+    "type": "object",
+    "additionalProperties": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+}
+FIELDS: dict[str, dict[str, Any]] = {
+    "coscheduling": {"minMember": {"type": "integer", "minimum": 1}, "minResources": QUANTITIES},
+    "volcano": {
+        "minMember": {"type": "integer", "minimum": 0},
+        "minResources": QUANTITIES,
+        "queue": {"type": "string", "default": "default"},
+        "priorityClassName": {"type": "string"},
+    },
+    "kai": {
+        "minMember": {"type": "integer", "minimum": 0, "nullable": True},
+        "queue": {"type": "string"},
+        "priorityClassName": {"type": "string"},
+    },
+}
+NAMES = sorted(GANG_SCHEDULERS)
+
+
+def resource(gang: GangScheduler) -> str:
+    return f"podgroups.{gang.api_version.partition('/')[0]}"
+
+
+def definition(gang: GangScheduler) -> dict[str, Any]:
+    group, _, version = gang.api_version.partition("/")
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": FIELDS[gang.name]}}}
+    names = {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"}
+    versions = [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource(gang)},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": versions},
+    }
+
+
+@pytest.fixture(scope="module")
+def permitted() -> Iterator[None]:
+    """The operator may manage PodGroups of all three schedulers."""
+    with restored():
+        upgrade(f"podGroupSchedulers={json.dumps(NAMES)}")
+        yield
+
+
+@pytest.fixture(scope="module")
+def installed(permitted: None) -> Iterator[None]:
+    """And the cluster knows them."""
+    definitions = {"apiVersion": "v1", "kind": "List", "items": [definition(gang) for gang in GANG_SCHEDULERS.values()]}
+    try:
+        run_kubectl("apply", "-f", "-", input=json.dumps(definitions))
+        for gang in GANG_SCHEDULERS.values():
+            run_kubectl("wait", "--for=condition=Established", f"crd/{resource(gang)}", "--timeout=60s")
+        yield
+    finally:
+        for gang in GANG_SCHEDULERS.values():
+            run_kubectl("delete", "crd", resource(gang), "--ignore-not-found")
+
+
+def scheduling(name: str) -> dict[str, str]:
+    return {"podGroup": name} | ({} if name == "coscheduling" else {"queue": "team-a"})
+
+
+def group_of(job: JobUnderTest, name: str) -> dict[str, Any] | None:
+    found = job.kubectl("get", resource(GANG_SCHEDULERS[name]), job.name, "-o", "json", "--ignore-not-found")
+    return json.loads(found) if found else None
+
+
+def until(fulfilled: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not fulfilled():
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
+        time.sleep(0.5)
+
+
+def test_job_without_permission_starts_no_pod_and_says_what_to_set(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, scheduling=scheduling("volcano"))
+    until(lambda: "add volcano to podGroupSchedulers" in job.condition("Running").get("message", ""), "words")
+    assert not job.pods()
+
+
+@pytest.mark.usefixtures("permitted")
+def test_job_whose_scheduler_is_not_installed_starts_no_pod_and_says_so(start_job: StartJob) -> None:
+    job = start_job(args=ENDLESS, scheduling=scheduling("kai"))
+    missing = "the cluster has no PodGroup of scheduling.run.ai/v2alpha2: install that scheduler, or remove the field"
+    until(lambda: missing in job.condition("Running").get("message", ""), "words")
+    assert not job.pods()
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_gang_has_its_pod_group_before_its_pods(start_job: StartJob, name: str) -> None:
+    gang = GANG_SCHEDULERS[name]
+    job = start_job(args=ENDLESS, replicas=3, minReplicas=2, scheduling=scheduling(name))
+    until(lambda: len(job.pods()) == 3, "pods")
+    group, pods = group_of(job, name), job.pods()
+    assert group is not None
+    assert int(group["metadata"]["resourceVersion"]) < min(int(pod["metadata"]["resourceVersion"]) for pod in pods)
+    assert [owner["uid"] for owner in group["metadata"]["ownerReferences"]] == [job.get()["metadata"]["uid"]]
+    assert group["spec"]["minMember"] == 2
+    if gang.min_resources:
+        assert group["spec"]["minResources"] == {"cpu": "100m", "memory": str(2 * 256 * 2**20)}
+    for pod in pods:
+        assert pod["spec"]["schedulerName"] == gang.scheduler_name
+        told = pod["metadata"]["labels"].get(gang.group_label), pod["metadata"]["annotations"].get(gang.group_annotation)
+        assert job.name in told
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"minReplicas": 3}}')
+    until(lambda: (group_of(job, name) or {}).get("spec", {}).get("minMember") == 3, "the new minimum")
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    until(lambda: group_of(job, name) is None, "no PodGroup of a suspended job")
+    assert not job.pods()
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    until(lambda: group_of(job, name) is not None and len(job.pods()) == 3, "the PodGroup and the pods again")
+
+
+@pytest.mark.usefixtures("installed")
+def test_replacement_waits_for_nothing_and_the_pod_group_goes_at_the_end(start_job: StartJob) -> None:
+    def use_the_clusters_scheduler(pod: dict[str, Any]) -> None:
+        pod["schedulerName"] = "default-scheduler"
+
+    steps = [*ENDLESS[:-1], "400"]
+    job = start_job(
+        args=steps, replicas=3, minReplicas=2, scheduling=scheduling("volcano"), change_pod=use_the_clusters_scheduler
+    )
+    job.until_world(3, 180)
+    job.kubectl("delete", "pod", job.members()[-1], "--wait=false")
+    job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "a replacement in the group", 120)
+    job.until(lambda status: status["state"] == "Complete", "the end", 300)
+    until(lambda: group_of(job, "volcano") is None, "no PodGroup of a job that has ended")

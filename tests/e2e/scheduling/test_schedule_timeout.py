@@ -1,0 +1,103 @@
+"""Two jobs that each hold a part of the nodes that both need, with the cluster's own scheduler."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.kind_nodes import CONTROL_PLANE, cordoned
+
+pytestmark = pytest.mark.e2e
+
+SLOT, PATH = "example.com/slot", "/status/capacity/example.com~1slot"  # of which each worker takes one
+TRAINING_SECONDS = 20
+
+# The first group of a job trains until it is disturbed; the next one completes it.
+SCRIPT = f"""\
+import os
+import pathlib
+import time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+begun = pathlib.Path("/checkpoints") / (os.environ["TORCHELASTIC_RUN_ID"] + ".begun")
+again = torch.tensor(int(dist.get_rank() == 0 and begun.exists()))
+dist.broadcast(again, 0)
+if dist.get_rank() == 0:
+    begun.touch()
+for _ in range({TRAINING_SECONDS} * 10 if again.item() else 1_000_000):
+    dist.barrier()
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[str]]:
+    """The three workers of the cluster, whose slots are taken away after the test."""
+    found = [node["metadata"]["name"] for node in json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]]
+    names = [name for name in found if name != CONTROL_PLANE]
+    assert len(names) == 3
+    yield names
+    give_slots(names, 0)
+
+
+def give_slots(nodes: list[str], slots: int) -> None:
+    """Has nodes advertise slots, as an administrator may do by hand, and waits until the scheduler counts them."""
+    operation = {"op": "add", "path": PATH, "value": str(slots)}
+    for node in nodes:
+        run_kubectl("patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps([operation]))
+    until = time.monotonic() + 120
+    while any(allocatable_slots(node) != slots for node in nodes):
+        assert time.monotonic() < until, "the kubelets have not taken the slots up"
+        time.sleep(1)
+
+
+def allocatable_slots(node: str) -> int:
+    found = json.loads(run_kubectl("get", "node", node, "-o", "json").stdout)["status"]["allocatable"]
+    return int(found.get(SLOT, 0))
+
+
+def start(start_job: StartJob, name: str) -> JobUnderTest:
+    job = start_job(
+        name=name,
+        script=SCRIPT,
+        replicas=3,
+        minReplicas=3,
+        maxReplicas=3,
+        resources={"limits": {SLOT: "1"}, "requests": {"cpu": "50m", "memory": "256Mi"}},
+        scheduling={"scheduleTimeoutSeconds": 20},
+    )
+    job.until_world(3, 180)
+    return job
+
+
+def timeouts(job: JobUnderTest) -> int:
+    selector = f"involvedObject.name={job.name},reason=ScheduleTimeout"
+    return len(json.loads(job.kubectl("get", "events", "--field-selector", selector, "-o", "json"))["items"])
+
+
+def test_two_jobs_that_each_hold_half_complete_one_after_the_other(start_job: StartJob, nodes: list[str]) -> None:
+    give_slots(nodes, 1)
+    one = start(start_job, "one")
+    give_slots(nodes, 2)
+    two = start(start_job, "two")
+    lost = nodes[-1]
+    with cordoned(lost):
+        # One worker of each job is there: now each holds two of the four slots that are left, and needs three.
+        there = [pod["metadata"]["name"] for job in (one, two) for pod in job.pods() if pod["spec"].get("nodeName") == lost]
+        assert len(there) == 2
+        one.kubectl("delete", "pod", *there, "--wait=false")
+        for job in (one, two):
+            job.until(lambda status: status["worldSize"] == 0, "a group below its minimum", 60)
+        ended = {}
+        for job in (one, two):
+            status = job.until(lambda status: status["state"] in ("Complete", "Failed"), "the end", 600)
+            ended[job.name] = datetime.fromisoformat(status["completionTime"])
+            assert (status["state"], status["totalFailures"]) == ("Complete", 0)
+    assert timeouts(one) + timeouts(two) > 0
+    apart = abs((ended["one"] - ended["two"]).total_seconds())
+    assert apart >= TRAINING_SECONDS - 1, "there is room for one of them at a time"
