@@ -19,6 +19,7 @@ from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 REPLACE_AHEAD_SECONDS = 600.0  # of an end at a known time: a new node and its images take minutes
+TOGETHER_SECONDS = 30.0  # workers that would have to leave so soon after the first one leave with it, in one round
 PAST_SECONDS = 3600.0  # after a known time it is over, whatever the label says
 
 
@@ -72,15 +73,15 @@ def plan_evacuation(job: Job, observed: Observed, candidates: Collection[Candida
     announced = sorted(ending.keys() - known.keys())
     checkpoint_wait_seconds = min(job.checkpoint_wait_seconds, NOTICE_SECONDS / 2)
     why: dict[str, str] = {}
+    leaves_at: dict[str, float] = {}
     others: set[int] = set()
-    first_leaves_at: float | None = None
     for candidate in candidates:
         pod = observed.pods_by_name.get(candidate.worker)
         if pod is None or candidate.liveness not in (Liveness.READY, Liveness.STARTING):
             continue
         if pod.node in ending:
             why[pod.name] = f"leaves node {pod.node}, which announces its end by {announcement(observed.nodes[pod.node])}"
-            first_leaves_at = earliest(first_leaves_at, ending[pod.node] - checkpoint_wait_seconds)
+            leaves_at[pod.name] = ending[pod.node] - checkpoint_wait_seconds
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
     size = len(observed.ranks)
@@ -90,10 +91,12 @@ def plan_evacuation(job: Job, observed: Observed, candidates: Collection[Candida
     )
     # Those that are no longer wanted need no replacement.
     waiting = members[: max(0, len(members) - max(0, size - job.wanted))]
-    if not waiting or whole or first_leaves_at is None or observed.now >= first_leaves_at:
-        return Evacuation(ending, announced, leaving=why, recheck_at=earliest(*rechecks))
-    staying = {worker: why.pop(worker) for worker in waiting}
-    return Evacuation(ending, announced, staying, why, earliest(first_leaves_at, *rechecks))
+    first_leaves_at = earliest(*(leaves_at[worker] for worker in waiting))
+    if first_leaves_at is not None and observed.now >= first_leaves_at:
+        waiting = [worker for worker in waiting if leaves_at[worker] > observed.now + TOGETHER_SECONDS]
+        first_leaves_at = earliest(*(leaves_at[worker] for worker in waiting))
+    staying = {} if whole else {worker: why.pop(worker) for worker in waiting}
+    return Evacuation(ending, announced, staying, why, earliest(first_leaves_at if staying else None, *rechecks))
 
 
 def announcement(node: NodeView) -> str:

@@ -64,6 +64,17 @@ def test_workers_of_several_nodes_leave_together() -> None:
     assert decide(SURE, doomed=[1, 2], ready=[1, 2]).leaving.keys() == {"w1", "w2"}
 
 
+@pytest.mark.parametrize(("later_seconds", "leaving"), [(30, {"w1", "w2"}), (31, {"w1"})])
+def test_worker_whose_node_ends_later_stays_when_the_first_has_to_leave(later_seconds: float, leaving: set[str]) -> None:
+    pods = [a_pod(i, node=f"node-{i}") for i in range(3)]
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE), "node-2": NodeView("node-2", end=SURE)}
+    seen = observed(pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(0, 1, 2))
+    decision = plan_evacuation(a_job(), seen, assess_workers(seen), {"node-1": NOW, "node-2": NOW + later_seconds})
+    assert decision.leaving.keys() == leaving
+    assert decision.staying.keys() == {"w1", "w2"} - leaving
+    assert decision.recheck_at == (None if len(leaving) == 2 else NOW + later_seconds)
+
+
 def test_worker_that_is_ready_elsewhere_suffices_if_the_group_stays_as_large() -> None:
     policy = {"resizePolicy": {"allowedReplicas": [2, 4]}, "replicas": 4, "minimum": 2}
     assert decide(SURE, members=(0, 1), ready=[2], **policy).leaving == {"w1": WHY}
