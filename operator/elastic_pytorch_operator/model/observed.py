@@ -133,6 +133,7 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     commit_every_steps: int | None = None  # from one commit of the training library to the next
+    samples_per_step: int | None = None  # of all workers together
     checkpoints: int | None = None  # that its agent has seen written to the folder that it watches; None: it watches none
 
 

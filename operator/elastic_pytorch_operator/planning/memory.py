@@ -11,6 +11,7 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
+from elastic_pytorch_operator.planning.scaling.scaling import Scaling
 from elastic_pytorch_operator.planning.stock.memory import StockMemory
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
 from elastic_pytorch_operator.spec.job import Job
@@ -37,6 +38,7 @@ class Memory:
         written: the status that was last written.
         written_at: when that was.
         ended_at: when this operator first saw the job ended.
+        scaling: what each worker adds; None: not read from the status yet.
         stock: of a group that stock torchrun forms.
     """
 
@@ -58,6 +60,7 @@ class Memory:
     written: Mapping[str, Any] | None = None
     written_at: float = 0.0
     ended_at: float | None = None
+    scaling: Scaling | None = None
     stock: StockMemory | None = None
 
 

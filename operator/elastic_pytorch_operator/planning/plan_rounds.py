@@ -1,8 +1,10 @@
 """The plan of a job whose group the operator decides in rounds, together with the agents."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus, TryPod
 from elastic_pytorch_operator.model.failure import FailureRecord, dated, has_succeeded
 from elastic_pytorch_operator.model.moments import earliest
@@ -31,11 +33,13 @@ from elastic_pytorch_operator.planning.failures.rulings import (
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events
-from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
+from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery, pause_seconds
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
+from elastic_pytorch_operator.planning.scaling.scaling import ScalingNews, advance_scaling, note_change
+from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
 from elastic_pytorch_operator.planning.workers.evacuation import nodes_to_avoid, plan_evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
@@ -45,9 +49,31 @@ from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_gr
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
+PLANNED = (names.WORKER_JOINED, names.SCALED_DOWN)  # reasons of rounds that change the size on purpose
+
 
 def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     """Decides what to do now for a job that trains, or is to train."""
+    scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
+    limited = replace(job, wanted=scaling.autoscale.limit(job.wanted))
+    todo = _plan_group(limited, observed, replace(memory, scaling=scaling), write_scaling(job, observed, scaling), news)
+    change = todo.memory.recovery
+    if change is None or change == memory.recovery or change.seconds is None or change.reason not in PLANNED:
+        return todo
+    noted = note_change(scaling, pause_seconds(change, observed.agents.values()))
+    return replace(todo, memory=replace(todo.memory, scaling=noted))
+
+
+def _plan_group(job: Job, observed: Observed, memory: Memory, scaling: Mapping[str, Any], scaling_news: ScalingNews) -> Plan:
+    """Decides what to do now for a job of as many workers as are worth their cost.
+
+    Args:
+        job: whose wanted workers autoscale has limited.
+        observed: the moment.
+        memory: of the job.
+        scaling: what each worker adds, as the status has it.
+        scaling_news: what is to be told of that.
+    """
     if (until := takeover_grace_until(observed)) is not None:
         return Plan(memory, actions=_missing_pods(job, observed, memory), recheck_at=until)
     candidates = assess_workers(observed, suspects=memory.suspects)
@@ -121,6 +147,7 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         starts=starts,
         evacuating=evacuation.describe(),
         schedule=schedule,
+        scaling=scaling,
     )
     status = describe_job(job, observed, candidates, round_, findings)
     actions: list[Action] = []
@@ -133,7 +160,9 @@ def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     ruled = memory.budget.last if memory.budget.last is not last_before else None
     actions += [
         *record_announcements(observed, evacuation.announced),
-        *record_events(job, observed, decision.round, recovery if recovered else None, ending, news, deferral.over, ruled),
+        *record_events(
+            job, observed, decision.round, recovery if recovered else None, ending, news, deferral.over, ruled, scaling_news
+        ),
         *report_timeout(job, schedule),
     ]
     memory = replace(memory, failed=mark_reported(memory.failed))

@@ -4,13 +4,14 @@ The API server has already applied the schema of `crds/`. Local mode has no API 
 job written before a rule existed is refused with the field's name rather than half understood.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.accelerators import processes_per_node
+from elastic_pytorch_operator.spec.autoscale import read_min_efficiency
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer
 from elastic_pytorch_operator.spec.pod_template import find_problem
@@ -50,6 +51,7 @@ class Job:
         checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
+        min_efficiency: `resizePolicy.autoscale.minEfficiency`; None: the job is not autoscaled.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
@@ -79,6 +81,7 @@ class Job:
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
     growth_seconds: float = 0.0
+    min_efficiency: float | None = None
     checkpoint_wait_seconds: float = 0.0
     checkpoint_path: str = ""
     backend: str = names.BACKEND_OPERATOR
@@ -106,6 +109,12 @@ class Job:
     def stock(self) -> bool:
         """Whether stock torchrun forms the group, so that the operator sees only pods."""
         return self.backend != names.BACKEND_OPERATOR
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The sizes that its group may have, rising, up to the wanted one."""
+        sizes = range(self.minimum, self.wanted + 1)
+        return [size for size in self.allowed if size in sizes] if self.allowed else sizes
 
     @property
     def pod_conditions(self) -> frozenset[PodCondition]:
@@ -187,6 +196,7 @@ def parse_job(manifest: Manifest) -> Job:
             read_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0
         ),
         growth_seconds=_growth_seconds(spec, backend),
+        min_efficiency=read_min_efficiency(spec, sizes, stock=backend != names.BACKEND_OPERATOR),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
         backend=backend,

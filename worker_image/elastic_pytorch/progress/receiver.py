@@ -24,6 +24,7 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     commit_every_steps: int | None = None
+    samples_per_step: int | None = None
     checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
 
     def with_report(self, datagram: bytes) -> "Progress":
@@ -37,8 +38,8 @@ class Progress:
         fields = json.loads(datagram)
         if not isinstance(fields, dict):
             raise ValueError("not an object")
-        counts = ("step", "total", "checkpointStep", "commitEverySteps")
-        step, total, checkpoint, commit_every = (_count(fields.get(key)) for key in counts)
+        counts = ("step", "total", "checkpointStep", "commitEverySteps", "samplesPerStep")
+        step, total, checkpoint, commit_every, samples = (_count(fields.get(key)) for key in counts)
         loss = _number(fields.get("loss"))
         return Progress(
             step=self.step if step is None else max(step, self.step or 0),
@@ -47,6 +48,7 @@ class Progress:
             loss=self.loss if loss is None else loss,
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
             commit_every_steps=self.commit_every_steps if commit_every is None else commit_every,
+            samples_per_step=self.samples_per_step if samples is None else samples,
             checkpoints=self.checkpoints,
         )
 
@@ -56,7 +58,7 @@ class Progress:
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
         checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
-        commits = {"commitEverySteps": self.commit_every_steps}
+        commits = {"commitEverySteps": self.commit_every_steps, "samplesPerStep": self.samples_per_step}
         return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits}
 
 

@@ -22,6 +22,7 @@ def report(
     loss: float | None = None,
     checkpoint_step: float | None = None,
     commit_every_steps: float | None = None,
+    samples_per_step: float | None = None,
 ) -> None:
     """Reports the progress of training to the operator, and shows it where rank 0 runs in a terminal.
 
@@ -35,6 +36,7 @@ def report(
         loss: the newest loss.
         checkpoint_step: the step of the newest checkpoint that training could go on from.
         commit_every_steps: the steps from one commit to the next, which `State` chooses and reports.
+        samples_per_step: the samples of a step, of all ranks together. So the operator can tell what each worker adds.
     """
     # A report is optional: no error in it may end the training.
     with contextlib.suppress(Exception):
@@ -44,6 +46,7 @@ def report(
             return
         values = {"step": step, "total": total, "loss": loss}
         values |= {"checkpointStep": checkpoint_step, "commitEverySteps": commit_every_steps}
+        values["samplesPerStep"] = samples_per_step
         given = {key: float(value) for key, value in values.items() if value is not None}
         if bar is not None:
             bar.show(given.get("step"), given.get("total"), given.get("loss"), given.get("commitEverySteps"))

@@ -360,6 +360,9 @@ class State:
             loss=loss,
             checkpoint_step=flushed.step if flushed else None,
             commit_every_steps=self._interval.steps,
+            samples_per_step=next(
+                (n for each in self._objects.values() if (n := getattr(each, "samples_per_step", None))), None
+            ),
         )
         if self._rank == 0 and self._interval.steps != self._reported_interval:
             self._reported_interval = self._interval.steps

@@ -182,6 +182,11 @@ class ElasticSampler(Sampler[list[int]]):
         return self._epochs is not None and self.epoch >= self._epochs
 
     @property
+    def samples_per_step(self) -> int:
+        """Samples of a step, of all ranks together; the last batch of an epoch may be shorter."""
+        return min(self._group_batch(), self._length)
+
+    @property
     def batches_per_epoch(self) -> int:
         """Steps of a whole epoch; with a batch that grows with the group, if the group stays as it is."""
         self._look_at_group()

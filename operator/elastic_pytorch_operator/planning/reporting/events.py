@@ -10,9 +10,11 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
 from elastic_pytorch_operator.planning.workers.evacuation import announcement
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 BAD_NEWS = (
     names.WORKER_LOST,
@@ -33,6 +35,7 @@ def record_events(
     refusals: Sequence[str],
     waited: str = "",
     failed: FailureRecord | None = None,
+    scaling: ScalingNews = NO_NEWS,
 ) -> list[RecordEvent]:
     """Returns the events of this moment.
 
@@ -45,6 +48,7 @@ def record_events(
         refusals: what came of the writes that the API server does not accept, as far as no event has reported it.
         waited: why a wait for a checkpoint is over now.
         failed: the cause of a failure that has become known now.
+        scaling: what was measured or decided of the job's size.
     """
     events = []
     known = find_condition(job.status, names.SUSPENDED) or {}
@@ -54,11 +58,16 @@ def record_events(
     elif suspended and not job.suspend:
         events.append(_with_status(names.JOB_RESUMED, f"{job.wanted} workers are started again"))
     new_spec = job.generation != job.status.get("observedGeneration")
-    if new_spec and not job.suspend and job.requested != job.wanted:
+    allowed = largest_allowed(job.requested, job.allowed)
+    if new_spec and not job.suspend and job.requested != allowed:
         sizes = ", ".join(str(size) for size in job.allowed)
-        note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {job.wanted} are wanted"
+        note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {allowed} are wanted"
         events.append(_with_status(names.SCALE_REFUSED, note))
     events += record_refusals(refusals)
+    if scaling.advice:
+        events.append(RecordEvent(names.SCALING_MEASURED, scaling.advice[:1].upper() + scaling.advice[1:]))
+    if scaling.decision:
+        events.append(_with_status(names.AUTOSCALED, scaling.decision))
     if waited:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
     if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:

@@ -56,6 +56,13 @@ def begin_recovery(before: Round | None, after: Round, observed: Observed, unfin
     )
 
 
+def pause_seconds(recovery: Recovery, agents: Iterable[AgentView]) -> float:
+    """What a change that is over has cost: the time without a step, and the time of the steps that are done again, in seconds."""
+    speed = max((agent.steps_per_second or 0.0 for agent in agents), default=0.0)
+    again = (recovery.steps_lost or 0) / speed if speed else 0.0
+    return (recovery.seconds or 0.0) + again
+
+
 def advance_recovery(recovery: Recovery | None, round_: Round | None, agents: Iterable[AgentView]) -> Recovery | None:
     """Ends a recovery once its group trains: at its first step, or if its script reports none, when all its workers run."""
     if recovery is None or recovery.seconds is not None or round_ is None or round_.size == 0:

@@ -1,7 +1,7 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_pytorch_operator.api import names
@@ -29,6 +29,7 @@ from elastic_pytorch_operator.planning.workers.process_counts import explain_dif
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 Status = dict[str, Any]
 
@@ -58,6 +59,7 @@ class Findings:
         starts: the pods that have failed to start.
         evacuating: which workers leave their nodes once they are replaced; empty: none.
         schedule: whether the job has given its places back, or is about to.
+        scaling: what each worker adds, as the status has it.
     """
 
     budget: Budget
@@ -71,6 +73,7 @@ class Findings:
     starts: FailedStarts = NONE_FAILED
     evacuating: str = ""
     schedule: ScheduleWait = NO_WAIT
+    scaling: Mapping[str, Any] = field(default_factory=dict)
 
 
 def describe_job(
@@ -112,6 +115,8 @@ def describe_job(
         status["scheduleTimeouts"] = findings.schedule.timeouts
     if findings.grown or old.get("lastGrowthTime"):
         status["lastGrowthTime"] = observed.time if findings.grown else old["lastGrowthTime"]
+    if findings.scaling:
+        status["scaling"] = findings.scaling
     progress = _progress(agents) or old.get("progress")
     if progress:
         status["progress"] = progress
@@ -274,7 +279,9 @@ def _conditions(
         text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"
         running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
     whole = f"all {job.wanted} wanted workers train" if size == job.wanted else ""
-    if whole and job.requested != job.wanted:
+    if whole and job.wanted != (allowed := largest_allowed(job.requested, job.allowed)):
+        whole += f"; {allowed} were asked for: {findings.scaling.get('message', 'autoscale keeps fewer')}"
+    elif whole and job.requested != job.wanted:
         whole += f"; {job.requested} were asked for, which resizePolicy.allowedReplicas rounds down"
     calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
