@@ -247,6 +247,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "lastGrowthTime",
         "progress",
         "lastRecovery",
+        "scaling",
         "history",
         "recoveries",
         "rootCause",
@@ -261,6 +262,9 @@ def test_status_holds_what_the_operator_writes() -> None:
         "stepsPerSecond",
         "checkpointStep",
         "commitEverySteps",
+    }
+    assert set(PROPERTIES["status.scaling"]["properties"]) == {
+        *("message", "efficiency", "margin", "fewer", "more", "sizes", "autoscale"),
     }
     assert set(PROPERTIES["status.lastRecovery"]["properties"]) == {"cause", "seconds", "stepsLost"}
     assert set(PROPERTIES["status.rootCause"]["properties"]) == {

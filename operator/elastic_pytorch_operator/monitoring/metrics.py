@@ -79,6 +79,7 @@ class JobFigures:
         world_size: status.worldSize, the processes that train together.
         step: the newest training step that was reported; None if there is none.
         step_seconds: of a training step; None if it does not train, or has not reported two.
+        efficiency: what each of the last workers adds, as a part of what each worker before them does; None if it is not known.
     """
 
     namespace: str
@@ -88,6 +89,7 @@ class JobFigures:
     world_size: int
     step: int | None
     step_seconds: float | None
+    efficiency: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,11 @@ class Metrics:
         self._job_step_seconds = self._gauge(
             "elastic_pytorch_job_step_seconds", f"Time of a training step, while the job reports steps. {only}", job
         )
+        self._job_efficiency = self._gauge(
+            "elastic_pytorch_job_scaling_efficiency",
+            f"What each of the last workers adds, as a part of what each worker before them does: status.scaling.efficiency. {only}",
+            job,
+        )
 
     def _begin_at_zero(self) -> None:
         for of_queue in (self._queue_adds, self._queue_retries, self._queue_wait, self._queue_work):
@@ -291,7 +298,14 @@ class Metrics:
                 counter.remove(*labels)
 
     def _render_jobs(self, gauges: GaugeValues) -> None:
-        for gauge in (self._job_wanted, self._job_ready, self._job_size, self._job_step, self._job_step_seconds):
+        for gauge in (
+            self._job_wanted,
+            self._job_ready,
+            self._job_size,
+            self._job_step,
+            self._job_step_seconds,
+            self._job_efficiency,
+        ):
             gauge.clear()
         for job in gauges.figures if gauges.leading and self._per_job else ():
             self._job_wanted.labels(job.namespace, job.name).set(job.wanted)
@@ -301,6 +315,8 @@ class Metrics:
                 self._job_step.labels(job.namespace, job.name).set(job.step)
             if job.step_seconds is not None:
                 self._job_step_seconds.labels(job.namespace, job.name).set(job.step_seconds)
+            if job.efficiency is not None:
+                self._job_efficiency.labels(job.namespace, job.name).set(job.efficiency)
 
     def _begin_namespace(self, namespace: str) -> None:
         """Has all counts of a namespace begin at 0."""

@@ -79,6 +79,7 @@ def _figures(key: JobKey, manifest: Mapping[str, Any]) -> JobFigures:
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     progress = status.get("progress") or {}
     speed = float(progress.get("stepsPerSecond") or 0.0) if status.get("worldSize") else 0.0
+    efficiency = (status.get("scaling") or {}).get("efficiency")
     return JobFigures(
         namespace=key.namespace,
         name=key.name,
@@ -87,4 +88,5 @@ def _figures(key: JobKey, manifest: Mapping[str, Any]) -> JobFigures:
         world_size=status.get("worldSize") or 0,
         step=progress.get("step"),
         step_seconds=1.0 / speed if speed else None,
+        efficiency=None if efficiency is None else float(efficiency),
     )

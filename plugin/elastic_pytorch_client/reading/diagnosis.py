@@ -103,7 +103,8 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     trains = job.size if job.world else 0
     if job.at_wanted_size:
         notes = (*_refused(job), *_notes(job, evidence))
-        return Diagnosis(f"{name} runs at the wanted size: all {trains} workers train.", not notes, notes)
+        headline = f"{name} runs at the wanted size: all {trains} workers train."
+        return Diagnosis(headline, not notes, (*notes, *_scaling(job)))
     findings = [
         *_backing_off(job),
         *_gave_places_back(job),
@@ -273,6 +274,11 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             f"{job.total_failures} of {job.backoff_limit} failures that failurePolicy.backoffLimit allows in the job's life have "
             "occurred. Progress does not reset this count."
         )
+
+
+def _scaling(job: JobView) -> Iterable[Finding]:
+    if job.scaling:
+        yield Finding(f"{job.scaling[:1].upper()}{job.scaling[1:]}.")
 
 
 def _passing(job: JobView, now: datetime) -> list[Finding]:

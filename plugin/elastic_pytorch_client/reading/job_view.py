@@ -126,6 +126,7 @@ class JobView:
         workers: those that the status lists. Of a large job these are not all: `reading.pod_workers` adds the others.
         unlisted: the indexes of the others, by state.
         newest_pod_time: RFC 3339. A pod of such an index that was created later is a replacement.
+        scaling: what the last workers added, and what autoscale does about it; empty: nothing is known.
     """
 
     name: str
@@ -160,6 +161,7 @@ class JobView:
     history: Mapping[str, Any] = field(default_factory=dict)
     unlisted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     newest_pod_time: str = ""
+    scaling: str = ""
 
     def condition(self, type_: str) -> Condition | None:
         """The condition of a type, None if there is none."""
@@ -291,6 +293,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         history=status.get("history") or {},
         unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
         newest_pod_time=str(unlisted.get("newestPodTime", "")),
+        scaling=str((status.get("scaling") or {}).get("message", "")),
     )
 
 

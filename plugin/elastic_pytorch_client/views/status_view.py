@@ -39,6 +39,8 @@ def show_status(
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
     parts += [Text(), _workers(job, max_workers)]
+    if job.scaling and not job.ended:
+        parts.append(Text(f"  {job.scaling}", MUTED))
     if job.conditions:
         parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
     if job.root_cause is not None:

@@ -25,6 +25,7 @@ GOOD: dict[str, Any] = {
         "checkpointStep": 100,
         "checkpoints": 4,
         "commitEverySteps": 12,
+        "samplesPerStep": 64,
     },
     "failure": None,
 }
@@ -36,6 +37,7 @@ def test_good_heartbeat() -> None:
     assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
     assert beat.progress.checkpoints == 4
     assert beat.progress.commit_every_steps == 12
+    assert beat.progress.samples_per_step == 64
 
 
 def test_failure_gets_its_time_on_the_operators_clock() -> None:

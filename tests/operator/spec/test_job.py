@@ -82,6 +82,12 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"resizePolicy": {"checkpointPath": ["/checkpoints"]}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointWaitSeconds": -1}}, "spec.resizePolicy.checkpointWaitSeconds"),
         ({"rendezvous": {"backend": "c10d"}, "resizePolicy": {"checkpointPath": "/c"}}, "spec.resizePolicy.checkpointPath"),
+        ({"resizePolicy": {"autoscale": {}}, **FIXED}, "spec.resizePolicy.autoscale"),
+        ({"resizePolicy": {"autoscale": {}}, "minimum": 3, "maximum": 3}, "spec.resizePolicy.autoscale"),
+        ({"resizePolicy": {"autoscale": 0.7}}, "spec.resizePolicy.autoscale"),
+        ({"resizePolicy": {"autoscale": {"minEfficiency": 1}}}, "spec.resizePolicy.autoscale.minEfficiency"),
+        ({"resizePolicy": {"autoscale": {"minEfficiency": True}}}, "spec.resizePolicy.autoscale.minEfficiency"),
+        ({"resizePolicy": {"autoscale": {}}, "rendezvous": {"backend": "c10d"}}, "spec.resizePolicy.autoscale"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
@@ -96,6 +102,18 @@ def test_no_change_waits_for_a_checkpoint_unless_it_is_said() -> None:
     assert (job.checkpoint_wait_seconds, job.checkpoint_path) == (0, "")
     job = parse_job(a_manifest(resizePolicy={"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}))
     assert (job.checkpoint_wait_seconds, job.checkpoint_path, job.settle_seconds) == (30, "/checkpoints", 1)
+
+
+def test_no_job_is_autoscaled_unless_it_is_said() -> None:
+    assert a_job().min_efficiency is None
+    assert a_job(resizePolicy={"autoscale": {}}).min_efficiency == 0.7
+    assert a_job(resizePolicy={"autoscale": {"minEfficiency": 0.5}}).min_efficiency == 0.5
+
+
+def test_sizes_that_a_group_may_have() -> None:
+    assert list(a_job(replicas=3, minimum=2).sizes) == [2, 3]
+    allowed = {"resizePolicy": {"allowedReplicas": [2, 4, 8]}}
+    assert list(a_job(replicas=5, minimum=2, maximum=None, **allowed).sizes) == [2, 4]
 
 
 def test_rendezvous_is_the_operators_unless_it_is_said_otherwise() -> None:
