@@ -61,6 +61,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         pod=pod,
         watched=options.namespaces,
         marks=options.marks,
+        kueue=options.kueue,
     )
     await run_operator(settings, agent_image, timing, metrics_per_job=options.metrics_per_job)
 
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         "--sure-ends", type=_split, default=(), help=f"{form}, by which a node announces that it ends in two minutes"
     )
     run.add_argument("--soft-ends", type=_split, default=(), help=f"{form}, by which a node announces that it may end")
+    run.add_argument("--kueue", action="store_true", help="ask Kueue for the quota of jobs that name a queue")
     timing = LeaseTiming()
     run.add_argument(
         "--lease-duration",

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 
@@ -234,6 +234,48 @@ class FakeCluster:
         self._changed(names.KIND, "MODIFIED", job)
         return copy.deepcopy(job)
 
+    async def list_workloads(self) -> list[Manifest]:
+        self._called("list_workloads")
+        return self._list(kueue.WORKLOAD)
+
+    async def create_workload(self, manifest: Manifest) -> Manifest:
+        self._called("create_workload")
+        return copy.deepcopy(self._create(kueue.WORKLOAD, manifest))
+
+    async def patch_workload(
+        self, namespace: str, name: str, patch: Manifest, version: str, *, status: bool = False
+    ) -> Manifest | None:
+        self._called("patch_workload_status" if status else "patch_workload")
+        part = "status" if status else "spec"
+        return self._change_workload(namespace, name, version, lambda found: {part: _merge(found.get(part, {}), patch)})
+
+    async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
+        self._called("resize_workload")
+
+        def resize(found: Manifest) -> MutableManifest:
+            (pods,) = found["spec"]["podSets"]
+            return {"spec": {**found["spec"], "podSets": [{**pods, "count": count}]}}
+
+        return self._change_workload(namespace, name, version, resize)
+
+    async def delete_workload(self, namespace: str, name: str, uid: str) -> None:
+        self._called("delete_workload")
+        workload = self._objects.get((kueue.WORKLOAD, namespace, name))
+        if workload is not None and workload["metadata"]["uid"] == uid:
+            self._remove(kueue.WORKLOAD, namespace, name)
+
+    async def get_resource_flavor(self, name: str) -> Manifest:
+        self._called("get_resource_flavor")
+        return copy.deepcopy(self._get("ResourceFlavor", "", name))
+
+    async def get_workload_priority_class(self, name: str) -> Manifest:
+        self._called("get_workload_priority_class")
+        return copy.deepcopy(self._get("WorkloadPriorityClass", "", name))
+
+    async def list_priority_classes(self) -> list[Manifest]:
+        self._called("list_priority_classes")
+        return self._list("PriorityClass")
+
     async def create_event(self, manifest: Manifest) -> None:
         self._called("create_event")
         self.events.append(copy.deepcopy(dict(manifest)))
@@ -285,6 +327,23 @@ class FakeCluster:
         pod = self._get("Pod", namespace, name)
         pod["metadata"]["labels"] = _merge(pod["metadata"].get("labels") or {}, {label: value})
         self._changed("Pod", "MODIFIED", pod)
+
+    def _change_workload(
+        self, namespace: str, name: str, version: str, change: Callable[[Manifest], MutableManifest]
+    ) -> Manifest | None:
+        """Replaces parts of a Workload that has this version."""
+        workload = self._objects.get((kueue.WORKLOAD, namespace, name))
+        if workload is None:
+            return None
+        _check_version(workload, version)
+        changed = {**workload, **change(workload)}
+        self.check_workload(workload, changed)
+        workload.update(changed)
+        self._changed(kueue.WORKLOAD, "MODIFIED", workload)
+        return copy.deepcopy(workload)
+
+    def check_workload(self, before: Manifest, after: Manifest) -> None:
+        """What admission says of a change of a Workload: nothing, where Kueue is not installed."""
 
     def _called(self, verb: str) -> None:
         self.calls.append(verb)

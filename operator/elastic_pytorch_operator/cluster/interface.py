@@ -144,6 +144,48 @@ class Cluster(Protocol):
         """
         ...
 
+    async def list_workloads(self) -> list[Manifest]:
+        """Kueue's Workloads with the operator's managed-by label, of the namespaces that it watches; none if Kueue is not installed."""
+        ...
+
+    async def create_workload(self, manifest: Manifest) -> Manifest:
+        """Creates a Workload."""
+        ...
+
+    async def patch_workload(
+        self, namespace: str, name: str, patch: Manifest, version: str, *, status: bool = False
+    ) -> Manifest | None:
+        """Merges fields into a Workload (null removes one); returns it, None if it is gone.
+
+        Args:
+            namespace: of the Workload.
+            name: of the Workload.
+            patch: the fields.
+            version: the resource version that they are based on; ClusterError 409 if the Workload has another one by now.
+            status: the fields are those of the status.
+        """
+        ...
+
+    async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
+        """Changes for how many pods the first pod set of a Workload asks, as `patch_workload` changes fields."""
+        ...
+
+    async def delete_workload(self, namespace: str, name: str, uid: str) -> None:
+        """Deletes a Workload if it is the one with that UID; one that is gone already is no error."""
+        ...
+
+    async def get_resource_flavor(self, name: str) -> Manifest:
+        """A ResourceFlavor of Kueue."""
+        ...
+
+    async def get_workload_priority_class(self, name: str) -> Manifest:
+        """A WorkloadPriorityClass of Kueue."""
+        ...
+
+    async def list_priority_classes(self) -> list[Manifest]:
+        """All PriorityClasses."""
+        ...
+
     async def create_event(self, manifest: Manifest) -> None:
         """Records an event (events.k8s.io/v1)."""
         ...

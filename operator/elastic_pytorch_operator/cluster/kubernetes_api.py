@@ -11,7 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import client, config
 
-from elastic_pytorch_operator.api import gang_schedulers, names
+from elastic_pytorch_operator.api import gang_schedulers, kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver
@@ -20,7 +20,11 @@ PAGE_SIZE = 500
 REQUEST_TIMEOUT_SECONDS = 15
 MAX_CONNECTIONS = 200  # writes, reviews of tokens and lists together: the lease is not renewed behind them
 MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+KUEUE_PATH = f"/apis/{kueue.API_VERSION}"
 JOBS_PATH = f"/apis/{names.API_VERSION}"
+
+Body = Manifest | Sequence[Manifest]
 
 
 class KubernetesCluster:
@@ -132,6 +136,55 @@ class KubernetesCluster:
         patch = {"metadata": {"resourceVersion": version}, "status": status}
         return await self._request("PATCH", path, patch, content_type=MERGE_PATCH)
 
+    async def list_workloads(self) -> list[Manifest]:
+        ours = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
+        try:
+            return await self._list_everywhere(KUEUE_PATH, kueue.WORKLOADS, labelSelector=ours)
+        except ClusterError as error:
+            if error.code == 404:
+                return []
+            raise
+
+    async def create_workload(self, manifest: Manifest) -> Manifest:
+        return await self._request("POST", _workloads(manifest["metadata"]["namespace"]), manifest)
+
+    async def patch_workload(
+        self, namespace: str, name: str, patch: Manifest, version: str, *, status: bool = False
+    ) -> Manifest | None:
+        body = {"metadata": {"resourceVersion": version}, ("status" if status else "spec"): patch}
+        return await self._patch_workload(f"{_workloads(namespace)}/{name}{'/status' if status else ''}", body, MERGE_PATCH)
+
+    async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
+        patch: Body = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "replace", "path": "/spec/podSets/0/count", "value": count},
+        ]
+        return await self._patch_workload(f"{_workloads(namespace)}/{name}", patch, JSON_PATCH)
+
+    async def _patch_workload(self, path: str, body: Body, content_type: str) -> Manifest | None:
+        try:
+            return await self._request("PATCH", path, body, content_type=content_type)
+        except ClusterError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def delete_workload(self, namespace: str, name: str, uid: str) -> None:
+        try:
+            await self._request("DELETE", f"{_workloads(namespace)}/{name}", {"preconditions": {"uid": uid}})
+        except ClusterError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def get_resource_flavor(self, name: str) -> Manifest:
+        return await self._request("GET", f"{KUEUE_PATH}/resourceflavors/{name}")
+
+    async def get_workload_priority_class(self, name: str) -> Manifest:
+        return await self._request("GET", f"{KUEUE_PATH}/workloadpriorityclasses/{name}")
+
+    async def list_priority_classes(self) -> list[Manifest]:
+        return await self._list("/apis/scheduling.k8s.io/v1/priorityclasses")
+
     async def create_event(self, manifest: Manifest) -> None:
         namespace = manifest["metadata"]["namespace"]
         await self._request("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", manifest)
@@ -201,7 +254,7 @@ class KubernetesCluster:
         self,
         method: str,
         path: str,
-        body: Manifest | None = None,
+        body: Body | None = None,
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
@@ -250,6 +303,10 @@ def _claims(namespace: str) -> str:
 
 def _pod_groups(api_version: str, namespace: str) -> str:
     return f"/apis/{api_version}/namespaces/{namespace}/{gang_schedulers.PLURAL}"
+
+
+def _workloads(namespace: str) -> str:
+    return f"{KUEUE_PATH}/namespaces/{namespace}/{kueue.WORKLOADS}"
 
 
 def _leases(namespace: str) -> str:

@@ -4,19 +4,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.pod_index import PodEntry, PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_node, view_pod
 from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
+from elastic_pytorch_operator.informer.workload_views import (
+    WorkloadEntry,
+    WorkloadIndex,
+    job_of_workload,
+    view_workload,
+    workloads_alike,
+)
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import NodeView, PodView
+from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
 
 # What the watches are called, by the kind of the objects that they report.
-WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes"}
+WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes", kueue.WORKLOAD: "workloads"}
 TOMBSTONE_SECONDS = 60.0  # longer than any answer, and what a watch lags behind
 MAX_TOMBSTONES = 50_000  # some 10 MiB
 
@@ -60,7 +68,10 @@ class Cache:
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _keys: dict[str, JobKey] = field(default_factory=dict)  # of the jobs, by UID
     _pods: PodIndex = field(default_factory=PodIndex)
-    _tombstones: dict[str, float] = field(default_factory=dict)  # by UID of a pod or job, the oldest first: when it was deleted
+    _workloads: WorkloadIndex = field(default_factory=WorkloadIndex)
+    _tombstones: dict[str, float] = field(
+        default_factory=dict
+    )  # by UID of what jobs own, or a job, the oldest first: when it was deleted
 
     def job(self, key: JobKey) -> Job | InvalidJob | None:
         """A job, or what is wrong with it; None if there is none."""
@@ -101,6 +112,11 @@ class Cache:
         key = self._keys.get(job_uid)
         return self._pods.stores_of((key, job_uid)) if key else ()
 
+    def workloads_of(self, job_uid: str) -> tuple[WorkloadView, ...]:
+        """Kueue's Workloads of a job, by number."""
+        key = self._keys.get(job_uid)
+        return self._workloads.of((key, job_uid)) if key else ()
+
     def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
         """The job of a worker pod, with its UID; None if the pod is not known, or is another one by now."""
         entry = self._pods.get((namespace, name))
@@ -126,7 +142,7 @@ class Cache:
         """Takes note of what a watch has reported.
 
         Args:
-            kind: of the object; what is neither a job, a pod nor a node is ignored.
+            kind: of the object; one that is not watched is ignored.
             change: `ADDED`, `MODIFIED` or `DELETED`; None: the object was there when the watch began.
             manifest: the object.
             now: monotonic seconds.
@@ -140,6 +156,8 @@ class Cache:
                 return self.remove_pod(manifest, now) if deleted else self.apply_pod(manifest, now)
             case "Node":
                 return self.remove_node(manifest, now) if deleted else self.apply_node(manifest, now)
+            case kueue.WORKLOAD:
+                return self.remove_workload(manifest, now) if deleted else self.apply_workload(manifest, now)
             case _:
                 return self.remove_job(manifest, now) if deleted else self.apply_job(manifest, now)
 
@@ -147,6 +165,11 @@ class Cache:
         """Takes note of a pod that this operator has just created; the watch has yet to report it."""
         self.apply_pod(manifest, now)
         self._watch_lag.expect("pods", manifest, now)
+
+    def note_written_workload(self, manifest: Manifest, now: float) -> None:
+        """Takes note of a Workload that this operator has just written; the watch has yet to report that."""
+        self.apply_workload(manifest, now)
+        self._watch_lag.expect("workloads", manifest, now)
 
     def note_written_job(self, manifest: Manifest, now: float) -> None:
         """Takes note of a job that this operator has just changed; the watch has yet to report that."""
@@ -182,6 +205,21 @@ class Cache:
         self._pods.drop(place)
         return {known.owner[0]}
 
+    def apply_workload(self, manifest: Manifest, now: float) -> set[JobKey]:
+        """Takes note of a Workload of Kueue, as `apply_job` does of a job; those that are no job's are ignored."""
+        return self._take_workload(manifest, now) or set()
+
+    def remove_workload(self, manifest: Manifest, now: float) -> set[JobKey]:
+        """Forgets a Workload, unless another one has taken its name."""
+        metadata = manifest["metadata"]
+        self._leave_tombstone(metadata["uid"], now)
+        place = (metadata["namespace"], metadata["name"])
+        known = self._workloads.get(place)
+        if known is None or known.uid != metadata["uid"]:
+            return set()
+        self._workloads.drop(place)
+        return {known.owner[0]}
+
     def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a node; only what changes its view matters to the jobs with pods there."""
         view, uid, version = (
@@ -215,7 +253,12 @@ class Cache:
         self._pods.mark_ended_before_takeover()
 
     def replace_all(
-        self, jobs: Iterable[Manifest], pods: Iterable[Manifest], nodes: Iterable[Manifest], now: float
+        self,
+        jobs: Iterable[Manifest],
+        pods: Iterable[Manifest],
+        nodes: Iterable[Manifest],
+        now: float,
+        workloads: Iterable[Manifest] = (),
     ) -> set[JobKey]:
         """Corrects what a watch has missed.
 
@@ -224,6 +267,7 @@ class Cache:
             pods: all worker pods there are.
             nodes: all there are, listed after the pods, so that no pod's node is missing.
             now: when the listing began; what has been seen since is left as it is.
+            workloads: all of Kueue's that jobs own.
         """
         touched: set[JobKey] = set()
         node_names, node_uids, pod_uids, job_uids = set(), set(), set(), set()
@@ -246,6 +290,17 @@ class Cache:
                 self._pods.drop(place)
                 self._leave_tombstone(entry.uid, now)
                 touched.add(entry.owner[0])
+        workload_uids = set()
+        for workload in workloads:
+            workload_uids.add(workload["metadata"]["uid"])
+            if (concerned := self._take_workload(workload, now, listed=True)) is not None:
+                self._watch_lag.expect("workloads", workload, now)
+                touched |= concerned
+        for place, known_workload in self._workloads:
+            if known_workload.uid not in workload_uids and known_workload.seen_at < now:
+                self._workloads.drop(place)
+                self._leave_tombstone(known_workload.uid, now)
+                touched.add(known_workload.owner[0])
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
             if (concerned := self._take_job(job, now, listed=True)) is not None:
@@ -255,7 +310,7 @@ class Cache:
             self._leave_tombstone(self._forget_job(key).uid, now)
             touched.add(key)
         self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
-        for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids)):
+        for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids), ("workloads", workload_uids)):
             self._watch_lag.forget_others(kind, uids)
         self._forget_removed_nodes()
         self.primed = True
@@ -303,7 +358,22 @@ class Cache:
         read = job.pod_conditions if isinstance(job, Job) else frozenset()
         return set() if known is not None and pods_alike(known, view, read) else {owner[0]}
 
-    def _is_news(self, metadata: Manifest, known: _JobEntry | PodEntry | None, now: float, *, listed: bool) -> bool:
+    def _take_workload(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
+        """Takes note of a Workload, as `_take_job` does of a job."""
+        owner, metadata = job_of_workload(manifest), manifest["metadata"]
+        if owner is None:
+            return None
+        place = (metadata["namespace"], metadata["name"])
+        known = self._workloads.get(place)
+        if not self._is_news(metadata, known, now, listed=listed):
+            return None
+        view = view_workload(manifest, known.view if known else None, now)
+        self._workloads.put(place, WorkloadEntry(view, owner, version_of(metadata), now))
+        return set() if known is not None and workloads_alike(known.view, view) else {owner[0]}
+
+    def _is_news(
+        self, metadata: Manifest, known: _JobEntry | PodEntry | WorkloadEntry | None, now: float, *, listed: bool
+    ) -> bool:
         """Whether an object that was reported is newer than what is known by its name.
 
         A list is right about all that was known before it began, even if it has an older version, or what was deleted: then

@@ -1,4 +1,6 @@
-"""The kopf shell: watches jobs, pods and nodes, and passes what they report to the cache. The only module that knows kopf.
+"""The kopf shell: watches jobs, pods, nodes and, where asked to, Kueue's Workloads. The cache gets what they report.
+
+This is the only module that knows kopf.
 
 Only event handlers: they write nothing to the objects, neither finalizers nor annotations, so that `kubectl delete` works with the
 operator gone.
@@ -12,7 +14,7 @@ from typing import Any
 
 import kopf
 
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -24,19 +26,22 @@ REQUEST_TIMEOUT_SECONDS = 30
 PAGE_SIZE = 500
 
 
-async def watch_cluster(cache: Cache, request_work: Callable[[JobKey, float], None], namespaces: Sequence[str] = ()) -> None:
+async def watch_cluster(
+    cache: Cache, request_work: Callable[[JobKey, float], None], namespaces: Sequence[str] = (), *, workloads: bool = False
+) -> None:
     """Keeps the cache up to date until it is cancelled.
 
     Args:
         cache: takes what the watches report.
         request_work: called for each job that a change may concern.
         namespaces: whose jobs and pods are watched; none: those of all. Nodes belong to no namespace.
+        workloads: Kueue's Workloads are watched, too.
 
     Raises:
         Exception: kopf has given up, for instance because the resource is not there; the process should end and be restarted.
     """
     registry = kopf.OperatorRegistry()
-    _register(registry, cache, request_work)
+    _register(registry, cache, request_work, workloads=workloads)
     for name in ("kopf", "aiohttp"):
         logging.getLogger(name).setLevel(logging.WARNING)
     await kopf.operator(
@@ -57,7 +62,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
     settings.watching.connect_timeout = CONNECT_TIMEOUT_SECONDS
     settings.watching.chunk_size = PAGE_SIZE
-    settings.watching.label_selectors["pods"] = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
+    for resource in ("pods", kueue.WORKLOADS):
+        settings.watching.label_selectors[resource] = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.posting.enabled = False
     settings.scanning.disabled = True
@@ -65,7 +71,9 @@ def _settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _register(registry: kopf.OperatorRegistry, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+def _register(
+    registry: kopf.OperatorRegistry, cache: Cache, request_work: Callable[[JobKey, float], None], *, workloads: bool
+) -> None:
     def take(kind: str, event: kopf.RawEvent) -> None:
         for key in cache.observe_change(kind, event["type"], event["object"], time.monotonic()):
             request_work(key, 0.0)
@@ -85,3 +93,9 @@ def _register(registry: kopf.OperatorRegistry, cache: Cache, request_work: Calla
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def on_node(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
         take("Node", event)
+
+    if workloads:
+
+        @kopf.on.event(kueue.GROUP, kueue.VERSION, kueue.WORKLOADS, registry=registry)
+        async def on_workload(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
+            take(kueue.WORKLOAD, event)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark, Taint, announced_end
 from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView
@@ -75,6 +75,8 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         stuck_since=seen_at,
         role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
         rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
+        workload=annotations.get(kueue.ANNOTATION_WORKLOAD, ""),
+        topology=not annotations.keys().isdisjoint(kueue.TOPOLOGY_REQUESTS),
         grace_seconds=spec.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_SECONDS,
         creation_time=metadata.get("creationTimestamp") or "",
     )

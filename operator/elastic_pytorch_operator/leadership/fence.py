@@ -101,6 +101,36 @@ class FencedCluster:
         async with self._write() as cluster:
             return await cluster.patch_job_status(namespace, name, status, version)
 
+    async def list_workloads(self) -> list[Manifest]:
+        return await self._cluster.list_workloads()
+
+    async def create_workload(self, manifest: Manifest) -> Manifest:
+        async with self._write() as cluster:
+            return await cluster.create_workload(manifest)
+
+    async def patch_workload(
+        self, namespace: str, name: str, patch: Manifest, version: str, *, status: bool = False
+    ) -> Manifest | None:
+        async with self._write() as cluster:
+            return await cluster.patch_workload(namespace, name, patch, version, status=status)
+
+    async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
+        async with self._write() as cluster:
+            return await cluster.resize_workload(namespace, name, count, version)
+
+    async def delete_workload(self, namespace: str, name: str, uid: str) -> None:
+        async with self._write() as cluster:
+            await cluster.delete_workload(namespace, name, uid)
+
+    async def get_resource_flavor(self, name: str) -> Manifest:
+        return await self._cluster.get_resource_flavor(name)
+
+    async def get_workload_priority_class(self, name: str) -> Manifest:
+        return await self._cluster.get_workload_priority_class(name)
+
+    async def list_priority_classes(self) -> list[Manifest]:
+        return await self._cluster.list_priority_classes()
+
     async def create_event(self, manifest: Manifest) -> None:
         async with self._write() as cluster:
             await cluster.create_event(manifest)

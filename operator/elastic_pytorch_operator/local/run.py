@@ -18,7 +18,7 @@ import yaml
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
@@ -82,6 +82,8 @@ async def run_local(path: Path, workdir: Path | None = None) -> int:
         spec = manifest.get("spec")
         if isinstance(spec, dict) and spec.get("replicas") is None:  # the API server stores no such job
             raise InvalidJob("spec.replicas", "set the number of workers")
+        # There is no queue on this machine.
+        (manifest["metadata"].get("labels") or {}).pop(kueue.LABEL_QUEUE, None)
         key = parse_job(manifest).key
     except (OSError, yaml.YAMLError, InvalidJob) as error:
         print(f"{path}: {error}", file=sys.stderr)

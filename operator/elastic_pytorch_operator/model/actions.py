@@ -1,8 +1,10 @@
 """What a plan asks for: each action is one call to the API server, safe to repeat."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from elastic_pytorch_operator.model.workload import Grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class CreatePod:
         strictly: it is never placed on a node to avoid; otherwise, only if no other node takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start, in a row.
         group_restarts: how often the job's pods have been replaced as a group.
+        grant: the quota that it runs by; None: the job is in no queue.
     """
 
     index: int
@@ -44,6 +47,7 @@ class CreatePod:
     strictly: bool = True
     failed_starts: tuple[str, ...] = ()
     group_restarts: int = 0
+    grant: Grant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,55 @@ class DeleteJob:
     """Delete the job itself, and with it all that it owns: its time to live after its end is over."""
 
 
+@dataclass(frozen=True, slots=True)
+class CreateWorkload:
+    """Ask Kueue for quota.
+
+    Attributes:
+        number: `BASE`, or which extra it is.
+        count: for so many pods.
+        flavors: an extra is to be of the same ones as the base.
+    """
+
+    number: int
+    count: int
+    flavors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWorkload:
+    """Give quota back, or no longer ask for it."""
+
+    name: str
+    uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatchWorkload:
+    """Change a Workload, if it still has this resource version.
+
+    Attributes:
+        spec: the fields to merge into its spec.
+        status: the fields to merge into its status.
+    """
+
+    name: str
+    version: str
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeWorkload:
+    """Change for how many pods a Workload asks, if it still has this resource version."""
+
+    name: str
+    version: str
+    count: int
+
+
+WorkloadAction = CreateWorkload | DeleteWorkload | PatchWorkload | ResizeWorkload
 Action = (
     CreateService
     | PutPodGroup
@@ -109,4 +162,5 @@ Action = (
     | RecordEvent
     | PatchStatus
     | DeleteJob
+    | WorkloadAction
 )

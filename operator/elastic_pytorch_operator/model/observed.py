@@ -11,6 +11,7 @@ from enum import StrEnum
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.model.workload import WorkloadView
 
 TERMINAL_PHASES = ("Failed", "Succeeded")
 # The kubelet's reasons for not creating a container: the first never passes, the others may.
@@ -50,6 +51,8 @@ class PodView:
     ended_before_takeover: bool = False  # had ended when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
+    workload: str = ""  # by whose quota it runs
+    topology: bool = False  # Kueue has chosen its node
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     creation_time: str = ""  # RFC 3339, the API server's time of day: it is compared only with that of other pods
 
@@ -185,6 +188,7 @@ class Observed:
     service_exists: bool = False
     pod_group_minimum: int | None = None  # the gang's size in its PodGroup; 0: there is none; None: that is not known
     reporting_jobs: int = 1  # how many jobs report progress
+    workloads: tuple[WorkloadView, ...] | None = None  # by number; None: the operator does not support Kueue here
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
 

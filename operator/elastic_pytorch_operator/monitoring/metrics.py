@@ -45,6 +45,7 @@ ROUND_REASONS = (
     names.BELOW_MINIMUM,
     names.PROGRESS_STALLED,
     names.JOB_SUSPENDED,
+    names.EVICTED,
 )
 FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
 RECONCILE_RESULTS = ("success", "error", "requeue_after")

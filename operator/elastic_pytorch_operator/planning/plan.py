@@ -1,12 +1,26 @@
 """Decides everything about one job at one moment. Pure: no I/O, no clock, no randomness."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_ended import plan_ended
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
+from elastic_pytorch_operator.planning.queueing.placement import grant_pods
+from elastic_pytorch_operator.planning.queueing.quota import Quota, find_quota
+from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, plan_workloads
+from elastic_pytorch_operator.planning.reporting.recovery import pause_seconds
+from elastic_pytorch_operator.planning.scaling.scaling import advance_scaling, note_change
+from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
 from elastic_pytorch_operator.spec.job import Job
+
+PLANNED = (names.WORKER_JOINED, names.SCALED_DOWN)  # reasons of rounds that change the size on purpose
 
 
 def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
@@ -17,5 +31,34 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if job.deleting or not job.ours:
         return Plan(memory)  # the garbage collector removes what the job owns
     if has_ended(job.status):
-        return plan_ended(job, observed, memory)
-    return plan_stock(job, observed, memory) if job.stock else plan_rounds(job, observed, memory)
+        ended = plan_ended(job, observed, memory)
+        return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))
+    if job.stock:
+        return _plan_by_quota(job, observed, memory, plan_stock)
+    return _plan_by_worth(job, observed, memory)
+
+
+def _plan_by_worth(job: Job, observed: Observed, memory: Memory) -> Plan:
+    """Plans for as many workers as are worth their cost. Only for those is quota asked for."""
+    scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
+    decide = partial(plan_rounds, scaling=write_scaling(job, observed, scaling), scaling_news=news)
+    limited = replace(job, wanted=scaling.autoscale.limit(job.wanted))
+    todo = _plan_by_quota(limited, observed, replace(memory, scaling=scaling), decide)
+    change = todo.memory.recovery
+    if change is None or change == memory.recovery or change.seconds is None or change.reason not in PLANNED:
+        return todo
+    noted = note_change(scaling, pause_seconds(change, observed.agents.values()))
+    return replace(todo, memory=replace(todo.memory, scaling=noted))
+
+
+def _plan_by_quota(
+    job: Job, observed: Observed, memory: Memory, decide: Callable[[Job, Observed, Memory, Quota], Plan]
+) -> Plan:
+    """Plans for as many workers as have quota, and for what their quota needs."""
+    quota = find_quota(job, observed)
+    todo = decide(job, observed, memory, quota)
+    if observed.workloads is None and not quota.limited:
+        return todo
+    pods = grant_pods(observed, quota, todo.actions)
+    recheck = earliest(todo.recheck_at, quota.recheck_at)
+    return replace(todo, actions=(*pods, *plan_workloads(job, observed, quota)), recheck_at=recheck)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
-from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus, TryPod
 from elastic_pytorch_operator.model.failure import FailureRecord, dated, has_succeeded
 from elastic_pytorch_operator.model.moments import earliest
@@ -32,14 +32,15 @@ from elastic_pytorch_operator.planning.failures.rulings import (
 )
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
+from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
+from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events
-from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery, pause_seconds
+from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
-from elastic_pytorch_operator.planning.scaling.scaling import ScalingNews, advance_scaling, note_change
-from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
+from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
 from elastic_pytorch_operator.planning.workers.evacuation import nodes_to_avoid, plan_evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
@@ -49,31 +50,28 @@ from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_gr
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
-PLANNED = (names.WORKER_JOINED, names.SCALED_DOWN)  # reasons of rounds that change the size on purpose
+NO_SCALING: Mapping[str, Any] = MappingProxyType({})
 
 
-def plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do now for a job that trains, or is to train."""
-    scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
-    limited = replace(job, wanted=scaling.autoscale.limit(job.wanted))
-    todo = _plan_group(limited, observed, replace(memory, scaling=scaling), write_scaling(job, observed, scaling), news)
-    change = todo.memory.recovery
-    if change is None or change == memory.recovery or change.seconds is None or change.reason not in PLANNED:
-        return todo
-    noted = note_change(scaling, pause_seconds(change, observed.agents.values()))
-    return replace(todo, memory=replace(todo.memory, scaling=noted))
-
-
-def _plan_group(job: Job, observed: Observed, memory: Memory, scaling: Mapping[str, Any], scaling_news: ScalingNews) -> Plan:
-    """Decides what to do now for a job of as many workers as are worth their cost.
+def plan_rounds(
+    asked: Job,
+    observed: Observed,
+    memory: Memory,
+    quota: Quota = NO_LIMIT,
+    scaling: Mapping[str, Any] = NO_SCALING,
+    scaling_news: ScalingNews = NO_NEWS,
+) -> Plan:
+    """Decides what to do now for a job that trains, or is to train.
 
     Args:
-        job: whose wanted workers autoscale has limited.
-        observed: the moment.
-        memory: of the job.
+        asked: the job, with the size that is wanted.
+        observed: what is known.
+        memory: what is remembered of it.
+        quota: how many workers may run.
         scaling: what each worker adds, as the status has it.
         scaling_news: what is to be told of that.
     """
+    job = quota.limit(asked)
     if (until := takeover_grace_until(observed)) is not None:
         return Plan(memory, actions=_missing_pods(job, observed, memory), recheck_at=until)
     candidates = assess_workers(observed, suspects=memory.suspects)
@@ -82,9 +80,10 @@ def _plan_group(job: Job, observed: Observed, memory: Memory, scaling: Mapping[s
     avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
     evacuation = plan_evacuation(job, observed, candidates, memory.ending)
     schedule = judge_schedule(job, observed, candidates, memory.schedule)
+    displaced = displaced_pods(observed, quota)
     replicas = give_back(
         plan_replicas(
-            observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated, evacuation
+            observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated, displaced, evacuation
         ),
         schedule,
         observed,
@@ -122,7 +121,9 @@ def _plan_group(job: Job, observed: Observed, memory: Memory, scaling: Mapping[s
         starts=starts,
     )
     frozen = ending is not None or group_restart.asked
-    decision = Decision() if frozen else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops)
+    decision = (
+        Decision() if frozen else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops, quota)
+    )
     deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait, evacuation.leave_by(observed))
     if deferral.until is not None:
         decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
@@ -148,8 +149,9 @@ def _plan_group(job: Job, observed: Observed, memory: Memory, scaling: Mapping[s
         evacuating=evacuation.describe(),
         schedule=schedule,
         scaling=scaling,
+        quota=quota,
     )
-    status = describe_job(job, observed, candidates, round_, findings)
+    status = describe_job(asked, observed, candidates, round_, findings)
     actions: list[Action] = []
     recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck, evacuation.recheck_at, schedule.recheck_at)
     if ending is None:
@@ -161,7 +163,16 @@ def _plan_group(job: Job, observed: Observed, memory: Memory, scaling: Mapping[s
     actions += [
         *record_announcements(observed, evacuation.announced),
         *record_events(
-            job, observed, decision.round, recovery if recovered else None, ending, news, deferral.over, ruled, scaling_news
+            asked,
+            observed,
+            decision.round,
+            recovery if recovered else None,
+            ending,
+            news,
+            deferral.over,
+            ruled,
+            scaling_news,
+            quota,
         ),
         *report_timeout(job, schedule),
     ]
@@ -205,6 +216,7 @@ def _decide_round(
     failure: RoundFailure,
     restart: Stall | None,
     replaced: str,
+    quota: Quota,
 ) -> Decision:
     current = observed.round
     finishing = current is not None and any(has_succeeded(name, observed) for name in current.ranks)
@@ -217,6 +229,8 @@ def _decide_round(
         settled=memory.checkpoint_wait is not None,
         grow_at=may_grow_at(job, memory.grown_at),
         replaced=replaced,
+        evicted=quota.text if quota.held else "",
+        reclaimed=quota.reclaimed,
     )
     return next_round(current, candidates, group_policy(job), state, observed.now)
 

@@ -29,6 +29,8 @@ from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS
 from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
+from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
+from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
 from elastic_pytorch_operator.planning.stock.group import adopt_group, next_group
@@ -73,10 +75,18 @@ class _View:
         return [pod for pod in pods if not pod.ended and pod.name not in self.lost]
 
 
-def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do now for a job that trains, or is to train."""
+def plan_stock(asked: Job, observed: Observed, memory: Memory, quota: Quota = NO_LIMIT) -> Plan:
+    """Decides what to do now for a job that trains, or is to train. The arguments are those of `plan_rounds`."""
+    job = quota.limit(asked)
     view, stock = _look(job, observed, memory)
-    replicas = plan_replicas(_serving(view), observed.nodes, view.candidates, view.observed.round, job.wanted)
+    replicas = plan_replicas(
+        _serving(view),
+        observed.nodes,
+        view.candidates,
+        view.observed.round,
+        job.wanted,
+        displaced=displaced_pods(observed, quota),
+    )
     stock = replace(stock, victims=stock.victims | replicas.victims)
     pods = judge_pods(view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims)
     budget, stock, events = _understand(view, memory.budget, stock, pods)
@@ -94,8 +104,8 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
         active_since=active_since(job, observed, memory.active_since),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
-    findings = Findings(budget, ending=ending, refusal=describe(memory.failed), starts=view.starts)
-    status = describe_job(job, observed, view.candidates, group.round, findings)
+    findings = Findings(budget, ending=ending, refusal=describe(memory.failed), starts=view.starts, quota=quota)
+    status = describe_job(asked, observed, view.candidates, group.round, findings)
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]
     if ending is None:
@@ -106,7 +116,7 @@ def plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
     news = unreported(memory.failed)
     ruled = budget.last if budget.last is not last_before else None
     actions += record_events(
-        job, view.observed, changed if changed and changed.reason else None, None, ending, news, failed=ruled
+        asked, view.observed, changed if changed and changed.reason else None, None, ending, news, failed=ruled, quota=quota
     )
     memory = replace(memory, failed=mark_reported(memory.failed))
     due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, observed.reporting_jobs)

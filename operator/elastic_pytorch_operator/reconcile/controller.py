@@ -57,6 +57,7 @@ class Controller:
         leading: whether this replica may act.
         slots: where writes wait for their turn; None: slots of its own.
         time_of_day: for times that people read, and for the time to live of jobs that have ended.
+        kueue: whether jobs with a queue ask Kueue for quota. Else they are not started.
 
     Attributes:
         lost_leader_node: the node of the operator that led before this one and let its lease run out; empty: none is known.
@@ -74,6 +75,7 @@ class Controller:
         leading: Callable[[], bool] = lambda: True,
         slots: WriteSlots | None = None,
         time_of_day: Callable[[], datetime] = lambda: datetime.now(UTC),
+        kueue: bool = False,
     ) -> None:
         self._cluster = cluster
         self._cache = cache
@@ -84,6 +86,7 @@ class Controller:
         self._metrics = metrics or Metrics()
         self._leading = leading
         self._time_of_day = time_of_day
+        self._kueue = kueue
         self._slots = slots or WriteSlots()
         self._memories: dict[str, Memory] = {}
         self._writers: dict[str, JobWriter] = {}
@@ -147,7 +150,8 @@ class Controller:
         jobs = await self._cluster.list_jobs()
         pods = await self._cluster.list_pods()
         nodes = await self._cluster.list_nodes()
-        for key in self._cache.replace_all(jobs, pods, nodes, began) | set(self._cache.keys):
+        workloads = await self._cluster.list_workloads() if self._kueue else []
+        for key in self._cache.replace_all(jobs, pods, nodes, began, workloads) | set(self._cache.keys):
             self._queue.add(key, urgent=False)
 
     async def resync(self) -> None:
@@ -166,6 +170,7 @@ class Controller:
             try:
                 await self._relist()
                 self._executor.forget_claims()
+                self._executor.forget_flavors()
             except ClusterError as error:
                 logger.warning("cannot list the cluster: %s", error)
 
@@ -197,6 +202,7 @@ class Controller:
             pod_group_minimum=self._executor.pod_group_minimum(job.uid),
             reporting_jobs=len(self._reporting),
             being_deleted=self._writer(key, job.uid).pods_being_deleted,
+            kueue=self._kueue,
         )
         if any(agent.progress.step is not None for agent in observed.agents.values()) and not has_ended(job.status):
             self._reporting.add(job.uid)

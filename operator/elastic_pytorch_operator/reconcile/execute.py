@@ -18,24 +18,31 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, headless_service, worker_pod
+from elastic_pytorch_operator.manifests.workload import workload_name
 from elastic_pytorch_operator.model.actions import (
     Action,
     CreatePod,
     CreateService,
     CreateStore,
+    CreateWorkload,
     DeleteJob,
     DeletePod,
     DeletePodGroup,
+    DeleteWorkload,
     PatchStatus,
+    PatchWorkload,
     PutPodGroup,
     RecordEvent,
+    ResizeWorkload,
     TryPod,
+    WorkloadAction,
 )
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, POD_GROUP, PODS, SERVICE, STATUS
 from elastic_pytorch_operator.planning.reporting.status import needs_write
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
+from elastic_pytorch_operator.reconcile.workload_writer import WorkloadWriter
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
 
@@ -87,6 +94,7 @@ class Executor:
         self._services: set[str] = set()
         self._claims = ClaimWriter(cluster)
         self._pod_groups = PodGroupWriter(cluster)
+        self._workloads = WorkloadWriter(cluster, cache, clock)
 
     def has_service(self, job_uid: str) -> bool:
         """Whether the job's Service is known to be there."""
@@ -110,6 +118,10 @@ class Executor:
     def forget_claims(self) -> None:
         """Has every volume claim looked for again, before the next pod of its job."""
         self._claims.forget()
+
+    def forget_flavors(self) -> None:
+        """Has every ResourceFlavor of Kueue read again, before the next pod that has quota of it."""
+        self._workloads.forget_flavors()
 
     def writes(self, job: Job, actions: Sequence[Action]) -> list[JobWrite]:
         """The writes that a plan's actions ask for, without events that wait for the status.
@@ -157,6 +169,13 @@ class Executor:
                 return JobWrite(Lane.JOB, JOB, JOB, partial(self._delete_job, job), urgent=False)
             case RecordEvent():
                 return self.event(job, action)
+            case CreateWorkload() | DeleteWorkload() | PatchWorkload() | ResizeWorkload():
+                return self._write_workload(job, action)
+
+    def _write_workload(self, job: Job, action: WorkloadAction) -> JobWrite:
+        which = workload_name(job, action.number) if isinstance(action, CreateWorkload) else action.name
+        key = f"workload {which}"
+        return JobWrite(Lane.WORKLOADS, key, key, partial(self._workloads.write, job, action))
 
     def event(self, job: Job, action: RecordEvent) -> JobWrite:
         """The write of an event of this moment."""
@@ -228,6 +247,8 @@ class Executor:
             manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous, action.failed_starts)
         else:
             manifest = worker_pod(job, action, suffix, self.agent)
+        if isinstance(action, CreatePod) and action.grant is not None:
+            await self._workloads.place(manifest, action.grant)
         try:
             return await self._cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
         except ClusterError as error:

@@ -29,6 +29,7 @@ class Lane(IntEnum):
     CLAIMS = 2
     POD_GROUP = 3
     STATUS = 4
+    WORKLOADS = 5
     PODS = 5
     DELETES = 6
     JOB = 7

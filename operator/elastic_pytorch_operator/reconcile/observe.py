@@ -24,6 +24,7 @@ def observe(
     reporting_jobs: int = 1,
     lost_leader_node: str = "",
     being_deleted: Collection[str] = (),
+    kueue: bool = False,
 ) -> Observed:
     """A job at this moment, for a plan that is made before anything else happens: its nodes are those of the cache.
 
@@ -50,6 +51,7 @@ def observe(
         service_exists=service_exists,
         pod_group_minimum=pod_group_minimum,
         reporting_jobs=reporting_jobs,
+        workloads=cache.workloads_of(job.uid) if kueue else None,
     )
 
 

@@ -101,6 +101,7 @@ class Replica:
             AgentSettings(settings.operator_url, agent_image),
             metrics=self._metrics,
             leading=self._may_act,
+            kueue=settings.kueue,
         )
         reviewer = TokenReviewer(self._cluster, self._metrics)
         self._api = AgentApi(

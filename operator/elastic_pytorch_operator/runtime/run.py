@@ -42,7 +42,7 @@ async def run_operator(
         return Replica(
             cluster,
             settings,
-            partial(watch_cluster, namespaces=settings.watched),
+            partial(watch_cluster, namespaces=settings.watched, workloads=settings.kueue),
             agent_image=agent_image,
             metrics=metrics,
             answering_since=lambda: cluster.answering_since,

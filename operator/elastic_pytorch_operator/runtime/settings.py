@@ -18,6 +18,7 @@ class ReplicaSettings:
         pod: its name, which is its identity: a restarted container goes on where the one before it was.
         watched: the namespaces whose jobs it reconciles; none: all.
         marks: the taints and labels that announce a node's end.
+        kueue: whether jobs with a queue ask Kueue for quota.
     """
 
     operator_url: str
@@ -28,3 +29,4 @@ class ReplicaSettings:
     pod: str = ""
     watched: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = MARKS
+    kueue: bool = False

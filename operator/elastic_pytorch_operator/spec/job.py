@@ -15,6 +15,7 @@ from elastic_pytorch_operator.spec.autoscale import read_min_efficiency
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer
 from elastic_pytorch_operator.spec.pod_template import find_problem
+from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
 from elastic_pytorch_operator.spec.sizes import read_sizes
@@ -58,6 +59,7 @@ class Job:
         claims: the templates of the volume claims that are created with the job.
         keep_claims: whether those stay when the job is deleted.
         disruption: whether an autoscaler may take a worker's node away to save cost.
+        queue: where it waits for quota; None: it starts without.
         version: the resource version that all this is from.
     """
 
@@ -98,6 +100,7 @@ class Job:
     template: Manifest = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)
     deleting: bool = False
+    queue: Queue | None = None
     version: str = ""
 
     @property
@@ -213,6 +216,7 @@ def parse_job(manifest: Manifest) -> Job:
         template=template,
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
+        queue=read_queue(metadata),
         version=str(metadata.get("resourceVersion", "")),
     )
 
@@ -236,6 +240,7 @@ def parse_ended(manifest: Manifest) -> Job:
         backend=backend if isinstance(backend, str) else names.BACKEND_OPERATOR,
         status=manifest["status"],
         deleting=bool(metadata.get("deletionTimestamp")),
+        queue=read_queue(metadata),
         version=str(metadata.get("resourceVersion", "")),
     )
 

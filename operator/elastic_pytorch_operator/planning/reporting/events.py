@@ -9,6 +9,8 @@ from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
+from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, reason_of
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
 from elastic_pytorch_operator.planning.workers.evacuation import announcement
@@ -36,6 +38,7 @@ def record_events(
     waited: str = "",
     failed: FailureRecord | None = None,
     scaling: ScalingNews = NO_NEWS,
+    quota: Quota = NO_LIMIT,
 ) -> list[RecordEvent]:
     """Returns the events of this moment.
 
@@ -49,6 +52,7 @@ def record_events(
         waited: why a wait for a checkpoint is over now.
         failed: the cause of a failure that has become known now.
         scaling: what was measured or decided of the job's size.
+        quota: how many workers may run.
     """
     events = []
     known = find_condition(job.status, names.SUSPENDED) or {}
@@ -57,6 +61,7 @@ def record_events(
         events.append(_with_status(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
     elif suspended and not job.suspend:
         events.append(_with_status(names.JOB_RESUMED, f"{job.wanted} workers are started again"))
+    events += _events_of_quota(job, quota)
     new_spec = job.generation != job.status.get("observedGeneration")
     allowed = largest_allowed(job.requested, job.allowed)
     if new_spec and not job.suspend and job.requested != allowed:
@@ -100,9 +105,26 @@ def record_announcements(observed: Observed, announced: Iterable[str]) -> list[R
     return events
 
 
+def _events_of_quota(job: Job, quota: Quota) -> list[RecordEvent]:
+    """That the job begins to wait for quota, and that it has got some."""
+    known = (find_condition(job.status, names.RESIZING) or {}).get("reason")
+    if quota.held:
+        reason = reason_of(quota)
+        news = known != reason and reason in (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED)
+        return [_with_status(reason, _sentence(f"the job {quota.text}"), warning=not quota.supported)] if news else []
+    if known in WITHOUT_QUOTA and quota.limited and quota.size:
+        where = f" in queue {job.queue.name}" if job.queue else ""
+        return [_with_status(names.QUOTA_GRANTED, f"The job has quota for {quota.size} of {job.wanted} workers{where}")]
+    return []
+
+
 def record_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
     """Returns one event for each write that the API server does not accept."""
-    return [RecordEvent(names.REFUSED, words[:1].upper() + words[1:], warning=True) for words in refusals]
+    return [RecordEvent(names.REFUSED, _sentence(words), warning=True) for words in refusals]
+
+
+def _sentence(clause: str) -> str:
+    return clause[:1].upper() + clause[1:]
 
 
 def _with_status(reason: str, note: str, *, warning: bool = False) -> RecordEvent:

@@ -38,7 +38,7 @@ def begin_recovery(before: Round | None, after: Round, observed: Observed, unfin
         observed: what was known when it was declared.
         unfinished: a recovery still going on, which this round continues.
     """
-    if after.reason == names.JOB_SUSPENDED:
+    if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
     if unfinished is not None and unfinished.seconds is None:
         return replace(unfinished, round=after.number)

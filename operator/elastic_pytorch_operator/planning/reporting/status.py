@@ -20,8 +20,10 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
+from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage
+from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -60,6 +62,7 @@ class Findings:
         evacuating: which workers leave their nodes once they are replaced; empty: none.
         schedule: whether the job has given its places back, or is about to.
         scaling: what each worker adds, as the status has it.
+        quota: how many workers may run.
     """
 
     budget: Budget
@@ -74,6 +77,7 @@ class Findings:
     evacuating: str = ""
     schedule: ScheduleWait = NO_WAIT
     scaling: Mapping[str, Any] = field(default_factory=dict)
+    quota: Quota = NO_LIMIT
 
 
 def describe_job(
@@ -107,7 +111,7 @@ def describe_job(
         "totalFailures": budget.total,
         **describe_workers(candidates, job, observed, round_),
     }
-    if not job.suspend:
+    if not (job.suspend or findings.quota.held):
         status["startTime"] = old.get("startTime") or observed.time
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
@@ -255,11 +259,12 @@ def _conditions(
         return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
         return [*_suspended(observed, size, waiting, refusal), *not_ended()]
+    if findings.quota.held:
+        return [*without_quota(findings.quota, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
-    shortage = "; ".join(
-        filter(None, (apart, explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)))
-    )
+    told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)
+    shortage = "; ".join(filter(None, (apart, told, findings.quota.text)))
     if size:
         text = f"{size} of {job.wanted} workers train"
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
@@ -298,7 +303,8 @@ def _conditions(
         resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
     if size and size < job.wanted:
         text = f"trains with {size} of {job.wanted} workers"
-        degraded = Condition(names.DEGRADED, True, names.WORKERS_MISSING, "; ".join(filter(None, (text, shortage, cooling))))
+        reason = reason_of(findings.quota) if findings.quota.text and size == findings.quota.size else names.WORKERS_MISSING
+        degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
     return [running, resizing, degraded, _not_suspended(job), *not_ended()]
 
 

@@ -83,6 +83,8 @@ class GroupState:
         settled: the change waits for a checkpoint anyway, so that no further newcomers are awaited.
         grow_at: newcomers make no round of their own before, monotonic seconds.
         replaced: why all workers are replaced, so that the group stops; empty: they are not.
+        evicted: why the group has no quota any more, so that it stops; empty: it has some, or needs none.
+        reclaimed: why it has less quota, if some is taken back; empty: none is.
     """
 
     last_number: int = 0
@@ -93,6 +95,8 @@ class GroupState:
     settled: bool = False
     grow_at: float = 0.0
     replaced: str = ""
+    evicted: str = ""
+    reclaimed: str = ""
 
 
 def next_round(
@@ -134,6 +138,8 @@ def next_round(
         )
 
     recheck = earliest(*(c.recheck_at for c in candidates))
+    if state.evicted:
+        return declare(names.EVICTED, f"the job {state.evicted}") if current and current.size else Decision()
     if policy.suspended:
         return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
     if state.replaced and current and current.size:
@@ -154,6 +160,8 @@ def next_round(
         if failed and now < state.backoff_until:
             return Decision(recheck_at=earliest(state.backoff_until, recheck))
         reason, cause = _explain_loss(current, by_name, failed)
+        if reason == names.SCALED_DOWN and state.reclaimed:
+            reason, cause = names.EVICTED, state.reclaimed
         if len(chosen) < policy.minimum:
             shortage = f"workers left: {len(chosen)}, the minimum is {policy.minimum}"
             return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")

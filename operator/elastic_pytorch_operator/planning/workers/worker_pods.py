@@ -35,6 +35,7 @@ def plan_replicas(
     wanted: int,
     suspects: Collection[str] = (),
     outdated: Collection[str] = (),
+    displaced: Collection[str] = (),
     evacuation: Evacuation = NO_EVACUATION,
 ) -> Replicas:
     """Compares the pods there are with the number wanted.
@@ -44,8 +45,8 @@ def plan_replicas(
     lingers: then it holds devices and a part of the quota, which its replacement needs. None is kept while none is wanted, so that a
     job that is suspended leaves nothing that its template was used for. One that waits for a place, away from a
     node that would take it after all, is replaced. So are all that are outdated, once their group does without them: their replacements
-    are made when the last of them is being deleted, for they may need their places. A worker on a node that ends counts no more: its
-    replacement is created while it still trains.
+    are made when the last of them is being deleted, for they may need their places. Those that are displaced, as their quota is gone,
+    are removed, too. A worker on a node that ends counts no more: its replacement is created while it still trains.
     """
     liveness_of = {candidate.worker: candidate.liveness for candidate in candidates}
     abandon = tuple(
@@ -61,7 +62,8 @@ def plan_replicas(
         and pod.name not in evacuated
     ]
     replaced = {pod.name for pod in serving if pod.name in outdated}
-    serving = [pod for pod in serving if pod.name not in replaced]
+    removed = replaced | {pod.name for pod in serving if pod.name in displaced}
+    serving = [pod for pod in serving if pod.name not in removed]
     misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
     misplaced = {pod.name for pod in misled}
     live = [pod for pod in serving if pod.name not in misplaced]
@@ -78,7 +80,7 @@ def plan_replicas(
     )
     return Replicas(
         create=() if replaced else tuple(free[: max(0, wanted - len(kept))]),
-        victims=frozenset(victims | replaced | evacuation.leaving.keys()),
+        victims=frozenset(victims | removed | evacuation.leaving.keys()),
         discard=silent + misled + _spent(pods, done, keep_last=wanted > 0),
         abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
     )

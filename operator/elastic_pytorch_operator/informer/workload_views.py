@@ -1,0 +1,127 @@
+"""Reduces Kueue's Workloads to the views that decisions read, and keeps those of all jobs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.informer.pod_index import Owner, Place
+from elastic_pytorch_operator.model.workload import Admission, WorkloadView
+from elastic_pytorch_operator.spec.job import JobKey
+
+
+def job_of_workload(workload: Manifest) -> Owner | None:
+    """The job that owns a Workload, with its UID; None: it is not one of ours."""
+    metadata = workload["metadata"]
+    if not (metadata.get("labels") or {}).get(names.LABEL_WORKLOAD_NUMBER, "").isdigit():
+        return None
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("kind") == names.KIND and owner.get("controller"):
+            return JobKey(metadata["namespace"], owner["name"]), owner["uid"]
+    return None
+
+
+def view_workload(workload: Manifest, known: WorkloadView | None, now: float) -> WorkloadView:
+    """The view of a Workload of a job.
+
+    Args:
+        workload: the object.
+        known: the view before; None: it is new.
+        now: monotonic seconds.
+    """
+    metadata, spec, status = workload["metadata"], workload.get("spec") or {}, workload.get("status") or {}
+    (pods,) = spec.get("podSets") or [{}]
+    view = WorkloadView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=metadata.get("resourceVersion", ""),
+        number=int(metadata["labels"][names.LABEL_WORKLOAD_NUMBER]),
+        count=int(pods.get("count", 1)),
+        queue=spec.get("queueName") or "",
+        active=spec.get("active") is not False,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        admission=_view_admission(status),
+        conditions=tuple(status.get("conditions") or ()),
+    )
+    if not view.evicted:
+        return view
+    since = known.evicted_since if known is not None and known.uid == view.uid else None
+    return replace(view, evicted_since=now if since is None else since)
+
+
+def _view_admission(status: Manifest) -> Admission | None:
+    admission = status.get("admission") or {}
+    assignment = next(iter(admission.get("podSetAssignments") or ()), None)
+    if assignment is None:
+        return None
+    checks = status.get("admissionChecks") or ()
+    updates = (update for check in checks for update in check.get("podSetUpdates") or ())
+    return Admission(
+        cluster_queue=admission.get("clusterQueue") or "",
+        count=int(assignment.get("count") or 0),
+        flavors=tuple(sorted({*(assignment.get("flavors") or {}).values()})),
+        topology=bool(assignment.get("topologyAssignment")),
+        updates=tuple(update for update in updates if update.get("name") == assignment.get("name")),
+    )
+
+
+@dataclass(slots=True)
+class WorkloadEntry:
+    """A Workload that is known.
+
+    Attributes:
+        view: what plans read of it.
+        owner: the job that it names as its owner.
+        version: the resource version.
+        seen_at: when it was last reported, monotonic seconds.
+    """
+
+    view: WorkloadView
+    owner: Owner
+    version: int
+    seen_at: float
+
+    @property
+    def uid(self) -> str:
+        """The Workload's."""
+        return self.view.uid
+
+
+@dataclass(slots=True)
+class WorkloadIndex:
+    """The Workloads of all jobs, by name and by job."""
+
+    _entries: dict[Place, WorkloadEntry] = field(default_factory=dict)
+    _of_owner: dict[Owner, dict[Place, WorkloadView]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[Place, WorkloadEntry]]:
+        """All Workloads, as they are now: they may be changed meanwhile."""
+        return iter(list(self._entries.items()))
+
+    def get(self, place: Place) -> WorkloadEntry | None:
+        """A Workload; None if it is not known."""
+        return self._entries.get(place)
+
+    def put(self, place: Place, entry: WorkloadEntry) -> None:
+        """Takes in a Workload. It replaces the one of its name."""
+        self.drop(place)
+        self._entries[place] = entry
+        self._of_owner.setdefault(entry.owner, {})[place] = entry.view
+
+    def drop(self, place: Place) -> None:
+        """Forgets a Workload, if it is known."""
+        entry = self._entries.pop(place, None)
+        if entry is not None:
+            views = self._of_owner[entry.owner]
+            del views[place]
+            if not views:
+                del self._of_owner[entry.owner]
+
+    def of(self, owner: Owner) -> tuple[WorkloadView, ...]:
+        """The Workloads of a job, by number."""
+        return tuple(sorted(self._of_owner.get(owner, {}).values(), key=lambda workload: workload.number))
+
+
+def workloads_alike(before: WorkloadView, after: WorkloadView) -> bool:
+    """Whether a plan makes no difference between a Workload as it was and as it is."""
+    return before == replace(after, version=before.version)

@@ -1,0 +1,108 @@
+"""Kueue's Workloads of a job. Pure builders from a Job to a manifest."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from elastic_pytorch_operator.api import kueue, names
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.manifests.worker_pod import labels, owner_reference
+from elastic_pytorch_operator.model.actions import CreateWorkload
+from elastic_pytorch_operator.model.workload import BASE
+from elastic_pytorch_operator.spec.job import Job
+
+# Of the extras of all jobs alike. With the priority of its job, or one less, a job's extra would preempt the minimum of other jobs.
+EXTRA_PRIORITY = -1_000_000_000
+
+
+def workload_name(job: Job, number: int) -> str:
+    """The name of a Workload of a job."""
+    return f"{job.key.name}-base" if number == BASE else f"{job.key.name}-extra-{number}"
+
+
+def base_priority(job: Job, workload_class: Manifest | None, pod_classes: Mapping[str, Manifest]) -> MutableManifest:
+    """The fields of a Workload's spec that say its priority, found as Kueue finds it for its own jobs.
+
+    Args:
+        job: whose pods may name a PriorityClass.
+        workload_class: the WorkloadPriorityClass that the job names; None: it names none.
+        pod_classes: all PriorityClasses, by name. One of them may be the default.
+    """
+    if workload_class is not None:
+        reference = {"group": kueue.GROUP, "kind": "WorkloadPriorityClass", "name": workload_class["metadata"]["name"]}
+        return {"priority": int(workload_class["value"]), "priorityClassRef": reference}
+    name = job.template["spec"].get("priorityClassName")
+    found = pod_classes.get(name) if name else next((c for c in pod_classes.values() if c.get("globalDefault")), None)
+    if found is None:
+        return {"priority": 0}
+    reference = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": found["metadata"]["name"]}
+    return {"priority": int(found["value"]), "priorityClassRef": reference}
+
+
+def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels: Mapping[str, str]) -> MutableManifest:
+    """A Workload.
+
+    Args:
+        job: in whose queue it waits.
+        action: asks for it.
+        priority: fields of its spec.
+        flavor_labels: of the base's flavors. An extra that asks for them gets the same flavors.
+    """
+    assert job.queue is not None
+    template = _pod_template(job, flavor_labels)
+    pods: MutableManifest = {"name": kueue.POD_SET, "count": action.count, "template": template}
+    if request := _topology_request(template["metadata"].get("annotations") or {}, base=action.number == BASE):
+        pods["topologyRequest"] = request
+    metadata: MutableManifest = {
+        "name": workload_name(job, action.number),
+        "namespace": job.key.namespace,
+        # The UID and the owner in one write: with the label and without an owner, Kueue takes the Workload for an orphan.
+        "labels": {**labels(job), kueue.LABEL_JOB_UID: job.uid, names.LABEL_WORKLOAD_NUMBER: str(action.number)},
+        "ownerReferences": [owner_reference(job)],
+    }
+    if job.queue.provisioning:
+        metadata["annotations"] = dict(job.queue.provisioning)
+    return {
+        "apiVersion": kueue.API_VERSION,
+        "kind": kueue.WORKLOAD,
+        "metadata": metadata,
+        "spec": {"queueName": job.queue.name, "podSets": [pods], **priority},
+    }
+
+
+def _pod_template(job: Job, flavor_labels: Mapping[str, str]) -> MutableManifest:
+    """What Kueue reads of a worker pod: its requests, and what chooses its nodes."""
+    template = copy.deepcopy(dict(job.template))
+    spec: MutableManifest = template["spec"]
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        container.setdefault("name", names.TRAINING_CONTAINER)
+        _request_limits(container)
+    spec["restartPolicy"] = "Never"
+    if flavor_labels:
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **flavor_labels}
+    metadata = template.get("metadata") or {}
+    return {"metadata": {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}, "spec": spec}
+
+
+def _request_limits(container: MutableManifest) -> None:
+    """Writes requests where only limits are: Kueue may forget those after an eviction."""
+    resources: dict[str, Any] = container.get("resources") or {}
+    if limits := resources.get("limits"):
+        container["resources"] = {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
+
+
+def _topology_request(annotations: Mapping[str, str], *, base: bool) -> MutableManifest:
+    """The topology that a template's annotations ask for. Within a Workload only: extras may be placed anywhere."""
+    request: MutableManifest = {}
+    if required := annotations.get(kueue.TOPOLOGY_REQUIRED):
+        request["required"] = required
+    elif preferred := annotations.get(kueue.TOPOLOGY_PREFERRED):
+        request["preferred"] = preferred
+    elif unconstrained := annotations.get(kueue.TOPOLOGY_UNCONSTRAINED):
+        request["unconstrained"] = unconstrained == "true"
+    piece, size = annotations.get(kueue.TOPOLOGY_SLICE), annotations.get(kueue.TOPOLOGY_SLICE_SIZE, "")
+    if base and piece and size.isdigit():
+        request |= {"podSetSliceRequiredTopology": piece, "podSetSliceSize": int(size)}
+    if request and base:
+        request["podIndexLabel"] = names.LABEL_WORKER_INDEX
+    return request

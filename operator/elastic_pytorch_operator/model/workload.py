@@ -1,0 +1,103 @@
+"""Kueue's Workloads of a job, as the API server last reported them, and what Kueue grants by them.
+
+A job has one Workload for its minimum, the base, and one for each further step up to its wanted size, the extras.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastic_pytorch_operator.api import kueue
+
+BASE = 0  # the number of the base; extras count from 1
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The quota that Kueue has assigned to a Workload.
+
+    Attributes:
+        cluster_queue: whose quota it is.
+        count: for so many pods.
+        flavors: the ResourceFlavors that it is of, each once.
+        topology: Kueue chooses the node of each pod.
+        updates: what admission checks add to the pods: labels, annotations, nodeSelector and tolerations.
+    """
+
+    cluster_queue: str
+    count: int
+    flavors: tuple[str, ...] = ()
+    topology: bool = False
+    updates: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadView:
+    """A Workload of a job.
+
+    Attributes:
+        number: `BASE`, or which extra it is.
+        count: how many pods it asks for.
+        active: False: a user or Kueue has deactivated it, which frees its quota at once.
+        admission: None: it holds no quota.
+        conditions: the whole list, as a patch of the status has to repeat it.
+        evicted_since: when its eviction was first seen, monotonic seconds; None: it is not evicted.
+    """
+
+    name: str
+    uid: str
+    version: str
+    number: int
+    count: int
+    queue: str
+    active: bool = True
+    deleting: bool = False
+    admission: Admission | None = None
+    conditions: tuple[Mapping[str, Any], ...] = ()
+    evicted_since: float | None = None
+    by_type: Mapping[str, Mapping[str, Any]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_type", {str(condition.get("type")): condition for condition in self.conditions})
+
+    def is_true(self, type_: str) -> bool:
+        """Whether a condition is True."""
+        return self.by_type.get(type_, {}).get("status") == "True"
+
+    def is_false(self, type_: str) -> bool:
+        """Whether a condition is there, and False."""
+        return self.by_type.get(type_, {}).get("status") == "False"
+
+    def reason(self, type_: str) -> str:
+        """The reason of a condition; empty: it has none."""
+        return str(self.by_type.get(type_, {}).get("reason", ""))
+
+    def message(self, type_: str) -> str:
+        """The message of a condition; empty: it has none."""
+        return str(self.by_type.get(type_, {}).get("message", ""))
+
+    @property
+    def reserves(self) -> bool:
+        """Whether quota is reserved for it, also while it is being evicted."""
+        return self.is_true(kueue.QUOTA_RESERVED)
+
+    @property
+    def evicted(self) -> bool:
+        """Whether Kueue wants its quota back: its pods are to end."""
+        return self.is_true(kueue.EVICTED)
+
+    @property
+    def granted(self) -> int:
+        """For how many pods it may be used now."""
+        if self.admission is None or not self.is_true(kueue.ADMITTED) or self.evicted or not self.active or self.deleting:
+            return 0
+        return 0 if self.is_true(kueue.FINISHED) else min(self.count, self.admission.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a pod has from the Workload by whose quota it runs."""
+
+    workload: str
+    queue: str
+    admission: Admission

@@ -1,0 +1,51 @@
+"""Changes of a Workload's conditions. A merge patch has to carry the whole list, so that none that Kueue has set is lost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.model.actions import PatchWorkload
+from elastic_pytorch_operator.model.workload import WorkloadView
+
+MAX_MESSAGE = 32768  # of a condition, as the API server stores it
+REQUEUED_AT_ONCE = (kueue.PREEMPTED, kueue.NODE_FAILURES)  # the reasons of an eviction after which Kueue itself requeues
+
+
+def release(workload: WorkloadView, time: str) -> PatchWorkload:
+    """Gives the quota of an evicted Workload back, and has Kueue queue it again.
+
+    As Kueue's own jobs do when their pods are gone (pkg/controller/jobframework/reconciler.go, step 6). `Evicted` stays: Kueue clears it
+    when it reserves quota again. `PodsReady` begins again, or else a wait for recovery from before would be timed from its old date.
+    """
+    why = workload.message(kueue.EVICTED)
+    reason = workload.reason(kueue.EVICTED)
+    changes = [
+        (kueue.QUOTA_RESERVED, False, kueue.PENDING, why),
+        (kueue.ADMITTED, False, kueue.NO_RESERVATION, "The workload has no reservation"),
+        (kueue.PODS_READY, False, kueue.WAIT_FOR_START, "the workers are gone"),
+        (kueue.REQUEUED, reason in REQUEUED_AT_ONCE, reason, why),
+    ]
+    return PatchWorkload(
+        workload.name, workload.version, status={"admission": None, "conditions": _merged(workload, changes, time)}
+    )
+
+
+def set_condition(workload: WorkloadView, type_: str, true: bool, reason: str, message: str, time: str) -> PatchWorkload:
+    """Sets one condition of a Workload."""
+    conditions = _merged(workload, [(type_, true, reason, message)], time)
+    return PatchWorkload(workload.name, workload.version, status={"conditions": conditions})
+
+
+def _merged(workload: WorkloadView, changes: list[tuple[str, bool, str, str]], time: str) -> list[Mapping[str, Any]]:
+    merged = dict(workload.by_type)
+    for type_, true, reason, message in changes:
+        before, status = merged.get(type_, {}), "True" if true else "False"
+        merged[type_] = {
+            **before,
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": message[:MAX_MESSAGE],
+            "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == status else time,
+        }
+    return list(merged.values())

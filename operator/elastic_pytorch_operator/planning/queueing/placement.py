@@ -1,0 +1,39 @@
+"""By which Workload's quota each new pod runs, and which pods run by none any more."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from elastic_pytorch_operator.model.actions import Action, CreatePod
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.workload import Grant
+from elastic_pytorch_operator.planning.queueing.holding import holding_pods
+from elastic_pytorch_operator.planning.queueing.quota import Quota
+
+
+def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:
+    """Gives each pod that is to be created a place in a Workload that has room: the base is filled first."""
+    if not quota.limited:
+        return list(actions)
+    used = Counter(pod.workload for pod in holding_pods(observed) if not pod.deleting)
+    places = [
+        Grant(workload.name, workload.queue, workload.admission)
+        for workload in quota.usable
+        if workload.admission is not None
+        for _ in range(max(0, workload.granted - used[workload.name]))
+    ]
+    granted: list[Action] = []
+    for action in actions:
+        if not isinstance(action, CreatePod):
+            granted.append(action)
+        elif places:
+            granted.append(replace(action, grant=places.pop(0)))
+    return granted
+
+
+def displaced_pods(observed: Observed, quota: Quota) -> frozenset[str]:
+    """The pods on nodes that Kueue has chosen for a Workload by which they may no longer run; elsewhere workers only count."""
+    if not quota.limited:
+        return frozenset()
+    usable = {workload.name for workload in (*quota.usable, *quota.staying)}
+    return frozenset(pod.name for pod in observed.pods if pod.topology and pod.workload not in usable and not pod.ended)

@@ -1,0 +1,126 @@
+"""How many workers of a job may run now: as many as the admitted base and the admitted extras allow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator.model.moments import earliest
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.workload import BASE, WorkloadView
+from elastic_pytorch_operator.planning.queueing.steps import extra_counts
+from elastic_pytorch_operator.planning.queueing.waiting import UNSUPPORTED, explain_base, explain_eviction, explain_extras
+from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.sizes import largest_allowed
+
+# Kueue evicts the Workloads of one preemption by one write each: they are to leave in one round.
+EVICTION_SETTLE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a job may use.
+
+    Attributes:
+        limited: the job is in a queue.
+        size: how many workers may run.
+        base: the Workload for the minimum, whether or not it is admitted; None: there is none.
+        base_size: for how many workers the base may be used now.
+        extras: those that may be used now, by number.
+        counts: for how many workers each extra asks, or is to ask.
+        supported: the operator talks to Kueue.
+        text: what the job waits for, or why it stops; empty: all wanted workers may run.
+        staying: evicted extras whose workers stay for a moment, so that all that Kueue evicts together leave together.
+        reclaimed: why some workers have to leave, a clause; empty: Kueue has evicted none of the extras.
+        recheck_at: when this may change without any event, monotonic seconds; None: never.
+    """
+
+    limited: bool = False
+    size: int = 0
+    base: WorkloadView | None = None
+    base_size: int = 0
+    extras: tuple[WorkloadView, ...] = ()
+    counts: tuple[int, ...] = ()
+    supported: bool = True
+    text: str = ""
+    staying: tuple[WorkloadView, ...] = ()
+    reclaimed: str = ""
+    recheck_at: float | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether no worker may run, although some are wanted."""
+        return self.limited and self.size == 0 and bool(self.text)
+
+    @property
+    def usable(self) -> tuple[WorkloadView, ...]:
+        """The Workloads by whose quota workers may run, the base first."""
+        return (self.base, *self.extras) if self.base is not None and self.base_size else ()
+
+    @property
+    def covered(self) -> int:
+        """For how many pods the usable Workloads hold quota."""
+        return self.base_size + sum(extra.granted for extra in self.extras)
+
+    def limit(self, job: Job) -> Job:
+        """The job as it is to be planned: with as many workers as may run. One without quota is planned like a suspended one."""
+        if not self.limited or self.size >= job.wanted:
+            return job
+        return replace(job, wanted=self.size, suspend=self.size == 0)
+
+
+NO_LIMIT = Quota()
+
+
+def find_quota(job: Job, observed: Observed) -> Quota:
+    """Reads from the Workloads of a job what it may use."""
+    if job.queue is None:
+        return NO_LIMIT
+    if observed.workloads is None:
+        return Quota(limited=True, supported=False, text=UNSUPPORTED if job.wanted else "")
+    base = next((workload for workload in observed.workloads if workload.number == BASE), None)
+    usable = job.wanted > 0 and base is not None and base.queue == job.queue.name
+    base_size = min(base.granted, job.minimum) if base is not None and usable else 0
+    if not base_size or base is None:
+        text = explain_base(job.queue.name, base) if job.wanted else ""
+        return Quota(limited=True, base=base, text=text)
+    counts = extra_counts(job, base_size)
+    extras = _usable_extras(base, observed.workloads, counts)
+    evicted = [w for w in observed.workloads if w.number != BASE and fits_job(w, base, counts) and w.active and w.evicted]
+    settled_at = earliest(*(extra.evicted_since for extra in evicted if extra.evicted_since is not None))
+    settled_at = None if settled_at is None else settled_at + EVICTION_SETTLE_SECONDS
+    staying = tuple(evicted) if settled_at is not None and observed.now < settled_at else ()
+    workers = base_size + sum(extra.granted for extra in extras) + sum(extra.count for extra in staying)
+    size = largest_allowed(workers, job.allowed)
+    quota = Quota(
+        True,
+        min(size, job.wanted),
+        base,
+        base_size,
+        extras,
+        counts,
+        staying=staying,
+        reclaimed=explain_eviction(job.queue.name, evicted),
+        recheck_at=settled_at if staying else None,
+    )
+    if quota.size < job.wanted:
+        waiting = [extra for extra in observed.workloads if extra.number != BASE and extra not in extras]
+        quota = replace(quota, text=explain_extras(job.queue.name, job.wanted - quota.size, waiting))
+    return quota
+
+
+def _usable_extras(base: WorkloadView, workloads: Sequence[WorkloadView], counts: Sequence[int]) -> tuple[WorkloadView, ...]:
+    """The admitted extras that still serve: they lead to a size that is wanted, in the base's queue and of its flavors."""
+    return tuple(
+        extra
+        for extra in workloads
+        if extra.number != BASE and fits_job(extra, base, counts) and extra.granted and same_flavors(extra, base)
+    )
+
+
+def fits_job(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> bool:
+    """Whether an extra is one that the job would ask for now."""
+    return extra.number <= len(counts) and extra.count == counts[extra.number - 1] and extra.queue == base.queue
+
+
+def same_flavors(extra: WorkloadView, base: WorkloadView) -> bool:
+    """Whether an extra has been assigned the flavors of the base: all workers of a group are to run on equal nodes."""
+    return extra.admission is None or base.admission is None or {*extra.admission.flavors} == {*base.admission.flavors}

@@ -1,0 +1,133 @@
+"""Which Workloads of a job are created, changed and deleted. Decided from what there is, never from what has happened.
+
+Quota is given back when the pods that use it are gone, not before: Kueue may grant it to another job at once.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.api.conditions import is_true
+from elastic_pytorch_operator.api.names import COMPLETE
+from elastic_pytorch_operator.model.actions import (
+    CreateWorkload,
+    DeleteWorkload,
+    PatchWorkload,
+    ResizeWorkload,
+    WorkloadAction,
+)
+from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.model.workload import BASE, WorkloadView
+from elastic_pytorch_operator.planning.queueing.conditions import release, set_condition
+from elastic_pytorch_operator.planning.queueing.holding import holding_pods
+from elastic_pytorch_operator.planning.queueing.quota import Quota, fits_job, same_flavors
+from elastic_pytorch_operator.planning.queueing.readiness import report_readiness
+from elastic_pytorch_operator.spec.job import Job
+
+# Extras of a job that wait at the same time: Kueue tries each of them after every change of its queue.
+MAX_PENDING_EXTRAS = 4
+ENDED = "the job has ended"
+
+
+def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadAction]:
+    """Returns what is to be done about the Workloads of a job that has not ended.
+
+    Args:
+        job: with the size that is wanted.
+        observed: its pods and its Workloads.
+        quota: what it may use.
+    """
+    if not observed.workloads and not quota.limited:
+        return []
+    if observed.workloads is None:
+        return []
+    if job.queue is None:
+        return [DeleteWorkload(w.name, w.uid, "the job is in no queue") for w in observed.workloads if not w.deleting]
+    holding = holding_pods(observed)
+    kept = {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job.queue.name) else set()
+    if quota.base is not None and kept and quota.base_size:
+        kept |= {w.number for w in observed.workloads if w.number != BASE and _serves(w, quota.base, quota.counts)}
+    surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
+    actions = _give_back(surplus, holding, quota.covered)
+    if quota.base is None:
+        return [*actions, *([CreateWorkload(BASE, job.minimum)] if job.wanted and not holding else [])]
+    if kept:
+        actions += _look_after_base(job, quota, quota.base, len(holding), observed.time)
+    if quota.usable:
+        actions += _ask_for_extras(observed.workloads, quota, quota.base)
+        resized = {action.name for action in actions if isinstance(action, ResizeWorkload)}
+        ready = int(job.status.get("readyReplicas", 0))
+        actions += [p for p in report_readiness(quota.usable, ready, observed.time) if p.name not in resized]
+    return actions
+
+
+def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
+    """Returns what is to be done about the Workloads of a job that has ended: once no pod is left, its quota is free."""
+    if not observed.workloads or holding_pods(observed):
+        return []
+    actions: list[WorkloadAction] = []
+    for workload in observed.workloads:
+        if workload.deleting or workload.is_true(kueue.FINISHED):
+            continue
+        if workload.number != BASE:
+            actions.append(DeleteWorkload(workload.name, workload.uid, ENDED))
+        else:
+            reason = kueue.SUCCEEDED if is_true(job.status, COMPLETE) else kueue.FAILED
+            actions.append(set_condition(workload, kueue.FINISHED, True, reason, ENDED, observed.time))
+    return actions
+
+
+def _asks_well(base: WorkloadView, queue: str) -> bool:
+    """Whether the base waits in the right queue, and nothing else has finished it."""
+    return base.queue == queue and not base.is_true(kueue.FINISHED)
+
+
+def _serves(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> bool:
+    """Whether an extra stays as it is. A deactivated one does, as it asks for nothing; an evicted one is made again."""
+    return fits_job(extra, base, counts) and not extra.is_true(kueue.FINISHED) and not (extra.active and extra.evicted)
+
+
+def _give_back(surplus: Iterable[WorkloadView], holding: Sequence[PodView], covered: int) -> list[WorkloadAction]:
+    """Deletes what is no longer wanted: at once what holds no quota, and the rest as its pods go, the base last."""
+    holders = sorted((w for w in surplus if w.reserves), key=lambda w: -w.number)
+    actions: list[WorkloadAction] = [DeleteWorkload(w.name, w.uid, "it is no longer wanted") for w in surplus if not w.reserves]
+    needed = max(0, len(holding) - covered)
+    left = sum(workload.count for workload in holders)
+    placed = {pod.workload for pod in holding if pod.topology}
+    for workload in holders:
+        if left - workload.count >= needed and workload.name not in placed:
+            left -= workload.count
+            actions.append(DeleteWorkload(workload.name, workload.uid, "its pods are gone"))
+    return actions
+
+
+def _look_after_base(job: Job, quota: Quota, base: WorkloadView, holding: int, time: str) -> list[WorkloadAction]:
+    if base.deleting:
+        return []
+    if base.evicted and base.reserves:
+        return [release(base, time)] if not holding else []
+    if not base.reserves:
+        if (
+            base.active
+            and base.is_false(kueue.REQUEUED)
+            and base.reason(kueue.REQUEUED).startswith(f"{kueue.DEACTIVATED}DueTo")
+        ):
+            return [DeleteWorkload(base.name, base.uid, "it is active again, and Kueue leaves it out of its queue")]
+        return [ResizeWorkload(base.name, base.version, job.minimum)] if base.count != job.minimum else []
+    if base.count > job.minimum and holding <= quota.covered:
+        return [ResizeWorkload(base.name, base.version, job.minimum)]
+    return []
+
+
+def _ask_for_extras(workloads: Sequence[WorkloadView], quota: Quota, base: WorkloadView) -> list[WorkloadAction]:
+    """Creates the lowest extras that are missing, and turns those off to which Kueue has assigned other flavors than the base's."""
+    extras = [workload for workload in workloads if workload.number != BASE]
+    actions: list[WorkloadAction] = [
+        PatchWorkload(extra.name, extra.version, spec={"active": False})
+        for extra in extras
+        if extra.granted and not same_flavors(extra, base)
+    ]
+    flavors = base.admission.flavors if base.admission else ()
+    there = {extra.number for extra in extras}
+    missing = [number for number in range(1, len(quota.counts) + 1) if number not in there]
+    room = MAX_PENDING_EXTRAS - sum(extra.active and not extra.granted and not extra.evicted for extra in extras)
+    return actions + [CreateWorkload(number, quota.counts[number - 1], flavors) for number in missing[: max(0, room)]]

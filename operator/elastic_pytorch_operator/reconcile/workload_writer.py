@@ -1,0 +1,119 @@
+"""Writes Kueue's Workloads, and reads the few objects of Kueue that they and their pods refer to."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.manifests.queued_pod import PlacementConflict, place_pod
+from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, base_priority, workload
+from elastic_pytorch_operator.model.actions import (
+    CreateWorkload,
+    DeleteWorkload,
+    PatchWorkload,
+    ResizeWorkload,
+    WorkloadAction,
+)
+from elastic_pytorch_operator.model.workload import BASE, Grant
+from elastic_pytorch_operator.spec.job import Job
+
+logger = logging.getLogger(__name__)
+
+
+class PlacementConflictError(ClusterError):
+    """A pod cannot be made as both its job and its quota ask for it."""
+
+    def __init__(self, conflict: PlacementConflict) -> None:
+        super().__init__(409, str(conflict))
+
+    @property
+    def judgement(self) -> Judgement:
+        """It stays until the template or the queue is changed."""
+        return Judgement.REFUSED
+
+    @property
+    def words(self) -> str:
+        """What a job's user is told."""
+        return str(self)
+
+
+class WorkloadWriter:
+    """Writes Workloads.
+
+    Args:
+        cluster: to write to.
+        cache: knows at once what is written.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, cluster: Cluster, cache: Cache, clock: Callable[[], float]) -> None:
+        self._cluster = cluster
+        self._cache = cache
+        self._clock = clock
+        self._flavors: dict[str, Manifest] = {}
+
+    def forget_flavors(self) -> None:
+        """Has every ResourceFlavor read again."""
+        self._flavors.clear()
+
+    async def write(self, job: Job, action: WorkloadAction) -> None:
+        """Carries an action out.
+
+        Raises:
+            ClusterError: it failed.
+        """
+        namespace, written = job.key.namespace, None
+        match action:
+            case CreateWorkload():
+                written = await self._create(job, action)
+            case PatchWorkload(name, version, spec, status):
+                written = await self._cluster.patch_workload(namespace, name, status or spec, version, status=bool(status))
+            case ResizeWorkload(name, version, count):
+                written = await self._cluster.resize_workload(namespace, name, count, version)
+            case DeleteWorkload(name, uid, why):
+                await self._cluster.delete_workload(namespace, name, uid)
+                gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
+                self._cache.remove_workload(gone, self._clock())
+                logger.info("deleted workload", extra={"job": str(job.key), "workload": name, "why": why})
+        if written is not None:
+            self._cache.note_written_workload(written, self._clock())
+
+    async def place(self, pod: MutableManifest, grant: Grant) -> None:
+        """Has a pod run by a Workload's quota.
+
+        Raises:
+            ClusterError: a ResourceFlavor cannot be read, or asks for something else than the template.
+        """
+        flavors = await asyncio.gather(*map(self._flavor, grant.admission.flavors))
+        try:
+            place_pod(pod, grant, flavors)
+        except PlacementConflict as conflict:
+            raise PlacementConflictError(conflict) from None
+
+    async def _create(self, job: Job, action: CreateWorkload) -> Manifest:
+        assert job.queue is not None
+        if action.number == BASE:
+            priority = await self._base_priority(job, job.queue.priority_class)
+        else:
+            priority = {"priority": EXTRA_PRIORITY}
+        flavors = await asyncio.gather(*map(self._flavor, action.flavors))
+        labels = {
+            key: value for flavor in flavors for key, value in ((flavor.get("spec") or {}).get("nodeLabels") or {}).items()
+        }
+        created = await self._cluster.create_workload(workload(job, action, priority, labels))
+        logger.info("created workload", extra={"job": str(job.key), "workload": created["metadata"]["name"]})
+        return created
+
+    async def _base_priority(self, job: Job, workload_class: str) -> MutableManifest:
+        if workload_class:
+            return base_priority(job, await self._cluster.get_workload_priority_class(workload_class), {})
+        classes = await self._cluster.list_priority_classes()
+        return base_priority(job, None, {found["metadata"]["name"]: found for found in classes})
+
+    async def _flavor(self, name: str) -> Manifest:
+        if name not in self._flavors:
+            self._flavors[name] = await self._cluster.get_resource_flavor(name)
+        return self._flavors[name]

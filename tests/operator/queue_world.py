@@ -1,0 +1,193 @@
+"""Jobs in a queue: the real controller on a cluster with Kueue's stand-in, with kubelets and agents that behave, in virtual time."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.agents.registry import AgentRegistry
+from elastic_pytorch_operator.api import kueue, names
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
+from elastic_pytorch_operator.spec.job import JobKey
+
+from tests.operator.builders import a_manifest
+from tests.operator.kueue_stand_in import KueueCluster
+from tests.operator.virtual_time import run_in_virtual_time
+
+TICK_SECONDS = 0.25
+START_SECONDS = 2.0
+STOP_SECONDS = 1.0  # from a pod's deletion to its end
+SUCCEEDS = 10**9
+
+
+class QueueWorld:
+    """An operator, a queue, and the jobs in it.
+
+    Attributes:
+        rounds: what was declared to each job, by name: reasons and sizes.
+        steps: how far each job's training has come, by name.
+        overuse: moments at which more pods were there than had quota.
+    """
+
+    def __init__(self, quota: int, *, supported: bool = True) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.cluster = KueueCluster(quota, nodes=4, pods_per_node=100)
+        self.cache, self.registry = Cache(), AgentRegistry()
+        self.work: WorkQueue[JobKey] = WorkQueue(clock=self.loop.time)
+        self.supported = supported
+        self.controller = self._controller()
+        self.rounds: dict[str, list[tuple[str, int]]] = {}
+        self.steps: dict[str, int] = {}
+        self.overuse: list[str] = []
+        self._ended: set[str] = set()
+        self._addresses = itertools.count(1)
+        self._born: dict[str, float] = {}  # pods, by UID
+        self._dying: dict[str, float] = {}
+        self._seen: dict[str, int] = {}  # the newest round of each job, by UID
+        self.cluster.watch(self._watch)
+
+    def _controller(self) -> Controller:
+        return Controller(
+            self.cluster,
+            self.cache,
+            self.registry,
+            self.work,
+            AgentSettings("http://operator"),
+            self.loop.time,
+            slots=WriteSlots(self.loop.time),
+            time_of_day=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.loop.time()),
+            kueue=self.supported,
+        )
+
+    def _watch(self, kind: str, change: str, found: dict[str, object]) -> None:
+        self.work.add_all(self.cache.observe_change(kind, change, found, self.loop.time()))
+
+    def submit(self, name: str, minimum: int | None, replicas: int, *, priority: str = "", **spec: Any) -> None:
+        """Creates a job in the queue, with the name of a WorkloadPriorityClass."""
+        manifest = a_manifest(name, replicas=replicas, minimum=minimum, maximum=replicas if minimum else None, **spec)
+        manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: "team"}
+        if priority:
+            manifest["metadata"]["labels"][kueue.LABEL_PRIORITY_CLASS] = priority
+        self.cluster.apply_job(manifest)
+
+    def change(self, name: str, **spec: Any) -> None:
+        """Changes fields of a job's spec."""
+        job = self.cluster.job(name)
+        self.cluster.apply_job({**job, "spec": {**job["spec"], **spec}})
+
+    def succeed(self, name: str) -> None:
+        """Has the workers of a job end with success."""
+        self._ended.add(name)
+
+    def size(self, name: str) -> int:
+        """How many workers of a job train."""
+        return self.rounds.get(name, [("", 0)])[-1][1]
+
+    def pods(self, name: str) -> list[MutableManifest]:
+        """The pods of a job that have not ended."""
+        found = [pod for pod in self.cluster.pods() if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == name]
+        return [pod for pod in found if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+
+    def condition(self, name: str, type_: str) -> tuple[str, str, str]:
+        """Status, reason and message."""
+        found = find_condition(self.cluster.job(name)["status"], type_) or {}
+        return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+    def events(self, name: str, reason: str) -> list[str]:
+        """The notes of a job's events."""
+        mine = (event for event in self.cluster.events if event["regarding"]["name"] == name)
+        return [event["note"] for event in mine if event["reason"] == reason]
+
+    async def until(self, fulfilled: Callable[[], bool], seconds: float = 120.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not fulfilled():
+                await asyncio.sleep(TICK_SECONDS)
+
+    async def live(self) -> None:
+        """Kueue, kubelets and agents, until cancelled."""
+        while True:
+            self.cluster.schedule_workloads()
+            for pod in self.cluster.pods():
+                self._live(pod)
+            self._note_rounds()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _round(self, name: str) -> Round | None:
+        return self.registry.job(self.cluster.job(name)["metadata"]["uid"]).round
+
+    def _note_rounds(self) -> None:
+        for key in self.cache.keys:
+            declared = self._round(key.name)
+            if declared is None or declared.number == self._seen.get(key.name):
+                continue
+            self._seen[key.name] = declared.number
+            self.rounds.setdefault(key.name, []).append((declared.reason, declared.size))
+        queued = [pod for pod in self.cluster.pods() if kueue.LABEL_LOCAL_QUEUE in pod["metadata"]["labels"]]
+        there = sum(pod["status"].get("phase") not in ("Succeeded", "Failed") for pod in queued)
+        if there > self.cluster.used:
+            self.overuse.append(f"{self.loop.time():.2f}: {there} pods, quota for {self.cluster.used}")
+
+    def _live(self, pod: Manifest) -> None:
+        name, uid, now = pod["metadata"]["name"], pod["metadata"]["uid"], self.loop.time()
+        job = pod["metadata"]["labels"][names.LABEL_JOB_NAME]
+        born = self._born.setdefault(uid, now)
+        if pod["metadata"].get("deletionTimestamp"):
+            if now - self._dying.setdefault(uid, now) >= STOP_SECONDS:
+                self.cluster.finish_deletion("default", name)
+        elif pod["status"].get("phase") == "Pending" and pod["spec"].get("nodeName"):
+            running = [{"name": "pytorch", "state": {"running": {}}}]
+            address = f"10.0.0.{next(self._addresses)}"
+            self.cluster.set_pod_status("default", name, {"phase": "Running", "podIP": address, "containerStatuses": running})
+        elif pod["status"].get("phase") == "Running" and now - born >= START_SECONDS:
+            self._speak(job, name, uid)
+
+    def _speak(self, job: str, pod: str, uid: str) -> None:
+        owner = self.cache.worker("default", pod, uid)
+        if owner is None:
+            return
+        declared = self.registry.job(owner[1]).round
+        beat: dict[str, Any] = {"incarnation": uid, "state": "ready", "round": 0}
+        if declared is not None and pod in declared.ranks:
+            if declared.ranks[pod] == 0:
+                self.steps[job] = self.steps.get(job, 0) + 1
+            done = job in self._ended
+            beat |= {
+                "state": "succeeded" if done else "running",
+                "round": declared.number,
+                "rank": declared.ranks[pod],
+                "worldSize": declared.size,
+                "progress": {"step": self.steps.get(job, 0), "firstStep": 0},
+            }
+            if done:
+                ended = [{"name": "pytorch", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]
+                self.cluster.set_pod_status("default", pod, {"phase": "Succeeded", "containerStatuses": ended})
+        delay_seconds = self.registry.note_heartbeat(owner[1], pod, parse_heartbeat(beat), self.loop.time())
+        if delay_seconds is not None:
+            self.work.add(owner[0], delay_seconds)
+
+
+def play(story: Callable[[QueueWorld], Coroutine[Any, Any, None]], quota: int = 6, *, supported: bool = True) -> None:
+    """Plays a story in a world with quota for a number of pods. At no moment may more pods be there than have quota."""
+
+    async def run() -> None:
+        world = QueueWorld(quota, supported=supported)
+        await world.controller.prime()
+        tasks = [asyncio.create_task(world.controller.run()), asyncio.create_task(world.live())]
+        await story(world)
+        for task in tasks:
+            assert not task.done(), task
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert world.overuse == []
+        assert world.cluster.most_used <= quota
+
+    run_in_virtual_time(run())

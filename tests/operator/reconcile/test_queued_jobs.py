@@ -1,0 +1,92 @@
+"""Jobs that share a queue: they grow into free quota, give it back worker by worker, and none runs outside it."""
+
+from elastic_pytorch_operator.api import kueue
+
+from tests.operator.kueue_stand_in import NODE_LABELS
+from tests.operator.queue_world import QueueWorld, play
+
+
+def test_two_jobs_share_a_queue() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.cluster.add_priority_class("high", 1000)
+        world.submit("a", 2, 6)
+        await world.until(lambda: world.size("a") == 6)
+        grown = len(world.rounds["a"])
+
+        world.submit("b", 2, 4)
+        await world.until(lambda: world.size("b") >= 2)
+        assert world.size("a") == 4
+        assert world.rounds["a"][grown:] == [("Evicted", 4)], "in one round"
+        await world.until(lambda: world.condition("b", "Degraded")[1] == "WaitingForQuota")
+        assert "waits for quota in queue team for 2 more workers: couldn't assign" in world.condition("b", "Degraded")[2]
+
+        world.succeed("b")
+        await world.until(lambda: world.size("a") == 6)
+        await world.until(lambda: world.cluster.workload("b-base")["status"]["conditions"][-1]["type"] == kueue.FINISHED)
+        assert "b-extra-1" not in world.cluster.workloads
+
+        step = world.steps["a"]
+        world.submit("urgent", None, 6, priority="high")
+        await world.until(lambda: world.size("urgent") == 6)
+        assert world.rounds["a"][-1] == ("Evicted", 0)
+        assert world.pods("a") == []
+        assert world.condition("a", "Running")[:2] == ("False", "WaitingForQuota")
+        assert world.condition("a", "Running")[2].startswith("waits for quota in queue team: ")
+        assert world.cluster.job("a")["status"]["state"] == "Pending"
+
+        world.succeed("urgent")
+        await world.until(lambda: world.size("a") == 6)
+        assert world.steps["a"] >= step
+        assert world.cluster.job("a")["status"]["failures"] == 0
+        assert len(world.events("a", "Evicted")) == 2
+        assert len(world.events("a", "QuotaGranted")) == 2
+        world.succeed("a")
+        await world.until(lambda: world.cluster.job("a")["status"]["state"] == "Complete")
+
+    play(story)
+
+
+def test_quota_of_an_evicted_extra_moves_only_after_its_pod_is_gone() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 1, 3)
+        await world.until(lambda: world.size("a") == 3)
+        world.cluster.log.clear()
+        world.submit("b", 1, 1)
+        await world.until(lambda: "evicted a-extra-2" in world.cluster.log)
+        for _ in range(100):
+            if "admitted b-base" in world.cluster.log:
+                break
+            assert len(world.pods("a")) <= 3
+            await world.until(lambda: True)
+            if len(world.pods("a")) == 3:
+                assert "admitted b-base" not in world.cluster.log
+        await world.until(lambda: "admitted b-base" in world.cluster.log)
+        assert len(world.pods("a")) == 2
+
+    play(story, quota=3)
+
+
+def test_pods_carry_what_kueue_has_assigned() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 2, 3)
+        await world.until(lambda: world.size("a") == 3)
+        pods = world.pods("a")
+        assert all(pod["spec"]["nodeSelector"] == NODE_LABELS for pod in pods)
+        owners = sorted(pod["metadata"]["annotations"][kueue.ANNOTATION_WORKLOAD] for pod in pods)
+        assert owners == ["a-base", "a-base", "a-extra-1"]
+        labels = pods[0]["metadata"]["labels"]
+        assert kueue.LABEL_QUEUE not in labels
+        assert (labels[kueue.LABEL_LOCAL_QUEUE], labels[kueue.LABEL_CLUSTER_QUEUE]) == ("team", "shared")
+
+    play(story)
+
+
+def test_job_of_a_queue_is_not_started_by_an_operator_without_kueue() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 2, 3)
+        await world.until(lambda: world.condition("a", "Running")[1] == "KueueDisabled")
+        assert "set kueue.enabled in the operator's chart" in world.condition("a", "Running")[2]
+        assert (world.cluster.pods(), world.cluster.workloads) == ([], {})
+        assert len(world.events("a", "KueueDisabled")) == 1
+
+    play(story, supported=False)
