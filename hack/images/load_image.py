@@ -133,11 +133,15 @@ def descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--list-missing", action="store_true", help="only print the nodes that lack the image")
+    parser.add_argument("--whole", action="store_true", help="for an image without a base of its own")
     parser.add_argument("image")
     parser.add_argument("nodes", nargs="+")
     options = parser.parse_args()
     if options.list_missing:
         print(*missing(options.image, options.nodes), sep="\n", end="")
+        return
+    if options.whole:
+        send_whole(options.image, options.nodes)
         return
     base = sibling(options.image, "base")
     if without_base := missing(base, options.nodes):

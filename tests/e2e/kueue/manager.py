@@ -1,0 +1,45 @@
+"""Kueue's manager, with another configuration than the shipped one for as long as a test needs it."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import yaml
+
+from tests.e2e.job_under_test import run_kubectl
+from tests.paths import ROOT
+
+NAMESPACE = "kueue-system"
+CONFIG_MAP = "kueue-manager-config"
+DEPLOYMENT = "deployment/kueue-controller-manager"
+FILE = "controller_manager_config.yaml"
+PROBE = ROOT / "hack" / "kueue" / "probe.yaml"
+RESTART_SECONDS = 90.0
+
+
+@contextmanager
+def configured(**changes: dict[str, Any]) -> Iterator[None]:
+    """Lays changes over sections of the manager's configuration; the shipped one is back at the end."""
+    shipped = json.loads(run_kubectl("-n", NAMESPACE, "get", "configmap", CONFIG_MAP, "-o", "json").stdout)["data"][FILE]
+    configuration = yaml.safe_load(shipped)
+    for section, values in changes.items():
+        configuration[section] = configuration.get(section, {}) | values
+    restart_with(yaml.safe_dump(configuration))
+    try:
+        yield
+    finally:
+        restart_with(shipped)
+
+
+def restart_with(configuration: str) -> None:
+    """Restarts the manager; returns when its webhooks answer."""
+    patch = json.dumps({"data": {FILE: configuration}})
+    run_kubectl("-n", NAMESPACE, "patch", "configmap", CONFIG_MAP, "--type=merge", "-p", patch)
+    run_kubectl("-n", NAMESPACE, "rollout", "restart", DEPLOYMENT)
+    run_kubectl("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, f"--timeout={RESTART_SECONDS:.0f}s")
+    end = time.monotonic() + RESTART_SECONDS
+    while (asked := run_kubectl("create", "--dry-run=server", "-f", str(PROBE), check=False)).returncode:
+        assert time.monotonic() < end, asked.stderr
+        time.sleep(0.5)
