@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import StartJob
+from tests.e2e.job_under_test import REPORTS, StartJob, run_kubectl
 from tests.e2e.kueue.workloads import Queue, owner_reference
 from tests.paths import ROOT
 
@@ -31,19 +31,30 @@ def kueue() -> Iterator[None]:
 
 
 @pytest.fixture
-def make_queue(namespace: str) -> Iterator[MakeQueue]:
-    """Makes a queue for the test's namespace."""
+def queues() -> Iterator[list[Queue]]:
+    """The queues of a test, removed after its namespace: Kueue keeps a queue for as long as something in it has quota."""
     made: list[Queue] = []
+    yield made
+    for queue in made:
+        queue.remove()
+
+
+@pytest.fixture
+def make_queue(request: pytest.FixtureRequest, queues: list[Queue], namespace: str) -> Iterator[MakeQueue]:
+    """Makes a queue for the test's namespace; keeps the Workloads in it if the test has failed."""
+    failed_before = request.session.testsfailed
 
     def make(workers: int, **options: Any) -> Queue:
         queue = Queue(f"e2e-{os.urandom(3).hex()}", namespace, workers, **options)
-        made.append(queue)
+        queues.append(queue)
         queue.create()
         return queue
 
     yield make
-    for queue in made:
-        queue.remove()
+    if request.session.testsfailed > failed_before:
+        (REPORTS / namespace).mkdir(parents=True, exist_ok=True)
+        found = run_kubectl("-n", namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", "-o", "yaml", check=False)
+        (REPORTS / namespace / "workloads.yaml").write_text(found.stdout)
 
 
 @pytest.fixture

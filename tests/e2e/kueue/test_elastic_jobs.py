@@ -13,6 +13,7 @@ from kubernetes.client import CoreV1Api
 from tests.e2e.job_under_test import KUBECONFIG, JobUnderTest, read_example, run_kubectl
 from tests.e2e.kueue.conftest import MakeQueue
 from tests.e2e.kueue.workloads import apply, kueue_object, until
+from tests.e2e.release import restored, upgrade
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.long
@@ -22,6 +23,14 @@ WORKERS = 6
 SECONDS = 240.0
 
 StartQueued = Callable[..., JobUnderTest]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def operator_with_queues(kueue: None) -> Iterator[None]:
+    """An operator that asks Kueue for quota."""
+    with restored():
+        upgrade("kueue.enabled=true")
+        yield
 
 
 @pytest.fixture

@@ -149,10 +149,7 @@ class Queue:
         )
 
     def remove(self) -> None:
-        """Removes what is in the queue first: Kueue keeps a queue for as long as something in it has quota."""
-        run_kubectl("-n", self.namespace, "delete", "epj", "--all")
-        run_kubectl("-n", self.namespace, "delete", "workloads.kueue.x-k8s.io", "--all")
-        run_kubectl("-n", self.namespace, "delete", "localqueues.kueue.x-k8s.io", self.local_name)
+        """Removes what is not in the namespace."""
         run_kubectl("delete", "clusterqueues.kueue.x-k8s.io", self.name, "--wait=false")
         run_kubectl("delete", "resourceflavors.kueue.x-k8s.io", self.name, "--wait=false")
 
