@@ -1,5 +1,6 @@
 """Kueue on the cluster for as long as its tests run, and a queue for each."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -7,14 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import REPORTS, StartJob, run_kubectl
-from tests.e2e.kueue.workloads import Queue, owner_reference
+from tests.e2e.job_under_test import REPORTS, JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.kueue.workloads import Queue, apply, kueue_object, owner_reference
+from tests.e2e.release import restored, upgrade
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "hack" / "kueue.sh"
 UNAVAILABLE = 3  # hack/kueue.sh's exit status where there is neither Kueue's module nor its source
 
+HIGH_PRIORITY = 1000
+QUEUE_SECONDS = 240.0  # for what needs pods that end, and others that start
+
 MakeQueue = Callable[..., Queue]
+StartQueued = Callable[..., JobUnderTest]
+Owner = dict[str, Any]  # an owner reference
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,6 +65,53 @@ def make_queue(request: pytest.FixtureRequest, queues: list[Queue], namespace: s
 
 
 @pytest.fixture
-def owner(start_job: StartJob) -> dict[str, Any]:
+def owner(start_job: StartJob) -> Owner:
     """A reference to a suspended job, for Workloads that the test makes itself."""
     return owner_reference(start_job(suspend=True).get())
+
+
+@pytest.fixture(scope="session")
+def operator_with_queues(kueue: None) -> Iterator[None]:
+    """An operator that asks Kueue for quota."""
+    with restored():
+        upgrade("kueue.enabled=true")
+        yield
+
+
+@pytest.fixture
+def start_queued(namespace: str) -> StartQueued:
+    """Applies a job whose script uses the training library, with the label of a queue."""
+
+    def start(
+        name: str,
+        replicas: int,
+        min_replicas: int,
+        *,
+        queue: str = "training",
+        priority: str | None = None,
+        steps: int = 100_000,
+    ) -> JobUnderTest:
+        manifest = read_example(ROOT / "examples" / "all-reduce" / "elastic.yaml")
+        labels = {"kueue.x-k8s.io/queue-name": queue}
+        if priority is not None:
+            labels["kueue.x-k8s.io/priority-class"] = priority
+        manifest["metadata"] = {"name": name, "labels": labels}
+        manifest["spec"] |= {"replicas": replicas, "minReplicas": min_replicas, "maxReplicas": replicas}
+        container = manifest["spec"]["template"]["spec"]["containers"][0]
+        script = "/examples/all-reduce/train_elastic.py"
+        container["args"] = [script, "--checkpoint-dir", "/checkpoints", "--width", "64", "--steps", str(steps)]
+        container["resources"] = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+        run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
+        return JobUnderTest(name, namespace)
+
+    return start
+
+
+@pytest.fixture
+def high_priority() -> Iterator[str]:
+    """The name of a priority class whose jobs evict others."""
+    name = f"e2e-{os.urandom(3).hex()}"
+    described = {"value": HIGH_PRIORITY, "description": "of jobs that evict others"}
+    apply(kueue_object("WorkloadPriorityClass", {"name": name}) | described)
+    yield name
+    run_kubectl("delete", "workloadpriorityclasses.kueue.x-k8s.io", name)

@@ -1,15 +1,11 @@
 """What the operator's Workloads rely on, on a real Kueue: the tests play the operator's part themselves."""
 
-from typing import Any
-
 import pytest
 
-from tests.e2e.kueue.conftest import MakeQueue
+from tests.e2e.kueue.conftest import MakeQueue, Owner
 from tests.e2e.kueue.workloads import EXTRA_PRIORITY, Workload, released, until
 
 pytestmark = pytest.mark.long
-
-Owner = dict[str, Any]
 
 
 def test_a_workload_of_our_kind_is_admitted_with_the_flavor_of_its_queue(make_queue: MakeQueue, owner: Owner) -> None:

@@ -1,70 +1,76 @@
 """Pods of our jobs in a namespace with a LocalQueue named `default`, which Kueue's pod integration takes for its own."""
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import pytest
 import yaml
 
 from tests.e2e.job_under_test import run_kubectl
-from tests.e2e.kueue.conftest import MakeQueue
+from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, Owner, StartQueued
 from tests.e2e.kueue.manager import configured
-from tests.e2e.kueue.workloads import until
+from tests.e2e.kueue.workloads import apply, until
 
 pytestmark = pytest.mark.long
 
-Owner = dict[str, Any]
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 KIND = "ElasticPyTorchJob.v1alpha1.elasticpytorch.dev"
+ROLE_NAME = "e2e-kueue-reads-jobs"
+KNOWN = {"frameworks": ["batch/job", "pod"], "externalFrameworks": [KIND]}
 ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
-    "metadata": {"name": "e2e-kueue-reads-jobs"},
+    "metadata": {"name": ROLE_NAME},
     "rules": [{"apiGroups": ["elasticpytorch.dev"], "resources": ["elasticpytorchjobs"], "verbs": ["get", "list", "watch"]}],
 }
 BINDING = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
-    "metadata": {"name": "e2e-kueue-reads-jobs"},
-    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "e2e-kueue-reads-jobs"},
+    "metadata": {"name": ROLE_NAME},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE_NAME},
     "subjects": [{"kind": "ServiceAccount", "name": "kueue-controller-manager", "namespace": "kueue-system"}],
 }
 
 
-def seized(namespace: str, owner: Owner) -> bool | str:
-    """Whether Kueue takes a worker's pod for its own; or what the API server says if it refuses the pod."""
+@contextmanager
+def kueue_reads_jobs() -> Iterator[None]:
+    """Kueue may read our jobs."""
+    apply(ROLE, BINDING)
+    try:
+        yield
+    finally:
+        run_kubectl("delete", "clusterrolebinding,clusterrole", ROLE_NAME)
+
+
+def fate_of_pod(namespace: str, owner: Owner) -> Literal["free", "seized", "refused"]:
+    """What Kueue does with a new pod of a job."""
     metadata = {"generateName": "worker-", "namespace": namespace, "ownerReferences": [owner]}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "pytorch", "image": "none"}]},
-    }
+    spec = {"containers": [{"name": "pytorch", "image": "none"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     asked = run_kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump(pod), check=False)
     if asked.returncode:
-        return asked.stderr
-    made = json.loads(asked.stdout)
-    return bool(made["spec"].get("schedulingGates"))
+        return "refused"
+    return "seized" if json.loads(asked.stdout)["spec"].get("schedulingGates") else "free"
 
 
 def test_pods_are_seized_unless_kueue_knows_the_kind_of_their_job(
     make_queue: MakeQueue, owner: Owner, namespace: str, kubectl: Callable[..., Any]
 ) -> None:
-    assert seized(namespace, owner) is False, "a namespace without such a queue"
-    make_queue(2, local_name="default")
-    until(lambda: seized(namespace, owner) is True, lambda: "pods to be seized")
-    kubectl("label", "epj", owner["name"], f"{QUEUE_LABEL}=default")
-    assert seized(namespace, owner) is True, "the label of a job of an unknown kind means nothing"
+    def until_fate(fate: str) -> None:
+        until(lambda: fate_of_pod(namespace, owner) == fate, lambda: f"a pod to be {fate}, not {fate_of_pod(namespace, owner)}")
 
-    run_kubectl("apply", "-f", "-", input=yaml.safe_dump_all([ROLE, BINDING]))
-    try:
-        with configured(integrations={"frameworks": ["batch/job", "pod"], "externalFrameworks": [KIND]}):
-            until(lambda: seized(namespace, owner) is False, lambda: f"pods to be left alone: {seized(namespace, owner)}")
-            kubectl("label", "epj", owner["name"], f"{QUEUE_LABEL}-")
-            until(lambda: seized(namespace, owner) is True, lambda: "pods of a job without the label to be seized")
-    finally:
-        run_kubectl("delete", "clusterrolebinding,clusterrole", "e2e-kueue-reads-jobs")
+    assert fate_of_pod(namespace, owner) == "free", "a namespace without such a queue"
+    make_queue(2, local_name="default")
+    until_fate("seized")
+    kubectl("label", "epj", owner["name"], f"{QUEUE_LABEL}=default")
+    assert fate_of_pod(namespace, owner) == "seized", "the label of a job of an unknown kind means nothing"
+
+    with kueue_reads_jobs(), configured(integrations=KNOWN):
+        until_fate("free")
+        kubectl("label", "epj", owner["name"], f"{QUEUE_LABEL}-")
+        until_fate("seized")
 
 
 def test_kueue_refuses_pods_of_a_kind_that_it_knows_but_may_not_read(
@@ -72,5 +78,16 @@ def test_kueue_refuses_pods_of_a_kind_that_it_knows_but_may_not_read(
 ) -> None:
     kubectl("label", "epj", owner["name"], f"{QUEUE_LABEL}=training")
     make_queue(2)
-    with configured(integrations={"frameworks": ["batch/job", "pod"], "externalFrameworks": [KIND]}):
-        assert isinstance(seized(namespace, owner), str)
+    with configured(integrations=KNOWN):
+        assert fate_of_pod(namespace, owner) == "refused"
+
+
+@pytest.mark.usefixtures("operator_with_queues")
+def test_a_job_of_a_queue_named_default_trains_where_kueue_knows_its_kind(
+    make_queue: MakeQueue, start_queued: StartQueued
+) -> None:
+    queue = make_queue(2, local_name="default")
+    with kueue_reads_jobs(), configured(integrations=KNOWN):
+        job = start_queued("job", 2, 1, queue="default")
+        job.until_world(2, QUEUE_SECONDS)
+        queue.until_used(2)

@@ -1,17 +1,14 @@
 """What Kueue does with Workloads whose pods are not ready in time: each has its own clock."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.e2e.kueue.conftest import MakeQueue
+from tests.e2e.kueue.conftest import MakeQueue, Owner
 from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.workloads import EXTRA_PRIORITY
 
 pytestmark = pytest.mark.long
-
-Owner = dict[str, Any]
 
 
 @pytest.fixture(scope="module", autouse=True)

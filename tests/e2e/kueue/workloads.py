@@ -38,6 +38,12 @@ class Workload:
     name: str
     namespace: str
 
+    @classmethod
+    def all_in(cls, namespace: str) -> list["Workload"]:
+        """The Workloads of a namespace."""
+        found = run_kubectl("-n", namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", "-o", "name").stdout.split()
+        return [cls(name.partition("/")[2], namespace) for name in found]
+
     def get(self) -> dict[str, Any]:
         found = run_kubectl("-n", self.namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", self.name, "-o", "json")
         read: dict[str, Any] = json.loads(found.stdout)
