@@ -90,6 +90,7 @@ def start_queued(namespace: str) -> StartQueued:
         queue: str = "training",
         priority: str | None = None,
         steps: int = 100_000,
+        memory: str = "64Mi",
     ) -> JobUnderTest:
         manifest = read_example(ROOT / "examples" / "all-reduce" / "elastic.yaml")
         labels = {"kueue.x-k8s.io/queue-name": queue}
@@ -100,7 +101,7 @@ def start_queued(namespace: str) -> StartQueued:
         container = manifest["spec"]["template"]["spec"]["containers"][0]
         script = "/examples/all-reduce/train_elastic.py"
         container["args"] = [script, "--checkpoint-dir", "/checkpoints", "--width", "64", "--steps", str(steps)]
-        container["resources"] = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+        container["resources"] = {"requests": {"cpu": "100m", "memory": memory}}
         run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
         return JobUnderTest(name, namespace)
 

@@ -3,12 +3,15 @@
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
+from tests.e2e.kind_nodes import cordoned
 from tests.e2e.kueue.conftest import HIGH_PRIORITY, QUEUE_SECONDS, MakeQueue, Owner, StartQueued
+from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.queued_jobs import starts, steps
-from tests.e2e.kueue.workloads import Workload, until
+from tests.e2e.kueue.workloads import Workload, uids, until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 
+READY_SECONDS = 60  # longer than two workers need to start
 OPERATOR = "deployment/elastic-pytorch-operator"
 
 
@@ -87,3 +90,28 @@ def test_an_eviction_while_no_operator_runs_is_honoured_by_the_next(
 def operators(namespace: str) -> list[str]:
     found = run_kubectl("-n", namespace, "get", "pods", "-l", "app.kubernetes.io/name=elastic-pytorch-operator", "-o", "name")
     return found.stdout.split()
+
+
+def test_a_worker_that_finds_no_node_costs_its_own_quota_only(
+    make_queue: MakeQueue, start_queued: StartQueued, namespace: str
+) -> None:
+    queue = make_queue(3)
+    in_time = {"timeout": f"{READY_SECONDS}s", "recoveryTimeout": f"{READY_SECONDS}s"}
+    with configured(waitForPodsReady=in_time):
+        with cordoned("elastic-pytorch-worker3"):
+            # More than half of a node: the third worker has none.
+            job = start_queued("job", 3, 2, memory="13Gi")
+            job.until_world(2, QUEUE_SECONDS)
+            known = uids(namespace)
+            until(lambda: remade(known, namespace), lambda: "the extra to be evicted and made again", QUEUE_SECONDS)
+            assert job.status["worldSize"] == 2
+        job.until_world(3, QUEUE_SECONDS)
+        until(lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), lambda: "all to be ready")
+        assert job.status["failures"] == 0
+        queue.until_used(3)
+
+
+def remade(known: set[str], namespace: str) -> bool:
+    """Whether one of the Workloads has been made again, the base excepted."""
+    now = uids(namespace)
+    return len(now & known) == 1 and len(now) == 2
