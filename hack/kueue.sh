@@ -35,7 +35,7 @@ build() {
     command -v go >/dev/null || unavailable "There is no Go to build it with: install Go 1.26 or newer."
     if [[ -z $source ]]; then
         source=$(module_folder) || unavailable "Its Go module cannot be fetched: name a source tree of $KUEUE_VERSION in KUEUE_SOURCE."
-    elif ! found=$(sed -n 's/^RELEASE_VERSION=//p' "$source/Makefile") || [[ $found != "$KUEUE_VERSION" ]]; then
+    elif ! found=$(sed -n 's/^RELEASE_VERSION=//p' "$source/Makefile" 2>/dev/null) || [[ $found != "$KUEUE_VERSION" ]]; then
         unavailable "KUEUE_SOURCE=$source is no source tree of $KUEUE_VERSION, but of ${found:-something else}."
     fi
     step kueue-build "Build Kueue $KUEUE_VERSION (about 5 minutes)" build_manager "$source"
