@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.e2e.job_under_test import run_kubectl
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
 from tests.e2e.kueue.queued_jobs import Clock, PodCount, in_order, starts, steps
 from tests.e2e.kueue.workloads import Workload, until
@@ -81,3 +82,15 @@ def test_an_evicted_job_saves_and_goes_on_from_its_step(
     a.until_stepping(leader, WORKERS, QUEUE_SECONDS)
     assert steps(a, leader)[0] > last > 1, "the last step was on disk before the pods were gone"
     assert a.status["failures"] == 0
+
+
+def test_workers_run_on_the_nodes_of_their_flavor(make_queue: MakeQueue, start_queued: StartQueued, namespace: str) -> None:
+    node, label = "elastic-pytorch-worker2", "e2e.elasticpytorch.dev/pool"
+    run_kubectl("label", "node", node, f"{label}={namespace}")
+    try:
+        make_queue(3, labels={label: namespace})
+        job = start_queued("job", 3, 2)
+        job.until_world(3, QUEUE_SECONDS)
+        assert {pod["spec"]["nodeName"] for pod in job.pods()} == {node}
+    finally:
+        run_kubectl("label", "node", node, f"{label}-")
