@@ -1,6 +1,7 @@
 """A HorizontalPodAutoscaler scales a job by the operator's metric of that job, through the metrics API of the cluster."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,18 @@ def metrics_api(namespace: str) -> Iterator[None]:
         )
         run_kubectl("-n", namespace, "wait", "--for=condition=Ready", f"pod/{NAME}", "--timeout=100s")
         run_kubectl("wait", "--for=condition=Available", f"apiservice/{APISERVICE}", "--timeout=100s")
+        until_routed()
         yield
     finally:
         run_kubectl("delete", "apiservice", APISERVICE, "--ignore-not-found")
+
+
+def until_routed() -> None:
+    """Waits until the API server passes requests on: one of its controllers calls the APIService available, another one routes."""
+    until = time.monotonic() + 300
+    while (done := run_kubectl("get", "--raw", "/apis/external.metrics.k8s.io/v1beta1", check=False)).returncode:
+        assert time.monotonic() < until, done.stderr
+        time.sleep(1)
 
 
 def documented_autoscaler() -> dict[str, Any]:
