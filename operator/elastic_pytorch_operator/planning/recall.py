@@ -20,7 +20,9 @@ def recall(job: Job, now: float) -> Memory:
     # Failures that a rule keeps from counting are not in the status: a pause means that there were two in a row.
     in_a_row = max(failures, 2 if backing_off else 0)
     return Memory(
-        schedule=ScheduleWait(timeouts, retry_at=now + pause_seconds(job.uid, timeouts) if paused else 0.0),
+        schedule=ScheduleWait(
+            timeouts, retry_at=now + pause_seconds(job.uid, timeouts) if paused else 0.0, generation=job.generation
+        ),
         budget=Budget(
             failures=failures,
             total=int(job.status.get("totalFailures", failures)),

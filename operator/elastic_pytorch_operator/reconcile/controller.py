@@ -199,7 +199,7 @@ class Controller:
             listening_since=self._listening_since,
             lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),
-            pod_group_minimum=self._executor.pod_group_minimum(job.uid),
+            pod_group_minimum=self._executor.pod_group_minimum(job),
             reporting_jobs=len(self._reporting),
             being_deleted=self._writer(key, job.uid).pods_being_deleted,
             kueue=self._kueue,

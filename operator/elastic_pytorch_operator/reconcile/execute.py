@@ -100,9 +100,9 @@ class Executor:
         """Whether the job's Service is known to be there."""
         return job_uid in self._services
 
-    def pod_group_minimum(self, job_uid: str) -> int | None:
+    def pod_group_minimum(self, job: Job) -> int | None:
         """The gang's size in the job's PodGroup; 0: there is no PodGroup; None: that is not known."""
-        return self._pod_groups.minimum(job_uid)
+        return self._pod_groups.minimum(job)
 
     def forget_others(self, job_uids: Collection[str]) -> None:
         """Forgets all jobs but these."""

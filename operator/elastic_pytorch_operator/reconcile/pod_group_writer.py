@@ -36,20 +36,24 @@ class PodGroupWriter:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._minimums: dict[str, int] = {}  # by job UID; 0: there is none
+        self._known: dict[
+            str, tuple[GangScheduler, int]
+        ] = {}  # by job UID: whose PodGroup; the gang's size, 0 if there is none
 
-    def minimum(self, job_uid: str) -> int | None:
+    def minimum(self, job: Job) -> int | None:
         """The gang's size in the job's PodGroup; 0: there is no PodGroup; None: that is not known."""
-        return self._minimums.get(job_uid)
+        gang, size = self._known.get(job.uid, (None, None))
+        return size if gang is job.scheduling.gang else None
 
     def forget(self, part: int, parts: int) -> None:
         """Has the PodGroups of one part of the jobs looked for again."""
-        kept = {uid: size for uid, size in self._minimums.items() if size == 0 or crc32(uid.encode()) % parts != part}
-        self._minimums = kept
+        self._known = {
+            uid: (gang, size) for uid, (gang, size) in self._known.items() if size == 0 or crc32(uid.encode()) % parts != part
+        }
 
     def forget_others(self, job_uids: Collection[str]) -> None:
         """Forgets the PodGroups of all jobs but these."""
-        self._minimums = {uid: size for uid, size in self._minimums.items() if uid in job_uids}
+        self._known = {uid: known for uid, known in self._known.items() if uid in job_uids}
 
     async def put(self, job: Job, *, dry_run: bool = False) -> None:
         """Makes a job's PodGroup, or gives it the job's minimum; a job without one has it so.
@@ -66,7 +70,7 @@ class PodGroupWriter:
         elif any(known["spec"].get(name) != value for name, value in wanted["spec"].items()):
             await self._write(gang, {**known, "spec": {**known["spec"], **wanted["spec"]}}, dry_run=dry_run)
         if not dry_run:
-            self._minimums[job.uid] = job.minimum
+            self._known[job.uid] = gang, job.minimum
 
     async def delete(self, job: Job) -> None:
         """Deletes a job's PodGroup, if there is one.
@@ -83,7 +87,7 @@ class PodGroupWriter:
         if known is not None:
             metadata = known["metadata"]
             await self._cluster.delete_pod_group(gang.api_version, job.key.namespace, job.key.name, metadata["uid"])
-        self._minimums[job.uid] = 0
+        self._known[job.uid] = gang, 0
 
     async def _find(self, job: Job, gang: GangScheduler) -> Manifest | None:
         try:

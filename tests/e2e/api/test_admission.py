@@ -138,6 +138,7 @@ def test_defaults_are_filled_in(jobs: Resource) -> None:
         "volumeClaimRetentionPolicy": {"whenDeleted": "Retain"},
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
         "resizePolicy": {"settleSeconds": 1, "minSecondsBetweenResizes": 0, "checkpointWaitSeconds": 0},
+        "scheduling": {},
         "rendezvous": {"backend": "operator", "port": 29500},
         "injectAgent": True,
         "torchrun": {},
@@ -225,6 +226,8 @@ CHANGES_OF_PODS: list[dict[str, Any]] = [
     {"template": {"metadata": {"labels": {"team": "language"}}}},
     {"template": {"spec": {"terminationGracePeriodSeconds": 60}}},
     {"template": {"spec": {"nodeSelector": None}}},
+    {"scheduling": {"podGroup": "volcano"}},
+    {"scheduling": {"podGroup": "kai", "queue": "team-a"}},
 ]
 
 
@@ -233,7 +236,7 @@ def test_what_pods_are_made_from_cannot_be_changed_while_there_are_some(job: Job
     before = job.spec
     answer = job.change(**patch)
     assert answer.code == 422
-    assert "template, nprocPerNode and sharedMemorySize are immutable unless the condition Suspended is True" in answer.words
+    assert "scheduling.podGroup and scheduling.queue are immutable unless the condition Suspended is True" in answer.words
     assert job.spec == before
 
 

@@ -134,7 +134,7 @@ def test_stored_job_can_be_changed_by_the_rules_of_this_release(
 
 def test_template_may_change_once_the_condition_says_that_the_job_is_suspended(jobs: Resource) -> None:
     other = {"spec": {"template": {"metadata": {"labels": {"team": "language"}}}, "nprocPerNode": "auto"}}
-    words = "template, nprocPerNode and sharedMemorySize are immutable unless the condition Suspended is True"
+    words = "scheduling.podGroup and scheduling.queue are immutable unless the condition Suspended is True"
     assert jobs.patch("with-sizes", {"spec": {"suspend": True}}).words == ""
     for said in ([condition("Running", "False")], [condition("Suspended", "False")]):
         assert jobs.patch("with-sizes", {"status": {"conditions": said}}, "status").words == ""

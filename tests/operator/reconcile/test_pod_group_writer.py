@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
+from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import Running
@@ -40,20 +43,26 @@ async def test_pod_group_is_there_before_the_first_pod(running: Running) -> None
     assert group["spec"]["minMember"] == 2
 
 
-async def test_pod_group_is_changed_with_the_minimum_and_a_replacement_waits_for_nothing(running: Running) -> None:
+async def test_pod_group_is_changed_with_the_minimum(running: Running) -> None:
     await begin(running)
     running.cluster.fail_next("put_pod_group", 500)
-    running.cluster.fail_next("put_pod_group", 500)
+    running.cluster.apply_job(a_gang(minimum=3))
+    await running.until(lambda: running.cluster.calls.count("put_pod_group") == 3)
+    group = await group_of(running)
+    assert group is not None
+    assert group["spec"]["minMember"] == 3
+
+
+async def test_replacement_does_not_wait_for_a_pod_group_that_cannot_be_changed(running: Running) -> None:
+    await begin(running)
+    for _ in range(100):
+        running.cluster.fail_next("put_pod_group", 403, "denied by a webhook")
     running.cluster.apply_job(a_gang(minimum=3))
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
-    await running.until(lambda: len(running.indices()) == 3)
-
-    async def has_minimum() -> bool:
-        group = await group_of(running)
-        return group is not None and group["spec"]["minMember"] == 3
-
-    await running.until(lambda: running.cluster.calls.count("put_pod_group") == 4)
-    assert await has_minimum()
+    await running.until(lambda: len(running.indices()) == 3 and "denied by a webhook" in running.condition(names.RUNNING))
+    group = await group_of(running)
+    assert group is not None
+    assert group["spec"]["minMember"] == 2
 
 
 async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_is_resumed(running: Running) -> None:
@@ -109,6 +118,27 @@ async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
     group = await group_of(running)
     assert group is not None
     assert group["spec"] == {}
+
+
+async def test_job_that_is_resumed_with_another_scheduler_gets_that_ones_pod_group() -> None:
+    cluster = FakeCluster()
+    writer = PodGroupWriter(cluster)
+    before, after = (parse_job(a_gang(scheduling={"podGroup": name})) for name in ("volcano", "coscheduling"))
+    await writer.put(before)
+    assert (writer.minimum(before), writer.minimum(after)) == (2, None)
+    await writer.delete(before)
+    assert (writer.minimum(before), writer.minimum(after)) == (0, None)
+
+
+async def test_pod_groups_are_looked_for_again_and_what_is_not_there_is_not() -> None:
+    writer = PodGroupWriter(FakeCluster())
+    job, ended = (parse_job(a_gang(name=name)) for name in ("lm", "ended"))
+    await writer.put(job)
+    await writer.delete(ended)
+    writer.forget(0, 1)
+    assert (writer.minimum(job), writer.minimum(ended)) == (None, 0)
+    writer.forget_others({job.uid})
+    assert writer.minimum(ended) is None
 
 
 async def test_job_without_a_gang_asks_for_no_pod_group(running: Running) -> None:

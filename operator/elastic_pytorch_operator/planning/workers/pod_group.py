@@ -24,7 +24,7 @@ class PodGroupPlan:
 def plan_pod_group(job: Job, observed: Observed, failed: FailedWrites, *, ended: bool = False) -> PodGroupPlan:
     """Decides what to do about a job's PodGroup.
 
-    While a group trains, pods do not wait for the PodGroup: it was there when the group formed, and a lost worker is replaced at once.
+    Pods wait only for the first write. While a group trains the PodGroup was there when it formed, and a lost worker is replaced at once.
 
     Args:
         job: says which PodGroup it has, and its minimum.
@@ -39,5 +39,5 @@ def plan_pod_group(job: Job, observed: Observed, failed: FailedWrites, *, ended:
         return PodGroupPlan((DeletePodGroup(),) if over and observed.pod_group_minimum != 0 else ())
     if observed.pod_group_minimum == job.minimum:
         return PodGroupPlan()
-    trains = observed.round is not None and observed.round.size > 0
-    return PodGroupPlan((PutPodGroup(before_pods=not trains),), holds_pods=not trains and POD_GROUP in failed)
+    there = bool(observed.pod_group_minimum) or (observed.round is not None and observed.round.size > 0)
+    return PodGroupPlan((PutPodGroup(before_pods=not there),), holds_pods=not there and POD_GROUP in failed)

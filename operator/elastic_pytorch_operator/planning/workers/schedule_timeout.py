@@ -30,6 +30,7 @@ class ScheduleWait:
         timeouts: how often in a row it has given them back.
         short_since: since when it holds places for too few workers, monotonic seconds; None: it does not.
         retry_at: until when it asks for no pod, monotonic seconds; 0: it may ask.
+        generation: of the spec that it waits with: another one is tried at once.
         recheck_at: when to judge again if nothing happens before, monotonic seconds; None: only on an event.
         text: why it has given its places back, and until when it waits, for people; empty: it does not wait.
     """
@@ -37,6 +38,7 @@ class ScheduleWait:
     timeouts: int = 0
     short_since: float | None = None
     retry_at: float = 0.0
+    generation: int = 0
     recheck_at: float | None = None
     text: str = ""
 
@@ -58,7 +60,7 @@ def judge_schedule(job: Job, observed: Observed, candidates: Sequence[Candidate]
     timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
     if timeout_seconds is None or job.suspend or (observed.round is not None and observed.round.size > 0):
         return NO_WAIT
-    if now < known.retry_at:
+    if now < known.retry_at and known.generation == job.generation:
         return known if known.text else _wait(job, observed, known.timeouts, known.retry_at)
     held = _places_held(observed, candidates)
     if held >= job.minimum:
@@ -101,7 +103,7 @@ def _wait(job: Job, observed: Observed, timeouts: int, retry_at: float) -> Sched
         f"fewer than {job.minimum} workers had a place for {job.scheduling.timeout_seconds} s (scheduling.scheduleTimeoutSeconds): "
         f"their pods are deleted to make room for other jobs; the next try is at {earlier(observed.time, observed.now - retry_at)}"
     )
-    return ScheduleWait(timeouts, retry_at=retry_at, recheck_at=retry_at, text=text)
+    return ScheduleWait(timeouts, retry_at=retry_at, generation=job.generation, recheck_at=retry_at, text=text)
 
 
 def _places_held(observed: Observed, candidates: Sequence[Candidate]) -> int:

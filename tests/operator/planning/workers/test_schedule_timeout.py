@@ -87,6 +87,7 @@ def test_places_are_given_back_after_the_timeout_and_asked_for_again_after_the_p
     assert "fewer than 3 workers had a place for 60 s" in late.text
     assert "the next try is at 2026-01-01T00:00:" in late.text
     assert judge(job, seen(*HALF), late) is late, "it waits"
+    assert judge(replace(job, generation=2), seen(*HALF), late).short_since == NOW, "a new spec is tried at once"
     again = judge(job, replace(seen(), now=late.retry_at), late)
     assert again == ScheduleWait(2), "it asks for pods, and remembers how often it has given them back"
 
