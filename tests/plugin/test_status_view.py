@@ -30,6 +30,11 @@ def test_says_how_far_commits_are_apart_if_not_every_step_is_one() -> None:
     assert "commits" not in shown(1) + shown(None)
 
 
+def test_says_what_the_last_worker_added() -> None:
+    job = replace(job_of("lost"), scaling="the 4th worker added 6 %")
+    assert "  the 4th worker added 6 %\n" in text_of(show_status(job, events_of("lost"), moment_of("lost")))
+
+
 LOST = """
 char-lm  team  ○ Resizing  for 1 min 7 s
   ━━━━━━━━━━━━━━━━━─────────────────────── 43%  step 341 of 800, about 1 min 14 s left

@@ -216,6 +216,7 @@ def test_longest_wait_of_a_namespace_is_that_of_one_job() -> None:
 
 def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
     status = {"state": "Running", "readyReplicas": 2, "worldSize": 2, "progress": {"step": 501, "stepsPerSecond": "2.5"}}
+    status |= {"scaling": {"efficiency": "0.18"}}
     cache, metrics = Cache(), Metrics(per_job=True)
     cache.replace_all([a_manifest() | {"status": status}, a_manifest("new")], [], [], 0.0)
     found = read(metrics, gauges_of(cache))
@@ -225,6 +226,7 @@ def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
         "elastic_pytorch_job_world_size{job_name=lm,namespace=default}": 2,
         "elastic_pytorch_job_step{job_name=lm,namespace=default}": 501,
         "elastic_pytorch_job_step_seconds{job_name=lm,namespace=default}": 0.4,
+        "elastic_pytorch_job_scaling_efficiency{job_name=lm,namespace=default}": 0.18,
     }
     assert "elastic_pytorch_job_step{job_name=new,namespace=default}" not in found, "it has reported none"
     waiting = Cache()

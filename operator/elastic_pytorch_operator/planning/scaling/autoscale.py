@@ -19,6 +19,7 @@ STEP_DIVISOR = 4  # a try changes a group by a quarter: one worker of many is to
 CHANGE_SHARE = 0.05  # of the time that changes may cost
 MIN_REST_SECONDS = 600.0
 MAX_DOUBLINGS = 4
+DECIDING_MARGIN = 0.5  # of the efficiency: what is less sure decides nothing
 ROOM_SECONDS = 600.0  # for which a try waits for the workers that it asks for
 
 
@@ -103,13 +104,13 @@ def decide(state: Autoscale, group: Group, min_efficiency: float, now: float) ->
         return _end_try(state, home, now), f"Keeps {home} workers: there was no room for {state.trying}"
     state = replace(state, reached=True)
     current = group.measurement.throughput
-    if current is None:
+    if current is None or not group.measurement.due:
         return state, ""
     comparison = compare(current, group.known[home]) if home in group.known else None
     if comparison is None:
         return _end_try(state, home, now), f"Keeps {home} workers: the measurements of {state.trying} lie too far apart in time"
     low, high = comparison.efficiency - comparison.margin, comparison.efficiency + comparison.margin
-    if low < min_efficiency <= high:
+    if low < min_efficiency <= high or comparison.margin > DECIDING_MARGIN:
         if not group.measurement.full:
             return state, ""
         why = f"give or take {comparison.margin:.2f}, which does not tell whether minEfficiency {min_efficiency:g} is met"

@@ -25,7 +25,7 @@ def write_scaling(job: Job, observed: Observed, known: Scaling) -> dict[str, Any
     if (advice := known.advice) is not None:
         found["fewer"] = {"workers": advice.fewer, "samplesPerSecond": f"{advice.before:.4g}"}
         found["more"] = {"workers": advice.more, "samplesPerSecond": f"{advice.after:.4g}"}
-        found |= {"efficiency": f"{advice.efficiency:.2f}", "margin": f"{advice.margin:.2g}"}
+        found |= {"efficiency": f"{advice.efficiency:z.2f}", "margin": f"{advice.margin:.2g}"}
     if known.sizes:
         found["sizes"] = [
             {

@@ -21,6 +21,7 @@ WINDOW_HEARTBEATS = 10
 WINDOW_STEPS = 5
 MIN_WINDOWS = 6
 MAX_WINDOWS = 30
+LOOKS = (MIN_WINDOWS, 12, MAX_WINDOWS)  # after so many windows a decision looks at the measurement
 
 
 class Throughput(NamedTuple):
@@ -66,6 +67,11 @@ class Measurement:
     begin: Mark | None = None
     rates: tuple[float, ...] = ()
     at: float = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether a decision may look at it. To look after each window would find a chance result sooner or later."""
+        return len(self.rates) in LOOKS
 
     @property
     def full(self) -> bool:

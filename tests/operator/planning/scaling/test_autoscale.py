@@ -97,6 +97,12 @@ def test_verdict_says_why() -> None:
     assert decide(trying, group(3, LINEAR), BOUND, NOW)[1].startswith("Keeps 4 workers: the 4th worker added 33 % ")
 
 
+def test_decision_looks_at_some_numbers_of_windows_only() -> None:
+    trying, seen = Autoscale(None, 3), (group(3, SATURATED, windows=windows) for windows in range(1, MAX_WINDOWS + 1))
+    decided = [n for n, one in enumerate(seen, 1) if decide(trying, one, BOUND, NOW)[1]]
+    assert decided == [MIN_WINDOWS, 12, MAX_WINDOWS]
+
+
 @pytest.mark.parametrize(("replicas", "trying"), [(None, 3), (3, 4)])
 def test_unsure_comparison_goes_on_and_then_keeps_the_size_before(replicas: int | None, trying: int) -> None:
     before = Autoscale(replicas, trying, began_at=NOW - 90)

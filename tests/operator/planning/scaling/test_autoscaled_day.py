@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.timestamps import write_time
 from elastic_pytorch_operator.model.observed import Observed, Progress
+from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.scaling.scaling import Scaling, advance_scaling, note_change
 from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
 
@@ -16,7 +17,7 @@ from tests.operator.builders import a_job, a_round, an_agent
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-PLAN_SECONDS = 5.0
+PLAN_SECONDS = 10.0
 START_SECONDS = 30.0  # from a pod's creation to its agent's first report
 SAMPLES = 64
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,6 +60,7 @@ class Day:
         self.job = a_job(replicas=self.replicas, minimum=1, maximum=64, resizePolicy=policy)
         self.random = Random(16)
         self.size, self.number, self.step = 0, 0, 0.0
+        self.round: Round | None = None
         self.trains_at, self.larger_at = self.now, self.now
 
     @property
@@ -67,7 +69,7 @@ class Day:
         return sum(before != after for before, after in zip(self.sizes, self.sizes[1:], strict=False))
 
     def observe(self) -> Observed:
-        round_ = a_round(*range(self.size), number=self.number) if self.number else None
+        round_ = self.round
         progress = Progress(step=int(self.step), samples_per_step=SAMPLES) if self.now > self.trains_at else Progress()
         agents = {"w0": an_agent("w0", round_=self.number, progress=progress, progressed_at=self.now)}
         moment = BEGIN + timedelta(seconds=self.now)
@@ -117,6 +119,7 @@ class Day:
 
     def _form(self, size: int) -> None:
         self.size, self.number, self.step = size, self.number + 1, 0.0
+        self.round = a_round(*range(size), number=self.number)
         self.trains_at = self.now + self.pause_seconds
 
     def share_at(self, *sizes: int) -> float:
@@ -193,7 +196,7 @@ def test_job_whose_speed_changes_is_followed() -> None:
 def test_many_workers_are_given_back_in_a_few_steps() -> None:
     day = Day(saturating(8), replicas=64).run(2 * HOUR)
     assert 6 <= day.known.autoscale.limit(64) <= 9
-    assert day.changes <= 16, day.told
+    assert day.changes <= 24, day.told
 
 
 def test_expensive_changes_are_rare() -> None:
@@ -279,6 +282,6 @@ def test_script_that_does_not_report_samples_is_left_alone() -> None:
         Day.observe(quiet), agents={"w0": an_agent("w0", round_=quiet.number, progress=Progress(step=int(quiet.step)))}
     )
     quiet.run(HOUR)
-    assert (quiet.told, quiet.changes) == ([], 1)
+    assert (quiet.told, quiet.changes) == ([], 0)
     assert quiet.status["message"] == "autoscale does nothing: the script reports steps without samples_per_step"
     assert day.status != quiet.status
