@@ -1,6 +1,7 @@
 """Short ways to say what a test needs to have said."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
@@ -8,7 +9,9 @@ from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, worker_
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
+from elastic_pytorch_operator.spec.queue import Queue
 
 NOW = 1000.0
 TIME = "2026-01-01T00:00:00Z"
@@ -123,3 +126,33 @@ __all__ = [
     "an_agent",
     "observed",
 ]
+
+
+def a_workload(number: int = 0, state: str = "admitted", *, count: int = 0, **fields: Any) -> WorkloadView:
+    """A Workload of the job `lm`: `pending`, `admitted`, `evicted`, or `released` after that. The base is for two workers."""
+    name = f"lm-extra-{number}" if number else "lm-base"
+    holds = state in ("admitted", "evicted")
+    said = {"QuotaReserved": ("True", "QuotaReserved"), "Admitted": ("True", "Admitted")}
+    if not holds:
+        said = {"QuotaReserved": ("False", "Pending")} if state != "unseen" else {}
+    if state == "evicted":
+        said["Evicted"] = ("True", "Preempted")
+    conditions = fields.pop("conditions", {})
+    said |= {type_: (status, reason) for type_, (status, reason) in conditions.items()}
+    count = count or (1 if number else 2)
+    defaults: dict[str, Any] = {
+        "queue": "team",
+        "admission": Admission("shared", count, ("flavor",)) if holds else None,
+        "evicted_since": 1.0 if state == "evicted" else None,
+    }
+    listed = tuple(
+        {"type": type_, "status": status, "reason": reason, "message": f"{type_} said", "lastTransitionTime": TIME}
+        for type_, (status, reason) in said.items()
+    )
+    return WorkloadView(name, f"uid-{name}", "7", number, count, **{**defaults, "conditions": listed, **fields})
+
+
+def a_queued_job(minimum: int | None = 2, replicas: int = 4, **fields: Any) -> Job:
+    """A job in the queue `team`."""
+    maximum = replicas if minimum else None
+    return replace(a_job(replicas=replicas, minimum=minimum, maximum=maximum, **fields), queue=Queue("team"))

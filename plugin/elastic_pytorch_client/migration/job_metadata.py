@@ -12,11 +12,11 @@ LONGEST_NAME = 45
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 KEPT = ("name", "generateName", "namespace", "labels", "annotations")
 NOT_KEPT_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
-QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
-def migrate_metadata(manifest: Mapping[str, Any], template: Manifest, remarks: Remarks) -> tuple[Manifest, Manifest]:
-    """A job's metadata, and its template with the labels that count there now.
+def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
+    """A job's metadata.
 
     Raises:
         CannotMigrate: a job cannot have the name.
@@ -33,17 +33,12 @@ def migrate_metadata(manifest: Mapping[str, Any], template: Manifest, remarks: R
         raise CannotMigrate("metadata.name", "is missing")
     annotations = {key: value for key, value in (old.get("annotations") or {}).items() if key not in NOT_KEPT_ANNOTATIONS}
     labels = dict(old.get("labels") or {})
-    queue = {label: labels.pop(label) for label in QUEUE_LABELS if label in labels}
-    if queue:
-        pod_metadata = dict(template.get("metadata") or {})
-        pod_metadata["labels"] = {**(pod_metadata.get("labels") or {}), **queue}
-        template = {"metadata": pod_metadata, **{key: value for key, value in template.items() if key != "metadata"}}
+    if QUEUE_LABEL in labels:
         remarks.add(
-            f"metadata.labels[{next(iter(queue))}]",
-            "moves to the pods: Kueue does not know this kind of job. With its pod integration enabled, it admits each worker by itself",
+            f"metadata.labels[{QUEUE_LABEL}]", "stays: the operator asks Kueue for quota if its chart sets kueue.enabled"
         )
     for key, value in (("labels", labels), ("annotations", annotations)):
         metadata.pop(key, None)
         if value:
             metadata[key] = value
-    return metadata, template
+    return metadata

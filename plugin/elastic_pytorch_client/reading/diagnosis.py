@@ -36,6 +36,14 @@ _ADVICE = {  # by the reason of the condition Failed
 }
 
 
+QUOTA_ADVICE = {  # by the reason of the condition Running or Degraded
+    "QuotaRequested": "Check that Kueue runs:\n  kubectl get deployments -n kueue-system",
+    "WaitingForQuota": "It passes when the queue has quota. What it is used for:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}",
+    "Evicted": "The workers save and stop, and the job waits in its queue.",
+    "KueueDisabled": "Set kueue.enabled in the operator's chart, or remove the label kueue.x-k8s.io/queue-name from the job.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One reason.
@@ -108,6 +116,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     findings = [
         *_backing_off(job),
         *_gave_places_back(job),
+        *_without_quota(job),
         *_from_pods(job, evidence),
         *_silent(job, evidence),
         *_refused(job),
@@ -168,6 +177,16 @@ def _gave_places_back(job: JobView) -> Iterable[Finding]:
         "Free resources, or add a node. If other jobs need the same nodes, they have their turn now, and this one has it later."
     )
     yield Finding(f"{said[:1].upper()}{said[1:]}.", do)
+
+
+def _without_quota(job: JobView) -> Iterable[Finding]:
+    for type_ in ("Running", "Degraded"):
+        condition = job.condition(type_)
+        if condition is not None and condition.reason in QUOTA_ADVICE:
+            message = first_line(condition.message).rstrip(".")
+            do = QUOTA_ADVICE[condition.reason].format(namespace=job.namespace)
+            yield Finding(f"{message[:1].upper()}{message[1:]}.", do)
+            return
 
 
 def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:

@@ -90,3 +90,83 @@ def test_job_of_a_queue_is_not_started_by_an_operator_without_kueue() -> None:
         assert len(world.events("a", "KueueDisabled")) == 1
 
     play(story, supported=False)
+
+
+def test_suspended_job_gives_its_quota_back_and_asks_again_when_it_is_resumed() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 2, 4)
+        await world.until(lambda: world.size("a") == 4)
+        world.change("a", suspend=True)
+        await world.until(lambda: world.condition("a", "Suspended")[0] == "True" and not world.cluster.workloads)
+        world.change("a", suspend=False)
+        await world.until(lambda: world.size("a") == 4)
+        assert world.cluster.workload("a-base")["status"]["admission"]
+
+    play(story)
+
+
+def test_scaled_job_gives_back_extras_and_asks_for_more() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 1, 4)
+        await world.until(lambda: world.size("a") == 4)
+        world.change("a", replicas=2)
+        await world.until(lambda: sorted(world.cluster.workloads) == ["a-base", "a-extra-1"])
+        assert world.rounds["a"][-1] == ("ScaledDown", 2)
+        world.change("a", replicas=4)
+        await world.until(lambda: world.size("a") == 4)
+
+    play(story)
+
+
+def test_reservation_that_kueue_puts_back_by_a_late_write_is_released_again() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.cluster.add_priority_class("high", 1000)
+        world.submit("a", 2, 2)
+        await world.until(lambda: world.size("a") == 2)
+        world.submit("b", 2, 2, priority="high")
+        await world.until(lambda: "evicted a-base" in world.cluster.log)
+        evicted = world.cluster.workload("a-base")["status"]
+        await world.until(lambda: "admitted b-base" in world.cluster.log)
+        world.cluster.write_back("a-base", evicted)
+        await world.until(lambda: world.cluster.workload("a-base")["status"].get("admission") is None)
+        assert world.pods("a") == []
+        world.succeed("b")
+        await world.until(lambda: world.size("a") == 2)
+
+    play(story, quota=2)
+
+
+def test_deactivated_job_stops_and_waits_until_it_is_active_again() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 2, 2)
+        await world.until(lambda: world.size("a") == 2)
+        world.cluster.set_active("a-base", False)
+        await world.until(lambda: not world.pods("a"))
+        assert "Workload a-base is deactivated" in world.condition("a", "Running")[2]
+        assert not world.cluster.workload("a-base")["status"].get("admission")
+
+    play(story, quota=4)
+
+
+def test_job_waits_for_a_queue_that_is_missing() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.cluster.queues = ("other",)
+        world.submit("a", 2, 2)
+        await world.until(lambda: "LocalQueue team doesn't exist" in world.condition("a", "Running")[2])
+        assert world.events("a", "WaitingForQuota") == ["The job waits for quota in queue team: LocalQueue team doesn't exist"]
+        world.cluster.queues = ("team",)
+        await world.until(lambda: world.size("a") == 2)
+
+    play(story)
+
+
+def test_sizes_that_are_allowed_are_reached_by_one_extra_each() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.cluster.quota = 6
+        world.submit("a", 2, 8, resizePolicy={"allowedReplicas": [2, 4, 8]})
+        await world.until(lambda: world.size("a") == 4)
+        assert [world.cluster.workload(f"a-extra-{n}")["spec"]["podSets"][0]["count"] for n in (1, 2)] == [2, 4]
+        world.cluster.quota = 8
+        await world.until(lambda: world.size("a") == 8)
+
+    play(story, quota=8)

@@ -8,7 +8,7 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.failure_policy import failure_policy
-from elastic_pytorch_client.migration.job_metadata import QUEUE_LABELS, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_metadata
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
@@ -73,7 +73,7 @@ def migrate_pytorchjob(manifest: Mapping[str, Any], remarks: Remarks, entrypoint
     total = sum(replica.count for replica in (master, worker) if replica is not None)
     role = "Worker" if worker is not None else "Master"
     sizes = _sizes(spec, total, base, remarks)
-    metadata, template = migrate_metadata(manifest, template, remarks)
+    metadata = migrate_metadata(manifest, remarks)
     run_policy = spec.get("runPolicy") or {}
     policy = _failure_policy(spec, role, base, remarks)
     processes = _processes(spec, base, role, remarks)
@@ -215,9 +215,10 @@ def _run_policy(
     spec: Manifest = {}
     if policy.get("suspend"):
         spec["suspend"] = True
-        if any(label in (template.get("metadata") or {}).get("labels", {}) for label in QUEUE_LABELS):
+        if QUEUE_LABEL in metadata.get("labels", {}):
             remarks.add(
-                "spec.runPolicy.suspend", "is kept, but Kueue does not resume this kind of job: set it to false if Kueue set it"
+                "spec.runPolicy.suspend",
+                "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it",
             )
     spec["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"  # the default there; here it is Running
     for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):

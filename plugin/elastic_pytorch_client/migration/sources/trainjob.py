@@ -69,7 +69,7 @@ def migrate_trainjob(
     set_launch(PATH, container, launch, remarks)
     options = variables | launch.options
     replicas = int(trainer.get("numNodes") or runtime.nodes)
-    metadata, template = migrate_metadata(_with_labels(manifest, spec), template, remarks)
+    metadata = migrate_metadata(_with_labels(manifest, spec), remarks)
     processes = _processes(trainer, runtime.processes, container, launch.by, options, remarks)
     policy: Manifest = {} if runtime.backoff_limit is None else {"backoffLimit": runtime.backoff_limit}
     if str(options.get("max-restarts", "")).isdecimal():

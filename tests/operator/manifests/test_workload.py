@@ -1,0 +1,66 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, base_priority, workload
+from elastic_pytorch_operator.model.actions import CreateWorkload
+from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.queue import Queue
+
+from tests.operator.builders import a_queued_job
+
+CLASSES: dict[str, dict[str, Any]] = {
+    "mine": {"metadata": {"name": "mine"}, "value": 7},
+    "usual": {"metadata": {"name": "usual"}, "value": 3, "globalDefault": True},
+}
+
+
+def a_job_with(annotations: dict[str, str] | None = None, **pod: Any) -> Job:
+    container = {"image": "torch", "resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"cpu": 2}}}
+    template = {"metadata": {"annotations": annotations or {}}, "spec": {"containers": [container], **pod}}
+    return replace(a_queued_job(), template=template)
+
+
+def test_base_asks_for_the_minimum_with_its_owner_and_label_in_one_write() -> None:
+    job = replace(a_job_with(), queue=Queue("team", provisioning={"provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60"}))
+    made = workload(job, CreateWorkload(0, 2), {"priority": 7}, {})
+    assert made["metadata"]["name"] == "lm-base"
+    assert made["metadata"]["labels"][kueue.LABEL_JOB_UID] == made["metadata"]["ownerReferences"][0]["uid"] == job.uid
+    assert made["metadata"]["annotations"] == job.queue.provisioning  # type: ignore[union-attr]
+    (pods,) = made["spec"]["podSets"]
+    assert (made["spec"]["queueName"], made["spec"]["priority"], pods["count"]) == ("team", 7, 2)
+    (container,) = pods["template"]["spec"]["containers"]
+    assert container["name"] == "pytorch"
+    assert container["resources"]["requests"] == {"nvidia.com/gpu": 1, "cpu": 2}, "limits are requests, too"
+    assert "name" not in job.template["spec"]["containers"][0], "the job's own template stays"
+
+
+def test_extra_asks_for_the_nodes_of_the_base() -> None:
+    made = workload(a_job_with(nodeSelector={"a": "b"}), CreateWorkload(3, 1), {"priority": EXTRA_PRIORITY}, {"pool": "gpus"})
+    assert made["metadata"]["name"] == "lm-extra-3"
+    assert made["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] == {"a": "b", "pool": "gpus"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "workload_class", "expected"),
+    [
+        ({}, None, (3, "usual")),
+        ({"priorityClassName": "mine"}, None, (7, "mine")),
+        ({"priorityClassName": "unknown"}, None, (0, "")),
+        ({"priorityClassName": "mine"}, {"metadata": {"name": "high"}, "value": 9}, (9, "high")),
+    ],
+)
+def test_priority_is_that_of_the_first_class_that_is_named(
+    pod: dict[str, str], workload_class: dict[str, Any] | None, expected: tuple[int, str]
+) -> None:
+    fields = base_priority(a_job_with(**pod), workload_class, CLASSES)
+    assert (fields["priority"], fields.get("priorityClassRef", {}).get("name", "")) == expected
+
+
+def test_topology_of_the_template_is_requested_and_its_order_in_the_base_only() -> None:
+    job = a_job_with({kueue.TOPOLOGY_REQUIRED: "rack"})
+    base, extra = (workload(job, CreateWorkload(n, 1), {}, {})["spec"]["podSets"][0] for n in (0, 1))
+    assert base["topologyRequest"] == {"required": "rack", "podIndexLabel": "elasticpytorch.dev/worker-index"}
+    assert extra["topologyRequest"] == {"required": "rack"}
+    assert "topologyRequest" not in workload(a_job_with(), CreateWorkload(0, 2), {}, {})["spec"]["podSets"][0]

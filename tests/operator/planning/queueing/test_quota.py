@@ -1,0 +1,76 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.workload import Admission, WorkloadView
+from elastic_pytorch_operator.planning.queueing.quota import EVICTION_SETTLE_SECONDS, NO_LIMIT, find_quota
+
+from tests.operator.builders import NOW, a_job, a_queued_job, a_workload, observed
+
+
+def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
+    return find_quota(replace(a_queued_job(), **job), replace(observed(), workloads=workloads))
+
+
+def test_job_without_a_queue_is_not_limited() -> None:
+    assert find_quota(a_job(), replace(observed(), workloads=())) is NO_LIMIT
+    assert NO_LIMIT.limit(a_job()) == a_job()
+
+
+def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
+    found = find_quota(a_queued_job(), observed())
+    assert (found.held, found.size, found.supported) == (True, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("workloads", "size"),
+    [
+        ((), 0),
+        ((a_workload(state="pending"),), 0),
+        ((a_workload(),), 2),
+        ((a_workload(), a_workload(1)), 3),
+        ((a_workload(), a_workload(2)), 3),
+        ((a_workload(), a_workload(1), a_workload(2, "pending")), 3),
+        ((a_workload(), a_workload(1), a_workload(2, "evicted")), 3),
+        ((a_workload(), a_workload(1), a_workload(2), a_workload(3)), 4),  # more than are wanted
+        ((a_workload(state="evicted"), a_workload(1)), 0),
+        ((a_workload(state="pending"), a_workload(1)), 0),
+        ((a_workload(active=False), a_workload(1)), 0),
+        ((a_workload(queue="another"),), 0),
+        ((a_workload(deleting=True),), 0),
+        ((a_workload(), a_workload(1, active=False)), 2),
+        ((a_workload(), a_workload(1, count=2)), 2),  # of other sizes than now
+        ((a_workload(), a_workload(1, admission=Admission("shared", 1, ("other",)))), 2),
+        ((a_workload(count=3),), 2),  # the minimum was lowered
+        ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 0),
+    ],
+)
+def test_workers_run_by_the_admitted_base_and_the_admitted_extras(workloads: tuple[WorkloadView, ...], size: int) -> None:
+    found = quota(*workloads)
+    assert found.size == size
+    assert found.held == (size == 0)
+    planned = found.limit(a_queued_job())
+    assert (planned.wanted, planned.suspend) == (size, size == 0)
+    assert bool(found.text) == (size < 4)
+
+
+def test_size_is_one_of_those_that_are_allowed() -> None:
+    allowed = {"allowed": (2, 4, 8), "wanted": 8, "requested": 8}
+    assert quota(a_workload(), a_workload(1, count=2), **allowed).size == 4
+    assert quota(a_workload(), a_workload(2, count=4), **allowed).size == 4
+    assert quota(a_workload(), a_workload(1, count=2), a_workload(2, count=4), **allowed).size == 8
+
+
+def test_suspended_job_is_not_held() -> None:
+    found = quota(a_workload(), suspend=True, wanted=0)
+    assert (found.held, found.usable, found.text) == (False, (), "")
+
+
+def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
+    workloads = (a_workload(), a_workload(1, "evicted", evicted_since=NOW), a_workload(2, "evicted", evicted_since=NOW + 0.1))
+    facts = replace(observed(), workloads=workloads)
+    at_once = find_quota(a_queued_job(), facts)
+    assert (at_once.size, at_once.recheck_at) == (4, NOW + EVICTION_SETTLE_SECONDS)
+    later = find_quota(a_queued_job(), replace(facts, now=NOW + EVICTION_SETTLE_SECONDS))
+    assert (later.size, later.recheck_at) == (2, None)
+    assert later.reclaimed == "Kueue takes back the quota of 2 workers in queue team: Evicted said"

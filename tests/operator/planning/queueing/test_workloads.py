@@ -1,0 +1,142 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.actions import (
+    CreateWorkload,
+    DeleteWorkload,
+    PatchWorkload,
+    ResizeWorkload,
+    WorkloadAction,
+)
+from elastic_pytorch_operator.model.observed import NodeView, PodView
+from elastic_pytorch_operator.model.workload import Admission, WorkloadView
+from elastic_pytorch_operator.planning.queueing.quota import find_quota
+from elastic_pytorch_operator.planning.queueing.workloads import MAX_PENDING_EXTRAS, finish_workloads, plan_workloads
+from elastic_pytorch_operator.spec.job import Job
+
+from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
+
+READY = {"PodsReady": ("True", "Started")}
+NOT_READY = {"PodsReady": ("False", "WaitForStart")}
+
+
+def actions(job: Job, *workloads: WorkloadView, pods: int = 0, **facts: Any) -> list[WorkloadAction]:
+    there = replace(observed([a_pod(index) for index in range(pods)], **facts), workloads=workloads)
+    return plan_workloads(job, there, find_quota(job, there))
+
+
+def told(job: Job, *workloads: WorkloadView, pods: int = 0, **facts: Any) -> list[str]:
+    """The actions in short."""
+    found = []
+    for action in actions(job, *workloads, pods=pods, **facts):
+        match action:
+            case CreateWorkload(number, count):
+                found.append(f"create {number} of {count}")
+            case DeleteWorkload(name):
+                found.append(f"delete {name}")
+            case ResizeWorkload(name, _, count):
+                found.append(f"resize {name} to {count}")
+            case PatchWorkload(name, _, spec, status):
+                found.append(f"patch {name} {'spec' if spec else 'release' if 'admission' in status else 'conditions'}")
+    return found
+
+
+BASE = a_workload(conditions=READY)
+
+
+@pytest.mark.parametrize(
+    ("workloads", "pods", "expected"),
+    [
+        ((), 0, ["create 0 of 2"]),
+        ((), 2, []),  # pods that run without quota go first
+        ((a_workload(state="pending"),), 0, []),
+        ((a_workload(state="pending", count=3),), 0, ["resize lm-base to 2"]),
+        ((BASE,), 2, ["create 1 of 1", "create 2 of 1"]),
+        ((BASE, a_workload(1, "pending")), 2, ["create 2 of 1"]),
+        ((BASE, a_workload(1, conditions=READY), a_workload(2, "pending")), 3, []),
+        # An extra is made again once its pod is gone.
+        ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 4, []),
+        ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 3, ["delete lm-extra-1"]),
+        ((BASE, a_workload(1, "evicted"), a_workload(2, "evicted")), 3, ["delete lm-extra-2"]),
+        # An evicted base takes its extras along: pending ones at once, the others as the pods go.
+        ((a_workload(state="evicted"), a_workload(1, "pending")), 2, ["delete lm-extra-1"]),
+        ((a_workload(state="evicted"), a_workload(1)), 3, []),
+        ((a_workload(state="evicted"), a_workload(1)), 0, ["delete lm-extra-1", "patch lm-base release"]),
+        # Kueue's late write has put a reservation back.
+        ((a_workload(state="evicted"),), 0, ["patch lm-base release"]),
+        ((a_workload(queue="another"),), 2, []),
+        ((a_workload(queue="another"),), 0, ["delete lm-base"]),
+        ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 0, ["delete lm-base"]),
+        ((a_workload(count=3, conditions=READY),), 3, ["create 1 of 1", "create 2 of 1"]),
+        ((a_workload(count=3, conditions=READY),), 2, ["resize lm-base to 2", "create 1 of 1", "create 2 of 1"]),
+        (
+            (a_workload(state="pending", conditions={"Requeued": ("False", "DeactivatedDueToAdmissionCheck")}),),
+            0,
+            ["delete lm-base"],
+        ),
+        ((a_workload(state="pending", conditions={"Requeued": ("False", "PodsReadyTimeout")}),), 0, []),
+        ((BASE, a_workload(1, active=False), a_workload(2, "pending")), 2, []),
+        (
+            (BASE, a_workload(1, admission=Admission("c", 1, ("other",))), a_workload(2, "pending")),
+            2,
+            ["patch lm-extra-1 spec"],
+        ),
+    ],
+)
+def test_workloads_follow_from_what_there_is(workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]) -> None:
+    assert told(a_queued_job(status={"readyReplicas": 4}), *workloads, pods=pods) == expected
+
+
+def test_few_extras_wait_at_a_time() -> None:
+    job = a_queued_job(2, 100, status={"readyReplicas": 2})
+    assert told(job, BASE, pods=2) == [f"create {number} of 1" for number in range(1, MAX_PENDING_EXTRAS + 1)]
+    waiting = [a_workload(number, "pending") for number in range(1, MAX_PENDING_EXTRAS)]
+    assert told(job, BASE, *waiting, pods=2) == [f"create {MAX_PENDING_EXTRAS} of 1"]
+
+
+def test_extras_are_of_the_flavors_of_the_base() -> None:
+    created = actions(a_queued_job(2, 3, status={"readyReplicas": 2}), BASE, pods=2)
+    assert created == [CreateWorkload(1, 1, ("flavor",))]
+
+
+def test_suspended_job_gives_all_back_as_its_pods_go() -> None:
+    job = replace(a_queued_job(), wanted=0, suspend=True)
+    assert told(job, a_workload(), a_workload(1), a_workload(2, "pending"), pods=3) == ["delete lm-extra-2"]
+    assert told(job, a_workload(), a_workload(1), pods=2) == ["delete lm-extra-1"]
+    assert told(job, a_workload(), pods=0) == ["delete lm-base"]
+
+
+def test_job_that_leaves_its_queue_gives_all_back_at_once() -> None:
+    assert told(replace(a_queued_job(), queue=None), a_workload(), pods=2) == ["delete lm-base"]
+
+
+def test_pod_on_a_lost_node_holds_up_no_release() -> None:
+    stuck: PodView = a_pod(0, deleting=True)
+    job, workloads = a_queued_job(), (a_workload(state="evicted"),)
+    there = replace(observed([stuck]), workloads=workloads, nodes={"node-0": NodeView("node-0", ready=False)})
+    assert [type(action) for action in plan_workloads(job, there, find_quota(job, there))] == [PatchWorkload]
+
+
+def test_quota_of_a_topology_is_given_back_when_its_own_pod_is_gone() -> None:
+    pods = [a_pod(index, topology=True, workload=f"lm-{name}") for index, name in enumerate(("base", "base", "extra-1"))]
+    job = a_queued_job(status={"readyReplicas": 2})
+    workloads = (BASE, a_workload(1, "evicted"), a_workload(2, "pending"))
+    there = replace(observed(pods), workloads=workloads)
+    assert plan_workloads(job, there, find_quota(job, there)) == []
+    there = replace(observed(pods[:2]), workloads=workloads)
+    assert [type(action) for action in plan_workloads(job, there, find_quota(job, there))] == [DeleteWorkload]
+
+
+@pytest.mark.parametrize(("complete", "reason"), [(True, "Succeeded"), (False, "Failed")])
+def test_ended_job_finishes_its_base_once_no_pod_is_left(complete: bool, reason: str) -> None:
+    status = {"conditions": [{"type": "Complete" if complete else "Failed", "status": "True"}]}
+    job = a_queued_job(status=status)
+    there = replace(observed([a_pod(0)]), workloads=(a_workload(), a_workload(1)))
+    assert finish_workloads(job, there) == []
+    patch, delete = finish_workloads(job, replace(observed(), workloads=there.workloads))
+    assert isinstance(patch, PatchWorkload)
+    assert patch.status["conditions"][-1]["reason"] == reason
+    assert delete == DeleteWorkload("lm-extra-1", "uid-lm-extra-1", "the job has ended")
+    done = a_workload(conditions={"Finished": ("True", reason)})
+    assert finish_workloads(job, replace(observed(), workloads=(done,))) == []
