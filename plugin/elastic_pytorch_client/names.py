@@ -24,6 +24,7 @@ NODE_ENDING: Final = "NodeEnding"  # of Resizing, while a worker waits for its r
 # Reasons of events; the causes of rounds among them are causes of recoveries, too.
 WORKER_JOINED: Final = "WorkerJoined"
 SCALED_DOWN: Final = "ScaledDown"
+EVICTED: Final = "Evicted"
 JOB_SUSPENDED: Final = "JobSuspended"
 TRAINING_RESUMED: Final = "TrainingResumed"
 JOB_COMPLETED: Final = "JobCompleted"

@@ -49,6 +49,21 @@ def test_operator_of_all_namespaces_may_do_exactly_what_it_does() -> None:
 
 
 @needs_helm
+def test_operator_that_asks_kueue_for_quota_may_write_workloads_and_read_what_they_refer_to() -> None:
+    objects = render("kueue.enabled=true")
+    extra = {
+        ("kueue.x-k8s.io", "workloads"): ["create", "delete", "list", "patch", "watch"],
+        ("kueue.x-k8s.io", "workloads/status"): ["patch"],
+        ("kueue.x-k8s.io", "resourceflavors"): ["get"],
+        ("kueue.x-k8s.io", "workloadpriorityclasses"): ["get"],
+        ("scheduling.k8s.io", "priorityclasses"): ["list"],
+    }
+    assert granted(only(objects, "ClusterRole")) == JOBS | EVERYWHERE | extra
+    assert "--kueue" in pod_of(objects)["spec"]["containers"][0]["args"]
+    assert "--kueue" not in pod_of(render())["spec"]["containers"][0]["args"]
+
+
+@needs_helm
 def test_operator_of_some_namespaces_may_do_nothing_in_others() -> None:
     objects = render('watchNamespaces=["a","b"]')
     assert granted(only(objects, "ClusterRole")) == EVERYWHERE

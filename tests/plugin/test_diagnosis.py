@@ -223,6 +223,21 @@ def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
     assert "The group loses nothing if a node has room for the replacement." in shown
 
 
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("WaitingForQuota", "kubectl get workloads.kueue.x-k8s.io -n "),
+        ("KueueDisabled", "Set kueue.enabled in the operator's chart"),
+        ("QuotaRequested", "Check that Kueue runs"),
+    ],
+)
+def test_a_job_without_quota(reason: str, advice: str) -> None:
+    job = with_condition(job_of("too-large"), "Running", reason, "waits for quota in queue team: 2 more needed")
+    shown = said(diagnose(job, evidence_of("too-large", pods=[])))
+    assert "Waits for quota in queue team: 2 more needed." in shown
+    assert advice in shown
+
+
 def test_a_refusal_while_a_job_is_still_stopping() -> None:
     message = "spec.suspend is true: 1 pod is left; the API server refuses: Service sleeper exists"
     job = with_condition(job_of("suspended"), "Suspended", "Suspending", message, true=False)

@@ -14,7 +14,7 @@ from elastic_pytorch_client.reading.timeline import JobEvent
 _STEP = re.compile(r"""\b(?:global_?)?step["']?\s*[=:]?\s*(\d+)""", re.IGNORECASE)
 _LOSS = re.compile(r"""\b(?:train(?:ing)?[_ ])?loss["']?\s*[=:]?\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)""", re.IGNORECASE)
 
-RESIZES = (names.WORKER_JOINED, names.SCALED_DOWN)
+RESIZES = (names.WORKER_JOINED, names.SCALED_DOWN, names.EVICTED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What the operator sends to an API server, and what it reads of its answers."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -14,14 +15,18 @@ POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}}
 
 
 class Server:
-    """Answers every request the same way, and remembers the queries."""
+    """Answers every request the same way, and remembers the queries, and what was patched: path, type and body."""
 
     def __init__(self) -> None:
         self.queries: list[dict[str, str]] = []
+        self.requests: list[tuple[str, str, Any]] = []
         self.answer = web.json_response(POD)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.queries.append(dict(request.query))
+        if request.method == "PATCH":
+            type_ = request.content_type.removeprefix("application/").removesuffix("+json")
+            self.requests.append((request.path, type_, await request.json()))
         return self.answer
 
 
@@ -110,3 +115,33 @@ async def test_proxy_of_the_environment_is_used(
     configuration = client.Configuration(host=host)
     await KubernetesCluster.over(configuration, Metrics()).close()
     assert configuration.proxy == proxy
+
+
+async def test_workload_is_changed_in_the_version_that_is_known(served: tuple[Server, KubernetesCluster]) -> None:
+    server, cluster = served
+    await cluster.patch_workload("team", "lm-base", {"admission": None}, "7", status=True)
+    await cluster.patch_workload("team", "lm-base", {"active": False}, "8")
+    await cluster.resize_workload("team", "lm-base", 2, "9")
+    path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/lm-base"
+    assert server.requests == [
+        (f"{path}/status", "merge-patch", {"metadata": {"resourceVersion": "7"}, "status": {"admission": None}}),
+        (path, "merge-patch", {"metadata": {"resourceVersion": "8"}, "spec": {"active": False}}),
+        (
+            path,
+            "json-patch",
+            [
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": "9"},
+                {"op": "replace", "path": "/spec/podSets/0/count", "value": 2},
+            ],
+        ),
+    ]
+
+
+async def test_workload_that_is_gone_is_no_error_and_without_kueue_there_is_none(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
+    server, cluster = served
+    server.answer = web.json_response({"message": "the server could not find the requested resource"}, status=404)
+    assert await cluster.patch_workload("team", "lm-base", {}, "7") is None
+    assert await cluster.list_workloads() == []
+    await cluster.delete_workload("team", "lm-base", "uid")
