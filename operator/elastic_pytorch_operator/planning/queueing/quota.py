@@ -84,7 +84,11 @@ def find_quota(job: Job, observed: Observed) -> Quota:
         return Quota(limited=True, base=base, text=text)
     counts = extra_counts(job, base_size)
     extras = _usable_extras(base, observed.workloads, counts)
-    evicted = [w for w in observed.workloads if w.number != BASE and fits_job(w, base, counts) and w.active and w.evicted]
+    evicted = [
+        w
+        for w in observed.workloads
+        if w.number != BASE and fits_job(w, base, counts) and w.active and w.evicted and w.reserves
+    ]
     settled_at = earliest(*(extra.evicted_since for extra in evicted if extra.evicted_since is not None))
     settled_at = None if settled_at is None else settled_at + EVICTION_SETTLE_SECONDS
     staying = tuple(evicted) if settled_at is not None and observed.now < settled_at else ()

@@ -47,7 +47,7 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     if quota.base is not None and kept and quota.base_size:
         kept |= {w.number for w in observed.workloads if w.number != BASE and _serves(w, quota.base, quota.counts)}
     surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
-    actions = _give_back(surplus, holding, quota.covered)
+    actions = _give_back(surplus, holding, quota, observed.time)
     if quota.base is None:
         return [*actions, *([CreateWorkload(BASE, job.minimum)] if job.wanted and not holding else [])]
     if kept:
@@ -82,21 +82,30 @@ def _asks_well(base: WorkloadView, queue: str) -> bool:
 
 
 def _serves(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> bool:
-    """Whether an extra stays as it is. A deactivated one does, as it asks for nothing; an evicted one is made again."""
-    return fits_job(extra, base, counts) and not extra.is_true(kueue.FINISHED) and not (extra.active and extra.evicted)
+    """Whether an extra stays as it is. A deactivated one does, as it asks for nothing. An evicted one does once it is released."""
+    leaves = extra.active and extra.evicted and extra.reserves
+    return fits_job(extra, base, counts) and not extra.is_true(kueue.FINISHED) and not leaves
 
 
-def _give_back(surplus: Iterable[WorkloadView], holding: Sequence[PodView], covered: int) -> list[WorkloadAction]:
-    """Deletes what is no longer wanted: at once what holds no quota, and the rest as its pods go, the base last."""
+def _give_back(surplus: Iterable[WorkloadView], holding: Sequence[PodView], quota: Quota, time: str) -> list[WorkloadAction]:
+    """Deletes what is no longer wanted: at once what holds no quota, and the rest as its pods go, the base last.
+
+    A preempted extra is made again, behind those of other jobs. One that is evicted for another reason is released: Kueue's own pause
+    before the next try would be lost with it.
+    """
     holders = sorted((w for w in surplus if w.reserves), key=lambda w: -w.number)
     actions: list[WorkloadAction] = [DeleteWorkload(w.name, w.uid, "it is no longer wanted") for w in surplus if not w.reserves]
-    needed = max(0, len(holding) - covered)
+    needed = max(0, len(holding) - quota.covered)
     left = sum(workload.count for workload in holders)
     placed = {pod.workload for pod in holding if pod.topology}
     for workload in holders:
         if left - workload.count >= needed and workload.name not in placed:
             left -= workload.count
-            actions.append(DeleteWorkload(workload.name, workload.uid, "its pods are gone"))
+            waits = workload.evicted and workload.reason(kueue.EVICTED) != kueue.PREEMPTED
+            if waits and quota.base is not None and quota.base_size and fits_job(workload, quota.base, quota.counts):
+                actions.append(release(workload, time))
+            else:
+                actions.append(DeleteWorkload(workload.name, workload.uid, "its pods are gone"))
     return actions
 
 

@@ -18,7 +18,7 @@ from elastic_pytorch_operator.spec.job import Job
 from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
 
 READY = {"PodsReady": ("True", "Started")}
-NOT_READY = {"PodsReady": ("False", "WaitForStart")}
+TIMEOUT = {"Evicted": ("True", "PodsReadyTimeout")}
 
 
 def actions(job: Job, *workloads: WorkloadView, pods: int = 0, **facts: Any) -> list[WorkloadAction]:
@@ -59,6 +59,9 @@ BASE = a_workload(conditions=READY)
         ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 4, []),
         ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 3, ["delete lm-extra-1"]),
         ((BASE, a_workload(1, "evicted"), a_workload(2, "evicted")), 3, ["delete lm-extra-2"]),
+        # One that was not ready for too long waits for as long as Kueue wants.
+        ((BASE, a_workload(1, "evicted", conditions=TIMEOUT), a_workload(2, "pending")), 2, ["patch lm-extra-1 release"]),
+        ((BASE, a_workload(1, "pending", conditions=TIMEOUT), a_workload(2, "pending")), 2, []),
         # An evicted base takes its extras along: pending ones at once, the others as the pods go.
         ((a_workload(state="evicted"), a_workload(1, "pending")), 2, ["delete lm-extra-1"]),
         ((a_workload(state="evicted"), a_workload(1)), 3, []),
