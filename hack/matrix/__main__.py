@@ -1,7 +1,8 @@
 """Runs the tests of the agent and of the training library on several releases of torch, and writes what works into a page.
 
 Each release gets an environment of its own, which is removed after its run: PyPI's torch takes 5 GB with its CUDA libraries. The page keeps
-the rows of the releases that are not run this time.
+the rows of the releases that are not run this time. Arguments after `--` go to pytest, in place of the folder of all these tests; the result
+is then printed, and the page stays as it is.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from environment import CPU_INDEX, ask, index_answers, install, pinned, python_release, virtual_environment
@@ -21,10 +23,13 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elas
 LOGS = ROOT / ".cluster" / "logs"
 # The last patch of each; the newest is the lock file's.
 RELEASES = ("2.4.1", "2.5.1", "2.6.0", "2.8.0", "2.10.0", "2.13.0")
+TESTS = ("tests/worker_image",)
 
 
-def parse_options(newest: str, arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="hack/matrix", description=__doc__)
+def parse_options(newest: str, arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="hack/matrix", usage="%(prog)s [options] [X.Y ...] [-- PYTEST ...]", description=__doc__
+    )
     known = {release.rpartition(".")[0]: release for release in (*RELEASES, newest)}
     about, default = f"of torch: {', '.join(known)}, or any X.Y.Z (default: those named)", list(known.values())
     parser.add_argument(
@@ -33,11 +38,14 @@ def parse_options(newest: str, arguments: list[str] | None = None) -> argparse.N
     parser.add_argument("--python", default=sys.executable, help="the interpreter (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2, help="of pytest (default: %(default)s)")
     parser.add_argument("--index", default=CPU_INDEX, help="where torch's CPU wheels are, else PyPI's (default: %(default)s)")
-    return parser.parse_args(arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:end])
+    options.tests = tuple(arguments[end + 1 :]) or TESTS
+    return options
 
 
-def run_tests(python: Path, name: str, processes: int) -> Row:
-    """Returns the outcome of the tests in an environment. Their output goes to a log file."""
+def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> Row:
+    """Returns the outcome of the tests, which are arguments for pytest, in an environment. Their output goes to a log file."""
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
@@ -56,7 +64,7 @@ def run_tests(python: Path, name: str, processes: int) -> Row:
             f"--numprocesses={processes}",
             "--dist=worksteal",
             *options,
-            "tests/worker_image",
+            *tests,
         ]
         subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
         if not report.exists():
@@ -79,7 +87,7 @@ def commit() -> str:
 
 def main() -> int:
     lock = (ROOT / "requirements-dev.lock").read_text()
-    options = parse_options(pinned(lock, ["torch"])[0].removeprefix("torch=="))
+    options = parse_options(pinned(lock, ["torch"])[0].removeprefix("torch=="), sys.argv[1:])
     index = options.index if index_answers(options.index) else None
     LOGS.mkdir(parents=True, exist_ok=True)
     failed = False
@@ -90,12 +98,13 @@ def main() -> int:
             with virtual_environment(CACHE / name, options.python) as python:
                 install(python, ROOT, release, index, LOGS / f"matrix-{name}-install.log")
                 print(f"{name}: testing", flush=True)
-                row = run_tests(python, name, options.processes)
+                row = run_tests(python, name, options.processes, options.tests)
         except (RuntimeError, subprocess.CalledProcessError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed = True
             continue
-        PAGE.write_text(with_rows(PAGE.read_text(), [row]))
+        if options.tests == TESTS:
+            PAGE.write_text(with_rows(PAGE.read_text(), [row]))
         print(f"{name}: {row.text()}", flush=True)
         failed = failed or bool(row.failed)
     return 1 if failed else 0

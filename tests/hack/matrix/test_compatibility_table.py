@@ -71,6 +71,12 @@ def test_releases_are_named_by_their_first_two_numbers(program: Any) -> None:
     assert program.parse_options("2.15.0", ["2.4", "2.15", "2.7.1"]).releases == ["2.4.1", "2.15.0", "2.7.1"]
 
 
+def test_what_follows_two_dashes_goes_to_pytest(program: Any) -> None:
+    options = program.parse_options("2.15.0", ["2.4", "--", "tests/worker_image/state", "-k", "sharded"])
+    assert (options.releases, options.tests) == (["2.4.1"], ("tests/worker_image/state", "-k", "sharded"))
+    assert program.parse_options("2.15.0", ["2.4"]).tests == program.TESTS
+
+
 def test_what_the_tests_need_is_taken_from_the_lock_file() -> None:
     lock = "# made by uv\npytest==9.0 \\\n    --hash=sha256:ab==\n    # via x\ntorch==2.15.0 ; sys_platform == 'linux' \\\n"
     assert pinned(lock, ["torch", "pytest"]) == ["torch==2.15.0", "pytest==9.0"]
