@@ -56,3 +56,29 @@ def test_install() -> None:
         assert hasattr(dist.destroy_process_group, "__wrapped__")
     """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.process
+def test_a_script_with_a_state_ends_in_order_while_threads_of_gloo_drop_their_tensors() -> None:
+    code = """if True:
+        import sys
+        import time
+        import elastic_pytorch as elastic
+        import torch
+        import torch.distributed as dist
+
+        class Slow:
+            def __del__(self, sleep=time.sleep):
+                sleep(0.3)
+
+        slow = Slow()  # so that the threads run while the interpreter is finalized
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        outlives_its_destruction = dist.group.WORLD  # as in the device mesh of FSDP2
+        state = elastic.State(None)
+        sys.setswitchinterval(1000)  # a thread gets the interpreter's lock only when this one waits: as if the machine were busy
+        for _ in range(1000):
+            dist.all_reduce(torch.ones(1), async_op=True)
+        dist.destroy_process_group()
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

@@ -36,6 +36,7 @@ from elastic_pytorch.state.registered import (
 from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, find_newest
 from elastic_pytorch.state.step_boundary import Done, StepBoundary, start_maximum
 from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.torch_fixes import destroy_deadlock
 
 REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a loss may wait for a GPU
 LAYOUT = 1
@@ -89,6 +90,7 @@ class State:
         taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
         if taken:
             raise ValueError(f"{', '.join(taken)}: State has a use of its own for this name")
+        destroy_deadlock.install()  # the agent has done so, but not plain torchrun
         self._objects = {key: unwrap(each) for key, each in registered.items() if is_stateful(each)}
         self._values = {key: each for key, each in registered.items() if key not in self._objects}
         self._identity = names.give(folder, name)

@@ -1,16 +1,20 @@
-"""Avoids a deadlock in torch when a process group is destroyed.
+"""Avoids a deadlock in torch when a process group is destroyed, and an abort of the process soon after.
 
 The destructor of gloo's group waits for its threads, and may do so while it holds Python's interpreter lock. A thread that has just
 carried out the last collective, and drops its last reference to a tensor, needs that lock: a script that destroys its group right after a
 collective, as nearly all do, then hangs at its end: once in a few dozen runs on a busy machine. Torch 2.8 has fixed it for a group of which
 Python has the last reference (pytorch/pytorch#154976). It has not for one to which a DistributedDataParallel refers (seen with 2.10).
+
+A group to which FSDP2's device mesh refers is destructed only when Python finalizes the interpreter. Until version 3.13, Python then ends a
+thread that asks for the lock. In a destructor of C++ that aborts the process: "terminate called without an active exception", SIGABRT
+(pytorch/pytorch#190489, seen with 2.15).
 """
 
 import importlib
 import threading
 import time
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ QUIET_PAUSES = 2  # in the first, a thread may have begun to wait for the lock w
 MAX_SECONDS = 0.5  # less than a worker may take to leave its group, see settings.REST_SECONDS
 
 
+@cache
 def install() -> None:
     """Makes `destroy_process_group` of this process, and of those forked from it, first wait until all threads rest."""
     # by its name: torch.distributed exports a copy of the function
