@@ -1,8 +1,8 @@
 """Runs the tests of the agent and of the training library on several releases of torch, and writes what works into a page.
 
 Each release gets an environment of its own, which is removed after its run: PyPI's torch takes 5 GB with its CUDA libraries. The page keeps
-the rows of the releases that are not run this time. Arguments after `--` go to pytest, in place of the folder of all these tests; the result
-is then printed, and the page stays as it is.
+the rows of the releases that are not run this time. Arguments after `--` go to pytest, in place of the folder of all these tests. Then the
+result is printed, and the page stays as it is.
 """
 
 import argparse

@@ -1,9 +1,11 @@
 """The program behind `make matrix`, but for the environments that it makes."""
 
 import importlib.util
+import re
 from typing import Any
 
 import pytest
+from elastic_pytorch.agent.torch_names import TESTED
 from environment import index_answers, pinned
 from table import HEAD, Row, count, with_rows
 
@@ -55,6 +57,12 @@ def test_row_says_what_has_failed_and_what_was_left_out() -> None:
 def test_page_of_the_documentation_has_the_table() -> None:
     text = (ROOT / "docs" / "compatibility.md").read_text()
     assert with_rows(text, []) == text
+
+
+def test_agent_names_the_oldest_and_the_newest_release_of_the_table() -> None:
+    text = (ROOT / "docs" / "compatibility.md").read_text()
+    releases = sorted((int(major), int(minor)) for major, minor in re.findall(r"^\| (\d+)\.(\d+)\.\d+\+", text, re.MULTILINE))
+    assert " to ".join(f"{major}.{minor}" for major, minor in (releases[0], releases[-1])) == TESTED
 
 
 @pytest.fixture
