@@ -1,7 +1,6 @@
 """A controller that runs on a cluster in memory, with words for what a test waits for."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,7 +39,7 @@ class Running:
             job = self.cache.worker("default", name, uid)
             assert job is not None
             beat = parse_heartbeat({"incarnation": uid, "state": "ready", "round": 0})
-            self.registry.note_heartbeat(job[1], name, beat, time.monotonic())
+            self.registry.note_heartbeat(job[1], name, beat, asyncio.get_running_loop().time())
             self.cluster.set_pod_status("default", name, running)
 
     def members(self) -> tuple[str, ...]:
