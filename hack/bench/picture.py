@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
+from typing import TYPE_CHECKING
 
 from bench.results import Result, Story, of_scenario, typical
 from bench.scenarios import PLAIN, Scenario
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes  # matplotlib is imported only to draw: that takes a second
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e8ec"
 STEPS, AGAIN, WORLD, FAULT = "#1f2933", "#d9480f", "#9cc3e6", "#c8322b"
@@ -27,10 +25,17 @@ def draw(results: Sequence[Result], path: Path) -> None:
     runs = [(PLAIN[name], run) for name in SHOWN if (run := typical(of_scenario(results, name), PLAIN[name].target))]
     if not runs:
         return
+    import matplotlib as mpl  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
     with mpl.rc_context({"font.size": 11, "axes.edgecolor": GRID, "text.color": INK, "axes.labelcolor": MUTED}):
         figure = Figure(figsize=(6.2 * len(SHOWN), 5.2), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
         for axis, (scenario, run) in zip(figure.subplots(1, len(runs), squeeze=False).flatten(), runs, strict=True):
             _panel(axis, scenario, run)
+            for each in (axis.xaxis, axis.yaxis):
+                each.set_major_locator(MaxNLocator(integer=True))
         figure.suptitle(HEAD, x=0.01, ha="left", fontsize=14, fontweight="bold")
         figure.supxlabel(LEGEND, fontsize=11, color=MUTED)
         figure.savefig(path, dpi=130, facecolor="white")
@@ -50,7 +55,7 @@ def spans(story: Story) -> list[tuple[float, float, int]]:
     return found
 
 
-def _panel(axis: Axes, scenario: Scenario, run: Result) -> None:
+def _panel(axis: "Axes", scenario: Scenario, run: Result) -> None:
     """One run: the steps as dots, the group's size as an area behind them."""
     measured = run.figures
     assert measured is not None
@@ -73,14 +78,12 @@ def _panel(axis: Axes, scenario: Scenario, run: Result) -> None:
     axis.set_xlabel("seconds since the event")
     axis.set_ylabel("step of the job")
     axis.tick_params(colors=MUTED, length=0)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _world(axis: Axes, story: Story) -> None:
+def _world(axis: "Axes", story: Story) -> None:
     """The group's size behind the steps, on a scale of its own; nothing while no group trains."""
     behind = axis.twinx()
     behind.set_zorder(axis.get_zorder() - 1)

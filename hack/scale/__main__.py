@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 
 import aiohttp
 from kubernetes import config
-from kubernetes.client import CoreV1Api
 from measure.api import Api, ApiError
 from measure.commands import CommandFailed, Commands
 from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
@@ -82,6 +81,8 @@ def main() -> int:
         PAGE.write_text(results.page(PAGE.read_text(), results.read_all(KEPT)))
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    from kubernetes.client import CoreV1Api  # noqa: PLC0415 - takes a second
+
     core = CoreV1Api(config.new_client_from_config(str(KUBECONFIG)))  # type: ignore[no-untyped-call]
     failed = False
     for jobs, workers in CURVE if options.curve else ((options.jobs, options.workers),):

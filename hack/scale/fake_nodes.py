@@ -4,11 +4,13 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import NotFoundException
 from measure.kind_cluster import FILES, KUBECONFIG
+
+if TYPE_CHECKING:
+    from kubernetes.client import CoreV1Api  # the import takes a second
 
 KWOK, STAGES, LOG = FILES / "bin" / "kwok", FILES / "kwok-stages.yaml", FILES / "logs" / "fake-nodes.log"
 LABEL = "elasticpytorch.dev/fake-node"  # hack/kind/health.sh knows it, too
@@ -24,7 +26,7 @@ PLACEMENT: dict[str, Any] = {
 
 
 @contextmanager
-def fake_nodes(core: CoreV1Api, count: int) -> Iterator[None]:
+def fake_nodes(core: "CoreV1Api", count: int) -> Iterator[None]:
     """Ready nodes, removed at the end together with the process that keeps them alive."""
     assert KWOK.exists() and STAGES.exists(), "there is no kwok: run `make kwok`"
     remove_nodes(core)  # an earlier run that was killed may have left some
@@ -59,7 +61,7 @@ def node(name: str) -> Any:
     }
 
 
-def remove_nodes(core: CoreV1Api) -> None:
+def remove_nodes(core: "CoreV1Api") -> None:
     """Removes the nodes, and the pods that DaemonSets have put there: no kubelet would confirm their end."""
     nodes: list[Any] = core.list_node(label_selector=f"{LABEL}=true").items
     core.delete_collection_node(label_selector=f"{LABEL}=true")
@@ -69,13 +71,13 @@ def remove_nodes(core: CoreV1Api) -> None:
             delete_pod_at_once(core, pod.metadata.namespace, pod.metadata.name)
 
 
-def delete_pod_at_once(core: CoreV1Api, namespace: str, name: str) -> None:
+def delete_pod_at_once(core: "CoreV1Api", namespace: str, name: str) -> None:
     """Does what `kubectl delete pod --grace-period=0 --force` does; the pod may be gone already."""
     with suppress(NotFoundException):
         core.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
 
 
-def wait_until_ready(core: CoreV1Api, kwok: subprocess.Popen[bytes], count: int) -> None:
+def wait_until_ready(core: "CoreV1Api", kwok: subprocess.Popen[bytes], count: int) -> None:
     until = time.monotonic() + START_SECONDS
     while sum(is_ready(node) for node in core.list_node(label_selector=f"{LABEL}=true").items) < count:
         assert kwok.poll() is None, f"kwok has ended: see {LOG}"

@@ -5,16 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
-from tests.paths import ROOT
-
-CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
-CRD: dict[str, Any] = yaml.safe_load(CRD_FILE.read_text())
-(VERSION,) = CRD["spec"]["versions"]
-SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
+from tests.job_schema import CRD, CRD_FILE, SCHEMA, VERSION
 
 
 def properties(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,13 +1,12 @@
 """The manifests that tests/e2e/api/test_admission.py applies, as far as they can be checked without a cluster."""
 
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from elastic_pytorch_operator.spec.job import parse_job
 
+from tests.job_schema import SCHEMA, VALIDATOR
 from tests.operator.builders import a_worker_pod
 from tests.paths import ROOT
 
@@ -17,10 +16,6 @@ FAILING = sorted((ROOT / "tests" / "manifests" / "failing").glob("*.yaml"))
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 GPU_EXAMPLES = [path for path in EXAMPLES if path.stem == "job-gpu"]
 EXPECT = "# expect: "
-
-CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
-(VERSION,) = CRD["spec"]["versions"]
-SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
 
 # What only CEL refuses, or the API server's own understanding of lists and unknown fields.
 BEYOND_JSON_SCHEMA = (
@@ -57,7 +52,7 @@ def test_manifest_is_a_job(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [*GOOD, *FAILING], ids=name_of)
 def test_good_manifest_and_one_that_fails_only_later_are_valid(path: Path) -> None:
-    jsonschema.validate(yaml.safe_load(path.read_text()), SCHEMA)
+    VALIDATOR.validate(yaml.safe_load(path.read_text()))
 
 
 @pytest.mark.parametrize("path", BAD, ids=name_of)
@@ -71,7 +66,7 @@ def test_bad_manifest_says_what_is_expected(path: Path) -> None:
 def test_bad_manifest_is_refused_by_the_schema_alone_unless_it_takes_a_rule(path: Path) -> None:
     text = path.read_text()
     expected = text.partition("\n")[0].removeprefix(EXPECT)
-    valid = jsonschema.Draft7Validator(SCHEMA).is_valid(yaml.safe_load(text))
+    valid = VALIDATOR.is_valid(yaml.safe_load(text))
     if not expected.startswith("unknown field"):  # of which the schema alone knows nothing, whatever else is wrong
         assert valid is any(words in expected for words in BEYOND_JSON_SCHEMA)
 
@@ -79,7 +74,7 @@ def test_bad_manifest_is_refused_by_the_schema_alone_unless_it_takes_a_rule(path
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_example_is_valid_and_asks_for_nothing_that_a_cluster_need_not_have(path: Path) -> None:
     manifest = yaml.safe_load(path.read_text())
-    jsonschema.validate(manifest, SCHEMA)
+    VALIDATOR.validate(manifest)
     spec, pod = manifest["spec"], manifest["spec"]["template"]["spec"]
     assert not any("hostPath" in volume for volume in pod["volumes"])
     claims = {template["metadata"]["name"]: template["spec"] for template in spec["volumeClaimTemplates"]}

@@ -8,15 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from tests.documentation import blocks, indented_commands
+from tests.job_schema import SCHEMA, VALIDATOR
 from tests.paths import ROOT
 
-CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
-SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -85,7 +83,7 @@ def test_every_command_is_run_by_a_test(page: Path) -> None:
 
 @pytest.mark.parametrize("text", list(jobs()))
 def test_job_in_the_text_is_valid(text: str) -> None:
-    jsonschema.validate(yaml.safe_load(text), SCHEMA)
+    VALIDATOR.validate(yaml.safe_load(text))
 
 
 def fields(schema: dict[str, Any], path: str) -> set[str]:

@@ -6,16 +6,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
+from tests.job_schema import VALIDATOR
 from tests.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "char-lm"
-CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
 STEP = re.compile(r"^step (\d+)/\d+  loss ([\d.]+)  workers (\d+)", re.MULTILINE)
 START = re.compile(r"^start at step (\d+)/\d+  workers (\d+)$", re.MULTILINE)
 DONE = re.compile(r"^done at step (\d+)/\d+  validation loss ([\d.]+)$", re.MULTILINE)
@@ -76,7 +74,7 @@ def test_the_script_for_gpus_runs_without_one_and_goes_on_with_another_group(tmp
 @pytest.mark.parametrize("name", ["elastic", "fsdp2", "gpu"])
 def test_the_job_runs_the_script_with_options_it_has(name: str) -> None:
     job = yaml.safe_load((EXAMPLE / f"job-{name}.yaml").read_text())
-    jsonschema.validate(job, CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    VALIDATOR.validate(job)
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     script, *arguments = container["args"]

@@ -5,14 +5,13 @@ import sys
 from typing import Any
 
 import pytest
-import yaml
 from chart_values import Value, page, values_of
 from custom_resource import page as page_of_resource
 
+from tests.job_schema import CRD
 from tests.paths import ROOT
 
 VALUES = ROOT / "charts" / "elastic-pytorch-operator" / "values.yaml"
-CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
 
 SOME = """# About the file.
 

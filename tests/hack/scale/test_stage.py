@@ -1,13 +1,10 @@
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
-import yaml
 from scale import stage
 from scale.fake_nodes import LABEL, node
 
-from tests.paths import ROOT
+from tests.job_schema import VALIDATOR
 
 
 def test_node_of_the_load_generator_is_where_fake_pods_are() -> None:
@@ -21,8 +18,7 @@ def test_node_of_the_load_generator_is_where_fake_pods_are() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 4000])
 def test_job_is_elastic_and_runs_on_fake_nodes_only(workers: int) -> None:
     job = stage.job_manifest("job-7", workers)
-    crd: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
-    jsonschema.validate(job, crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    VALIDATOR.validate(job)
     assert job["spec"]["minReplicas"] <= job["spec"]["replicas"] == workers
     assert job["spec"]["template"]["spec"]["nodeSelector"] == {LABEL: node("fake-0")["metadata"]["labels"][LABEL]}
 

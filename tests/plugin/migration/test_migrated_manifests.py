@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from elastic_pytorch_client.migration.documents import migrate_documents
@@ -18,10 +17,10 @@ from elastic_pytorch_client.migration.yaml_text import read_documents, write_doc
 from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.documentation import blocks
+from tests.job_schema import VALIDATOR
 from tests.paths import ROOT
 
 CASES = sorted(path.parent for path in (ROOT / "tests" / "plugin" / "migration" / "cases").glob("*/before.yaml"))
-SCHEMA = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())["spec"]["versions"][0]["schema"]
 NOT_MIGRATED = {"accelerate", "image-entrypoint", "long-name", "trainjob-unknown-runtime"}
 
 
@@ -57,7 +56,7 @@ def test_what_is_written_is_a_valid_job(case: Path) -> None:
     jobs = jobs_of((case / "after.yaml").read_text())
     assert jobs
     for job in jobs:
-        jsonschema.Draft7Validator(SCHEMA["openAPIV3Schema"]).validate(job)
+        VALIDATOR.validate(job)
         job["metadata"] = {"name": "made-by-the-server", "namespace": "team", "uid": "7"} | job["metadata"]
         parse_job(job)
 
