@@ -11,8 +11,8 @@ from typing import Any
 from measure.api import Api
 from measure.commands import CommandFailed, Commands
 
-STEP_SECONDS = 0.005
-POD_START_SECONDS = 0.05
+STEP_SECONDS = 0.002
+POD_START_SECONDS = 0.02
 CHECKPOINT_EVERY = 20
 
 

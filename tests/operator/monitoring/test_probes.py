@@ -1,7 +1,7 @@
 """What kubelets and Prometheus are answered, on a real server."""
 
 import asyncio
-import time
+import threading
 
 import aiohttp
 import pytest
@@ -49,13 +49,18 @@ async def test_prometheus_can_read_the_metrics() -> None:
 
 async def test_operator_whose_event_loop_is_stuck_does_not_answer() -> None:
     async with serving(Operator().probes().routes(), "127.0.0.1", 0) as port:
+        stuck, asked = threading.Event(), threading.Event()
 
-        def ask_later() -> None:
-            time.sleep(0.3)
-            asyncio.run(ask(port, "/healthz", seconds=0.5))
+        def ask_meanwhile() -> None:
+            stuck.wait()
+            try:
+                asyncio.run(ask(port, "/healthz", seconds=0.3))
+            finally:
+                asked.set()
 
-        asking = asyncio.create_task(asyncio.to_thread(ask_later))
-        await asyncio.sleep(0.05)
-        time.sleep(2)  # noqa: ASYNC251  this is what it is about
+        asking = asyncio.create_task(asyncio.to_thread(ask_meanwhile))
+        await asyncio.sleep(0)  # the thread begins
+        stuck.set()
+        assert asked.wait(30)  # what the loop is stuck in
         with pytest.raises(TimeoutError):
             await asking

@@ -208,7 +208,7 @@ async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -
     world.cluster.apply_job(a_manifest())
     await world.until(lambda: len(world.cluster.pods()) == 3)
     await first.crash()
-    await asyncio.sleep(0.8)
+    await asyncio.sleep(2 * QUICK.look_seconds)
     assert not second.replica.leading
     second.clock_ahead[0] = 3.0
     await world.until_leading(second)
@@ -228,7 +228,7 @@ async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> 
     first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
     second = await world.start("second", timing=QUICK)
-    await asyncio.sleep(0.8)
+    await asyncio.sleep(2 * QUICK.look_seconds)
     # As if the first had been suspended for longer than its lease, and had come back.
     lease = await world.cluster.get_lease(SYSTEM, names.OPERATOR)
     assert lease is not None
@@ -270,6 +270,7 @@ async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world
     token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
     for number in (2, 3):
         first.line.is_cut = True
+        first.clock_ahead[0] += QUICK.renew_deadline_seconds - 3 * QUICK.retry_period_seconds
         await world.until(lambda number=number: len(first.made) == number)  # type: ignore[misc]
         with pytest.raises(aiohttp.ClientConnectionError):
             await first.beat(world.session, token)
@@ -288,6 +289,7 @@ async def test_api_server_away_for_a_while_leaves_one_of_two_leading(world: Worl
     [before] = [running for running in both if running.replica.leading]
     for running in both:
         running.line.is_cut = True
+        running.clock_ahead[0] += QUICK.renew_deadline_seconds - 3 * QUICK.retry_period_seconds
     await world.until(lambda: len(before.made) == 2)
     assert not any(running.replica.leading for running in both)
     for running in both:

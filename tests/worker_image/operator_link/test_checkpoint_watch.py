@@ -142,42 +142,50 @@ def test_file_that_was_out_of_sight_for_a_while_is_not_new() -> None:
         assert not checkpoints.add_scan(files)
 
 
+class Running:
+    """The number of the round whose workers run. The watch asks for it before each look at the folder."""
+
+    def __init__(self, number: int) -> None:
+        self._number, self._asked = number, 0
+
+    def __call__(self) -> int:
+        self._asked += 1
+        return self._number
+
+    def begin(self, number: int) -> None:
+        """Has workers run, and waits for the first look, which takes what is there for known."""
+        self._number = number
+        asked = self._asked
+        wait(lambda: self._asked >= asked + 2)
+
+
 def test_watch_tells_of_checkpoints_while_workers_run(tmp_path: Path) -> None:
     told: list[int | None] = []
-    running = [0]
+    running = Running(0)
     folder = tmp_path / "checkpoints"
-    CheckpointWatch(folder, lambda: running[0], told.append).start()
+    CheckpointWatch(folder, running, told.append).start()
     assert told == [0], "it watches: that is worth telling"
     write("a.pt")(folder)
-    running[0] = 1
-    for name in ("b.pt", "c.pt"):
-        until_told(told, len(told), after=write(name), folder=folder)
-    assert told == list(range(len(told)))
+    running.begin(1)
+    for count, name in enumerate(("b.pt", "c.pt"), 1):
+        write(name)(folder)
+        wait(lambda count=count: told == list(range(count + 1)))  # type: ignore[misc]
 
 
 def test_watch_of_what_cannot_be_read_says_so_until_it_can(tmp_path: Path) -> None:
     told: list[int | None] = []
     folder = tmp_path / "checkpoints"
     folder.write_text("in the way")
-    CheckpointWatch(folder, lambda: 1, told.append).start()
+    CheckpointWatch(folder, Running(1), told.append).start()
     wait(lambda: told == [0, None])
     folder.unlink()
     wait(lambda: told == [0, None, 0])
-    until_told(told, 3, after=write("a.pt"), folder=folder)
-    assert told[2:4] == [0, 1]
+    write("a.pt")(folder)
+    wait(lambda: told == [0, None, 0, 1])
 
 
-def until_told(told: list[int | None], count: int, *, after: Write, folder: Path) -> None:
-    """Writes until it is noticed: the first look of a round takes what is there for known."""
-    deadline = time.monotonic() + 30
-    while len(told) == count:
-        assert time.monotonic() < deadline
-        after(folder)
-        wait(lambda: len(told) > count, 2, complain=False)
-
-
-def wait(what: Callable[[], object], seconds: float = 30.0, *, complain: bool = True) -> None:
+def wait(what: Callable[[], object], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not what() and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert what() or not complain
+    assert what()

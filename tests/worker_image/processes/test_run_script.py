@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 
 class Outcome:
     def __init__(self, result: "subprocess.CompletedProcess[str]", error_file: Path) -> None:

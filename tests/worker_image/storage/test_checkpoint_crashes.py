@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import elastic_pytorch
+import pytest
 
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "tests" / "worker_image" / "scripts" / "crash_points.py"
 
 
+@pytest.mark.process
 def test_death_at_any_point_leaves_a_checkpoint(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-S", str(SCRIPT), str(tmp_path / "folder")],
