@@ -7,7 +7,7 @@ from typing import Any
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, worker_pod
 from elastic_pytorch_operator.model.actions import CreatePod
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Nodes, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
@@ -105,7 +105,9 @@ def a_round(*indices: int, number: int = 1, **fields: Any) -> Round:
 
 def observed(pods: Sequence[PodView] = (), agents: Sequence[AgentView] = (), **fields: Any) -> Observed:
     defaults: dict[str, Any] = {"nodes": {f"node-{n}": NodeView(f"node-{n}") for n in range(3)}, "service_exists": True}
-    return Observed(now=NOW, time=TIME, pods=tuple(pods), agents={a.worker: a for a in agents}, **{**defaults, **fields})
+    facts = {**defaults, **fields}
+    facts["nodes"] = Nodes(facts["nodes"])
+    return Observed(now=NOW, time=TIME, pods=tuple(pods), agents={a.worker: a for a in agents}, **facts)
 
 
 KEY = JobKey("default", "lm")

@@ -12,7 +12,7 @@ from typing import Any
 from elastic_pytorch_operator.api.timestamps import write_time
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory, Plan
@@ -84,7 +84,7 @@ class Simulation:
             now=self.now,
             time=TIME,
             pods=pods,
-            nodes=dict(self.nodes),
+            nodes=Nodes(self.nodes),
             agents=agents,
             round=self.round or recover_round(pods, agents, self.listening_since),
             listening_since=self.listening_since,

@@ -5,7 +5,7 @@ from typing import Any
 
 from elastic_pytorch_operator.manifests.worker_pod import NODE_LOSS_SECONDS
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
-from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.model.observed import Nodes, NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.spec.job import Job
@@ -60,7 +60,7 @@ class StockSimulation:
             time=TIME,
             pods=tuple(self.of("worker")),
             stores=tuple(self.of("store")),
-            nodes=dict(self.nodes),
+            nodes=Nodes(self.nodes),
             service_exists=self.service,
         )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
@@ -18,7 +17,7 @@ from elastic_pytorch_operator.informer.workload_views import (
     workloads_alike,
 )
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
-from elastic_pytorch_operator.model.observed import NodeView, PodView
+from elastic_pytorch_operator.model.observed import Nodes, NodeView, PodView
 from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
@@ -63,6 +62,7 @@ class Cache:
     primed: bool = False
     marks: tuple[Mark, ...] = MARKS
     _nodes: dict[str, NodeView] = field(default_factory=dict)
+    _nodes_now: Nodes | None = None  # a copy; None: not made since the last change of a node
     _watch_lag: WatchLag = field(default_factory=WatchLag)
     _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
@@ -98,9 +98,11 @@ class Cache:
         return list(self._jobs)
 
     @property
-    def nodes(self) -> Mapping[str, NodeView]:
-        """All nodes: not a copy, but a view that changes when a node does. A plan ends before that."""
-        return MappingProxyType(self._nodes)
+    def nodes(self) -> Nodes:
+        """All nodes. It is the same object until one of them changes."""
+        if self._nodes_now is None:
+            self._nodes_now = Nodes(self._nodes)
+        return self._nodes_now
 
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
         """The worker pods of a job, by index. It is the same tuple until one of the job's pods changes."""
@@ -234,7 +236,7 @@ class Cache:
         self._node_entries[view.name] = _NodeEntry(uid, version, entry.seen_at if same and entry is not None else now)
         if known == view:
             return set()
-        self._nodes[view.name] = view
+        self._nodes[view.name], self._nodes_now = view, None
         return self._jobs_on(view.name)
 
     def remove_node(self, manifest: Manifest, now: float) -> set[JobKey]:
@@ -245,7 +247,7 @@ class Cache:
             return set()
         version = max(version_of(manifest["metadata"]), entry.version if entry else 0)
         self._node_entries[name] = _NodeEntry(uid, version, now)
-        self._nodes[name] = NodeView(name, ready=False, removed=True)
+        self._nodes[name], self._nodes_now = NodeView(name, ready=False, removed=True), None
         return self._jobs_on(name)
 
     def mark_ended_before_takeover(self) -> None:
@@ -407,6 +409,7 @@ class Cache:
         """Forgets the removed nodes that no pod is on any more."""
         for name in [name for name, node in self._nodes.items() if node.removed and name not in self._pods.nodes]:
             del self._nodes[name], self._node_entries[name]
+            self._nodes_now = None
 
     def _jobs_on(self, node: str) -> set[JobKey]:
         return {key for key, _ in self._pods.owners_on(node)}

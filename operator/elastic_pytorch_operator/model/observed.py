@@ -7,6 +7,7 @@ a decision, so a clock that is an hour off changes nothing. The one exception is
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
@@ -100,6 +101,20 @@ class NodeView:
     end: AnnouncedEnd | None = None  # that it announces
 
 
+class Nodes(dict[str, NodeView]):
+    """All nodes by name, at one moment. It is never changed: what is counted once holds for every plan that reads it."""
+
+    @cached_property
+    def there(self) -> int:
+        """How many there are, without those that have been removed."""
+        return sum(not node.removed for node in self.values())
+
+    @cached_property
+    def not_ready(self) -> int:
+        """How many of those are not ready."""
+        return sum(not (node.removed or node.ready) for node in self.values())
+
+
 class AgentState(StrEnum):
     """What an agent reports that it is doing; docs/protocol.md describes each."""
 
@@ -176,7 +191,7 @@ class Observed:
     time: str  # the same moment in RFC 3339, for status timestamps only
     pods: tuple[PodView, ...] = ()
     stores: tuple[PodView, ...] = ()  # of stock rendezvous
-    nodes: Mapping[str, NodeView] = field(default_factory=dict)  # a missing node has not been seen yet
+    nodes: Nodes = field(default_factory=Nodes)  # a missing node has not been seen yet
     agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
     round: Round | None = None  # the newest declared; None: none yet
     listening_since: float = 0.0  # when this operator began to listen to agents
@@ -187,6 +202,7 @@ class Observed:
     lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died
     service_exists: bool = False
     pod_group_minimum: int | None = None  # the gang's size in its PodGroup; 0: there is none; None: that is not known
+    reports_progress: bool = False  # an agent has reported a step
     reporting_jobs: int = 1  # how many jobs report progress
     workloads: tuple[WorkloadView, ...] | None = None  # by number; None: the operator does not support Kueue here
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.actions import PatchStatus
-from elastic_pytorch_operator.model.observed import AgentState, NodeView, Observed
+from elastic_pytorch_operator.model.observed import AgentState, Nodes, NodeView, Observed
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.spec.job import Job
@@ -44,7 +44,7 @@ def named(seen: Observed) -> Observed:
         seen,
         pods=tuple(replace(pod, name=Name(pod.name), node=Name(pod.node)) for pod in seen.pods),
         agents={Name(name): replace(agent, worker=Name(name)) for name, agent in seen.agents.items()},
-        nodes={Name(name): replace(node, name=Name(name)) for name, node in seen.nodes.items()},
+        nodes=Nodes({Name(name): replace(node, name=Name(name)) for name, node in seen.nodes.items()}),
         round=round_,
     )
 
@@ -92,7 +92,7 @@ def nodes_lost(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
     return job, replace(
         seen,
         pods=tuple(replace(pod, deleting=pod.node in lost) for pod in seen.pods),
-        nodes={name: replace(node, ready=name not in lost) for name, node in seen.nodes.items()},
+        nodes=Nodes({name: replace(node, ready=name not in lost) for name, node in seen.nodes.items()}),
         agents={name: agent for name, agent in seen.agents.items() if seen.pods_by_name[name].node not in lost},
     )
 
@@ -149,6 +149,16 @@ def growth(scenario: Scenario, *, newcomers: int = 0, forget: bool = False, **sp
 )
 def test_group_that_trains(scenario: Scenario) -> None:
     assert growth(scenario) <= MAX_GROWTH
+
+
+def test_nodes_of_other_jobs_cost_nothing() -> None:
+    costs = []
+    for others in (10, 1000):
+        job, seen, memory = a_running_job(FEW)
+        seen = replace(seen, nodes=Nodes({**seen.nodes, **{f"other-{n}": NodeView(f"other-{n}") for n in range(others)}}))
+        plan(job, seen, memory)
+        costs.append(count_lines(partial(plan, job, seen, memory)))
+    assert costs[0] == costs[1], "the nodes are counted once, and not with each plan"
 
 
 def test_newcomers() -> None:
