@@ -5,7 +5,6 @@ the square of the workers. So reports wait for each other, and the longer the mo
 """
 
 SECONDS_PER_AGENT = 50e-6  # about four times what a plan costs for each worker
-STEP_SECONDS = 1.0  # for which a new step alone waits, at least
 
 
 def delay_of_change(agents: int) -> float:
@@ -15,12 +14,3 @@ def delay_of_change(agents: int) -> float:
         agents: how many the job has.
     """
     return agents * SECONDS_PER_AGENT
-
-
-def delay_of_step(heartbeat_seconds: float) -> float:
-    """Seconds until the plan after a report that brings no more than progress.
-
-    Args:
-        heartbeat_seconds: between two heartbeats of an agent. It is long where there are many jobs.
-    """
-    return max(STEP_SECONDS, heartbeat_seconds)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.agents.heartbeat import Heartbeat
 from elastic_pytorch_operator.agents.heartbeat_interval import HeartbeatInterval
-from elastic_pytorch_operator.agents.plan_delay import delay_of_change, delay_of_step
+from elastic_pytorch_operator.agents.plan_delay import delay_of_change
 from elastic_pytorch_operator.agents.round_answer import RoundAnswer
-from elastic_pytorch_operator.model.observed import AgentState, AgentView
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Progress
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS
 
 LEFT_ROUNDS = 16  # agents stop the workers of the last few rounds
 
@@ -87,7 +88,10 @@ class AgentRegistry:
 
     def job(self, job_uid: str) -> JobAgents:
         """A job's entry, made if there is none."""
-        return self._jobs.setdefault(job_uid, JobAgents())
+        found = self._jobs.get(job_uid)
+        if found is None:
+            found = self._jobs[job_uid] = JobAgents()
+        return found
 
     def forget_others(self, job_uids: set[str]) -> None:
         """Drops all jobs but these."""
@@ -118,7 +122,10 @@ class AgentRegistry:
         return sum(sum(job.polls.values()) for job in self._jobs.values())
 
     def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> float | None:
-        """Takes note of a heartbeat; returns in how many seconds the job is to be planned; None: nothing has changed."""
+        """Takes note of a heartbeat; returns in how many seconds the job is to be planned; None: no decision depends on it.
+
+        A step is none that one depends on: plans look at the steps when their time has come.
+        """
         self.last_heard_at = now
         self._first_heard_at = min(self._first_heard_at, now)
         job = self.job(job_uid)
@@ -129,8 +136,10 @@ class AgentRegistry:
             self.arrived_at = now
         steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
-        first_step = beat.progress.first_step is not None and (steady is None or steady.progress.first_step is None)
+        begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
+        # Plans grant the others a longer silence while a whole group is silent.
+        is_back = known is not None and now - known.heard_at > SILENCE_SECONDS * self._interval.longest(now)
         if known is not None and known.round > 0 and (beat.state is AgentState.READY or beat.round != known.round):
             self._leave(job, known.round)
         agent = AgentView(
@@ -160,10 +169,8 @@ class AgentRegistry:
         else:
             job.failed.discard(worker)
         # Once a member has failed, each heartbeat of the others is awaited.
-        if steady is None or first_step or checkpointed or job.failed:
+        if begins or checkpointed or is_back or job.failed:
             return delay_of_change(len(job.agents))
-        if steady.progress != beat.progress:
-            return delay_of_step(self.heartbeat_seconds(now))
         return None
 
     def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
@@ -233,6 +240,11 @@ class AgentRegistry:
             job.verdict = verdict
             job.nudge += 1  # an agent whose poll hangs learns of it by its next heartbeat
             job.announce()
+
+
+def _is_known(progress: Progress) -> tuple[bool, bool]:
+    """Whether a script has reported a step, and the first step of its round."""
+    return progress.step is not None, progress.first_step is not None
 
 
 def _speed(known: AgentView, beat: Heartbeat, now: float) -> float | None:

@@ -36,7 +36,7 @@ from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events
 from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
-from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, write_status_at
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, write_status_at
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
@@ -177,13 +177,28 @@ def plan_rounds(
         *report_timeout(job, schedule),
     ]
     memory = replace(memory, failed=mark_reported(memory.failed))
-    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, observed.reporting_jobs)
+    progress_at = next_progress_write(job.uid, memory.written_at, observed.reporting_jobs)
+    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, progress_at)
     if due is not None and due <= observed.now:
         actions.append(PatchStatus(status))
     else:
         recheck = earliest(recheck, due)
-    verdict = None if ending is None else ("complete" if ending.complete else "failed")
-    return Plan(memory, decision.round, decision.nudge, dump_stacks, verdict, tuple(actions), recheck)
+    recheck = earliest(recheck, _progress_at(job, observed))
+    return Plan(
+        memory,
+        decision.round,
+        nudge=decision.nudge,
+        dump_stacks=dump_stacks,
+        verdict=None if ending is None else ("complete" if ending.complete else "failed"),
+        actions=tuple(actions),
+        recheck_at=recheck,
+        recheck_urgent=recheck is not None and recheck == decision.recheck_at,
+    )
+
+
+def _progress_at(job: Job, observed: Observed) -> float | None:
+    """When to look at the steps that agents have reported; None: they report none."""
+    return next_progress_write(job.uid, observed.now, observed.reporting_jobs) if observed.reports_progress else None
 
 
 def _count_failures(

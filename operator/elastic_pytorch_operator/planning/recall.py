@@ -35,4 +35,5 @@ def recall(job: Job, now: float) -> Memory:
             last=recorded_cause(job.status) if backing_off else None,
             group_restarts=group_restarts(job),
         ),
+        written_at=now,  # by another leader, perhaps: its progress need not be written at once
     )

@@ -187,7 +187,7 @@ class Controller:
             if not has_ended(manifest.get("status") or {}):
                 writer, write = self._writer(key, manifest["metadata"]["uid"]), self._executor.invalid_status(manifest, job)
                 writer.ask([write] if write else [], writer.failed)
-                self._plan_at(key, None, writer)
+                self._plan_again(key, writer)
                 return "success"
             job = parse_ended(manifest)
         observed = observe(
@@ -204,7 +204,7 @@ class Controller:
             being_deleted=self._writer(key, job.uid).pods_being_deleted,
             kueue=self._kueue,
         )
-        if any(agent.progress.step is not None for agent in observed.agents.values()) and not has_ended(job.status):
+        if observed.reports_progress and not has_ended(job.status):
             self._reporting.add(job.uid)
         else:
             self._reporting.discard(job.uid)
@@ -263,13 +263,14 @@ class Controller:
             self._registry.conclude(job.uid, todo.verdict)
         if todo.round or describe(writer.failed) != describe(todo.memory.failed):
             self._queue.add(job.key)
-        self._plan_at(job.key, todo.recheck_at, writer)
+        self._plan_again(job.key, writer, todo)
 
-    def _plan_at(self, key: JobKey, recheck_at: float | None, writer: JobWriter) -> None:
+    def _plan_again(self, key: JobKey, writer: JobWriter, todo: Plan | None = None) -> None:
         """Has a job planned again when its plan asks for that, and when a write that has failed may be tried again."""
-        at = earliest(recheck_at, *(write.retry_at for write in writer.failed.values()))
+        wanted = todo.recheck_at if todo else None
+        at = earliest(wanted, *(write.retry_at for write in writer.failed.values()))
         if at is not None:
-            self._queue.add(key, at - self._clock(), urgent=False)
+            self._queue.add(key, at - self._clock(), urgent=todo is not None and todo.recheck_urgent and at == wanted)
 
     def _note_status(self, job: Job, todo: Plan, writer: JobWriter) -> None:
         """The status that a plan asked for is written: what waits for that is done."""

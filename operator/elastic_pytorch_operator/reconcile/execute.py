@@ -314,9 +314,10 @@ class Executor:
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) that makes one object of another: what is no longer there is sent as null."""
+    """The JSON merge patch (RFC 7386) that makes one object of another: only what differs; what is no longer there is sent as null."""
     patch: dict[str, Any] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)
-        patch[name] = merge_patch(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else value
+        if name not in old or before != value:
+            patch[name] = merge_patch(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else value
     return patch

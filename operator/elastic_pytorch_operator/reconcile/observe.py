@@ -26,7 +26,7 @@ def observe(
     being_deleted: Collection[str] = (),
     kueue: bool = False,
 ) -> Observed:
-    """A job at this moment, for a plan that is made before anything else happens: its nodes are those of the cache.
+    """A job at this moment, for a plan.
 
     A pod is deleted from the moment when a plan asks for that. `being_deleted` has the UIDs of those whose deletion the API server has not
     confirmed yet: without it, the next plan would take the agent of a lost worker for that of a newcomer.
@@ -50,6 +50,7 @@ def observe(
         lost_leader_node=lost_leader_node,
         service_exists=service_exists,
         pod_group_minimum=pod_group_minimum,
+        reports_progress=any(agent.progress.step is not None for agent in agents.values()),
         reporting_jobs=reporting_jobs,
         workloads=cache.workloads_of(job.uid) if kueue else None,
     )

@@ -20,6 +20,7 @@ FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
 SOON_SECONDS = 0.5
 SPARE_ENTRIES = 16  # of the heap, for keys that have become due earlier than their entries say
+ENTRIES_PER_KEY = 3  # of the heap, at most: two are in force
 
 
 class QueueObserver(Protocol):
@@ -43,8 +44,13 @@ class QueueObserver(Protocol):
 
 
 class _Due(NamedTuple):
-    at: float
-    urgent: bool
+    """When a key is due, and from when on that is urgent."""
+
+    at: float = math.inf
+    urgent_at: float = math.inf
+
+
+NEVER = _Due()
 
 
 class WorkQueue(Generic[Key]):
@@ -88,7 +94,7 @@ class WorkQueue(Generic[Key]):
     def add(self, key: Key, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
         """Asks for work on a key after a delay.
 
-        The earliest time asked for counts, and with it whether that was urgent. What is due and becomes urgent goes before what is not.
+        The earliest time asked for counts. What waits, and was asked for as urgent for a later time, goes before what is not from then on.
 
         Args:
             key: to work on.
@@ -101,19 +107,17 @@ class WorkQueue(Generic[Key]):
             return
         now = self._clock()
         due = now + max(0.0, delay_seconds)
-        known = self._due.get(key)
-        if known is not None and known.at <= due:
-            if known.at <= now and urgent and not known.urgent and due <= now:
-                self._due[key] = _Due(known.at, True)
-                self._release(key)
+        known = self._due.get(key, NEVER)
+        asked = _Due(min(known.at, due), min(known.urgent_at, due) if urgent else known.urgent_at)
+        if asked == known:
             return
-        self._due[key] = _Due(due, urgent)
-        if self._observer:
+        self._due[key] = asked
+        if self._observer and due < known.at:
             self._observer.queued()
         if due <= now:
             self._release(key)
             return
-        if len(self._heap) >= 2 * len(self._due) + SPARE_ENTRIES:
+        if len(self._heap) >= ENTRIES_PER_KEY * len(self._due) + SPARE_ENTRIES:
             self._heap = [entry for entry in self._heap if self._is_current(entry)]
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (due, next(self._order), key))
@@ -171,12 +175,12 @@ class WorkQueue(Generic[Key]):
             return
         if key not in self._ready:
             self._ready_count.release()
-        self._ready.add(key, urgent=self._due[key].urgent)
+        self._ready.add(key, urgent=self._due[key].urgent_at <= self._clock())
 
     def _is_current(self, entry: tuple[float, int, Key]) -> bool:
-        """Whether an entry of the heap says when its key is due: not if the key was added again for an earlier time."""
+        """Whether an entry of the heap says when its key is due, or urgent: not if the key was added again for an earlier time."""
         due, _, key = entry
-        return key in self._due and self._due[key].at == due
+        return due in self._due.get(key, NEVER)
 
     def _wake_at(self, due: float, now: float) -> None:
         if due >= self._wakes_at:

@@ -42,12 +42,23 @@ def test_steady_heartbeat_changes_nothing(registry: AgentRegistry) -> None:
     assert beat(registry, "w0") is None
 
 
-def test_step_waits_for_as_long_as_a_heartbeat_takes() -> None:
+def test_first_step_of_a_round_is_planned_for_and_no_other(registry: AgentRegistry) -> None:
+    assert beat(registry, "w0", progress={"step": 1}) is not None
+    assert beat(registry, "w0", progress={"step": 2, "firstStep": 1}) is not None
+    for step in (2, 3, 4):
+        assert beat(registry, "w0", progress={"step": step, "firstStep": 1, "loss": 1 / step}) is None
+
+
+def test_agent_that_is_heard_again_after_a_silence_is_planned_for(registry: AgentRegistry) -> None:
+    assert beat(registry, "w0", at=3.5) is None
+    assert beat(registry, "w1", at=4.5) is not None
+    assert beat(registry, "w1", at=5.5) is None
+
+
+def test_interval_follows_the_agents() -> None:
     registry = AgentRegistry()
     for number in range(3000):
         beat(registry, f"w{number % 10}", job=f"uid-{number // 10}")
-    for step, seconds in ((1, 3.0), (1, None), (2, 3.0)):
-        assert beat(registry, "w0", job="uid-0", at=10.0, progress={"step": step}) == seconds
     assert registry.heartbeat_seconds(10.0) == 3
 
 

@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.failed_writes import FailedWrite
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.observe import heard_before
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
@@ -44,7 +45,8 @@ def test_progress_is_summed_up_for_the_column() -> None:
 
 def test_planning_again_changes_nothing() -> None:
     simulation = running()
-    assert simulation.reconcile() == Plan(simulation.memory, recheck_at=simulation.reconcile().recheck_at)
+    silent_at = min(agent.heard_at for agent in simulation.agents.values()) + SILENCE_SECONDS
+    assert simulation.reconcile() == Plan(simulation.memory, recheck_at=silent_at, recheck_urgent=True)
 
 
 def test_first_round_is_one_round() -> None:

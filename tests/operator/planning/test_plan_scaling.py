@@ -76,7 +76,7 @@ def test_next_leader_makes_no_pod_for_a_worker_that_was_given_back() -> None:
     simulation = training()
     simulation.settle(900)
     made = simulation.made
-    simulation.take_over({name: simulation.now + 2 for name in simulation.agents})
+    simulation.take_over(dict.fromkeys(simulation.agents, simulation.now + 2))
     simulation.settle(60)
     assert simulation.made == made
     assert simulation.round is not None

@@ -349,7 +349,7 @@ async def test_failing_api_server_is_asked_again(running: Running, verb: str) ->
     await running.until(lambda: running.indices() == ["0", "1", "2"] and bool(running.condition("Running")))
 
 
-def test_merge_patch_removes_what_is_no_longer_there() -> None:
-    old = {"progress": {"step": 1, "loss": "2"}, "rootCause": {"signal": "SIGKILL"}, "workers": [1]}
-    new = {"progress": {"step": 2}, "workers": [], "round": 1}
+def test_merge_patch_has_what_differs_and_removes_what_is_no_longer_there() -> None:
+    old = {"progress": {"step": 1, "loss": "2"}, "rootCause": {"signal": "SIGKILL"}, "workers": [1], "conditions": [{}]}
+    new = {"progress": {"step": 2}, "workers": [], "round": 1, "conditions": [{}]}
     assert merge_patch(old, new) == {"progress": {"step": 2, "loss": None}, "rootCause": None, "workers": [], "round": 1}

@@ -11,7 +11,7 @@ from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS, Controller
-from elastic_pytorch_operator.reconcile.workqueue import SPARE_ENTRIES, WorkQueue
+from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES, WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -89,7 +89,7 @@ class Day:
     def sizes(self) -> Mapping[str, int]:
         """Of all that the operator keeps."""
         controller, executor = self.controller, self.controller._executor
-        assert len(self.queue._heap) <= 2 * len(self.queue) + SPARE_ENTRIES
+        assert len(self.queue._heap) <= ENTRIES_PER_KEY * len(self.queue) + SPARE_ENTRIES
         return {
             "jobs": len(self.cache.keys),
             "queue": len(self.queue),

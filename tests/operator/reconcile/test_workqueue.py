@@ -2,7 +2,7 @@
 
 import asyncio
 
-from elastic_pytorch_operator.reconcile.workqueue import SPARE_ENTRIES, WorkQueue
+from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES, WorkQueue
 
 from tests.operator.virtual_time import run_in_virtual_time
 
@@ -142,6 +142,20 @@ async def test_later_urgent_work_does_not_hurry_what_is_due_now() -> None:
     assert len(queue) == 0
 
 
+def test_key_that_waits_becomes_urgent_when_that_is_due() -> None:
+    async def story() -> None:
+        queue: WorkQueue[str] = WorkQueue(clock=asyncio.get_running_loop().time)
+        queue.add("late", 3.0, urgent=True)
+        for key in ("a", "b", "late"):
+            queue.add(key, 1.0, urgent=False)
+        await asyncio.sleep(2)
+        assert await queue.get() == "a"
+        await asyncio.sleep(2)
+        assert [await queue.get(), await queue.get()] == ["late", "b"]
+
+    run_in_virtual_time(story())
+
+
 def test_key_rests_after_work_that_was_long() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
@@ -178,7 +192,7 @@ def test_day_of_additions_leaves_nothing_behind() -> None:
             for job in range(jobs):
                 queue.add(job, 1.0)  # a heartbeat supersedes what the plan has asked for
             await asyncio.sleep(pause_seconds)
-            assert len(queue._heap) <= 2 * jobs + SPARE_ENTRIES
+            assert len(queue._heap) <= ENTRIES_PER_KEY * jobs + SPARE_ENTRIES
         assert taken == jobs * day_seconds / pause_seconds
         assert len(queue) == jobs
         for worker in workers:

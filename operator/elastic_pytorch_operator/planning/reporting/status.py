@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from zlib import crc32
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import (
@@ -35,13 +36,13 @@ from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 Status = dict[str, Any]
 
-# Changes of these alone are written every few seconds at most.
+# Changes of these alone are written every few seconds, and less often where there are many jobs.
 SLOW_FIELDS = ("progress", "history")
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers")
 DETAILS_WRITE_SECONDS = 1.0
-PROGRESS_WRITE_SECONDS = 3.0
-PROGRESS_WRITES_PER_SECOND = 50  # of all jobs together: the API server has other clients
+PROGRESS_WRITE_SECONDS = 5.0
+PROGRESS_WRITES_PER_SECOND = 10  # of all jobs together: the API server has other clients, and keeps each version for minutes
 SAME_WRITE_SECONDS = 30.0
 
 
@@ -188,13 +189,23 @@ def progress_write_seconds(reporting_jobs: int) -> float:
     return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
 
 
+def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
+    """The first moment after another one at which a job's progress is written, monotonic seconds.
+
+    Each job has its own moments, which follow from its UID. So the writes of all jobs are spread evenly, even after a takeover.
+    """
+    seconds = progress_write_seconds(reporting_jobs)
+    offset = crc32(job_uid.encode()) / 2**32 * seconds
+    return after + seconds - (after - offset) % seconds
+
+
 def write_status_at(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     written: Mapping[str, Any] | None,
     written_at: float,
     now: float,
-    reporting_jobs: int = 1,
+    progress_at: float,
 ) -> float | None:
     """When a status is to be written, monotonic seconds; None: there is no need.
 
@@ -205,7 +216,7 @@ def write_status_at(
             drops fields, and what is no Unicode is replaced. To write the same again at once would change nothing.
         written_at: when that was.
         now: monotonic seconds.
-        reporting_jobs: how many jobs report progress.
+        progress_at: when progress is written next, monotonic seconds.
     """
     times = []
     if needs_write(old, new):
@@ -216,7 +227,7 @@ def write_status_at(
         else:
             times.append(now)
     if old.get("progress") != new.get("progress"):
-        times.append(written_at + progress_write_seconds(reporting_jobs))
+        times.append(progress_at)
     return min(times, default=None)
 
 

@@ -8,9 +8,10 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.reporting.status import (
     DETAILS_WRITE_SECONDS,
-    PROGRESS_WRITE_SECONDS,
+    PROGRESS_WRITES_PER_SECOND,
     SAME_WRITE_SECONDS,
     needs_write,
+    next_progress_write,
     progress_write_seconds,
     write_status_at,
 )
@@ -153,11 +154,12 @@ def test_need_of_a_write(new: dict[str, Any], needed: bool) -> None:
             NOW - 1 + SAME_WRITE_SECONDS,
             id="the API server has stored something else",
         ),
-        pytest.param({**WRITTEN, "progress": {}}, WRITTEN, NOW - 1 + PROGRESS_WRITE_SECONDS, id="progress, every few seconds"),
+        pytest.param({**WRITTEN, "progress": {}}, WRITTEN, NOW + 3, id="progress, when its time has come"),
+        pytest.param({**WRITTEN, "progress": {}, "round": 2}, WRITTEN, NOW, id="progress with news, at once"),
     ],
 )
 def test_time_of_the_next_write(new: dict[str, Any], written: dict[str, Any] | None, due: float | None) -> None:
-    assert write_status_at(WRITTEN, new, written, NOW - 1, NOW) == due
+    assert write_status_at(WRITTEN, new, written, NOW - 1, NOW, NOW + 3) == due
 
 
 def a_condition(reason: str, message: str) -> dict[str, str]:
@@ -182,16 +184,27 @@ def test_details_are_written_once_a_second(changes: dict[str, Any], waits: bool)
     old = {**WRITTEN, "conditions": [a_condition("RoundRunning", "2 of 4 workers train")]}
     new = {**old, **changes}
     due = DETAILS_WRITE_SECONDS if waits else 0.25
-    assert write_status_at(old, new, old, NOW, NOW + 0.25) == NOW + due
-    assert write_status_at(old, new, old, NOW, NOW + 5) == NOW + 5, "it has waited for long enough"
-    assert write_status_at(old, new, None, 0.0, NOW) == NOW, "the first write"
+    assert write_status_at(old, new, old, NOW, NOW + 0.25, NOW) == NOW + due
+    assert write_status_at(old, new, old, NOW, NOW + 5, NOW) == NOW + 5, "it has waited for long enough"
+    assert write_status_at(old, new, None, 0.0, NOW, NOW) == NOW, "the first write"
 
 
 @pytest.mark.parametrize(
     ("reporting_jobs", "seconds"),
-    [(0, 3.0), (1, 3.0), (150, 3.0), (151, 3.02), (1000, 20.0)],
+    [(0, 5.0), (1, 5.0), (50, 5.0), (51, 5.1), (1000, 100.0)],
 )
-def test_all_jobs_together_write_progress_at_most_fifty_times_a_second(reporting_jobs: int, seconds: float) -> None:
+def test_jobs_write_progress_less_often_the_more_there_are(reporting_jobs: int, seconds: float) -> None:
     assert progress_write_seconds(reporting_jobs) == seconds
-    assert write_status_at(WRITTEN, {**WRITTEN, "progress": {}}, WRITTEN, NOW - 1, NOW, reporting_jobs) == NOW - 1 + seconds
-    assert write_status_at(WRITTEN, {**WRITTEN, "round": 2}, WRITTEN, NOW - 1, NOW, reporting_jobs) == NOW
+
+
+@pytest.mark.parametrize("jobs", [1, 50, 1000])
+def test_progress_of_all_jobs_is_written_evenly(jobs: int) -> None:
+    interval, writes = progress_write_seconds(jobs), []
+    for number in range(jobs):
+        first = next_progress_write(f"uid-{number}", NOW, jobs)
+        assert NOW < first <= NOW + interval
+        assert next_progress_write(f"uid-{number}", first, jobs) == pytest.approx(first + interval)
+        assert next_progress_write(f"uid-{number}", first - 0.01, jobs) == pytest.approx(first)
+        writes.append(first)
+    for second in range(int(interval)):
+        assert sum(NOW + second < at <= NOW + second + 1 for at in writes) <= 2.5 * PROGRESS_WRITES_PER_SECOND

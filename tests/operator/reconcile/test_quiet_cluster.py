@@ -1,0 +1,183 @@
+"""What the operator does while all jobs train and report, in time that passes at once: little, and a lost worker is found all the same."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
+from elastic_pytorch_operator.agents.registry import AgentRegistry
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
+from elastic_pytorch_operator.planning.reporting.status import PROGRESS_WRITES_PER_SECOND
+from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS
+from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
+from elastic_pytorch_operator.spec.job import JobKey
+
+from tests.operator.builders import a_manifest
+from tests.operator.virtual_time import run_in_virtual_time
+
+WORKERS = 3
+STEPS_PER_SECOND = 8
+START_SECONDS = 30.0  # until all jobs train, and the start is over
+
+
+class TellingQueue(WorkQueue[JobKey]):
+    """Keeps what it has handed out, and can be closed for a while, as if plans took long."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=asyncio.get_running_loop().time)
+        self.taken_out: list[JobKey] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def get(self) -> JobKey:
+        await self.open.wait()
+        key = await super().get()
+        self.taken_out.append(key)
+        return key
+
+
+class QuietCluster:
+    """Jobs whose agents report a step with each heartbeat.
+
+    Attributes:
+        silent: pods whose agents say nothing any more.
+        stopped_at: by job, when its group has stopped, as one does that has lost a worker.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.cluster, self.cache, self.registry = FakeCluster(nodes=4, pods_per_node=1000), Cache(), AgentRegistry()
+        self.queue = TellingQueue()
+        self.silent: set[str] = set()
+        self.stopped_at: dict[JobKey, float] = {}
+        self.controller = Controller(
+            self.cluster,
+            self.cache,
+            self.registry,
+            self.queue,
+            AgentSettings("http://operator"),
+            self.loop.time,
+            slots=WriteSlots(self.loop.time),
+            time_of_day=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.loop.time()),
+        )
+        self.cluster.watch(self._watch)
+        for number in range(jobs):
+            self.cluster.apply_job(a_manifest(f"job-{number}", replicas=WORKERS, minimum=1, maximum=WORKERS))
+
+    def _watch(self, kind: str, change: str, found: dict[str, object]) -> None:
+        self.queue.add_all(self.cache.observe_change(kind, change, found, self.loop.time()))
+
+    async def speak(self) -> None:
+        """Starts an agent in each pod, and speaks for all of them until it is cancelled."""
+        for pod in self.cluster.pods():
+            containers = [{"name": "pytorch", "state": {"running": {}}}]
+            status = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": containers}
+            self.cluster.set_pod_status("default", pod["metadata"]["name"], status)
+        pods = [(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in self.cluster.pods()]
+        while True:
+            for name, uid in pods:
+                if name not in self.silent:
+                    self._beat(name, uid)
+            await asyncio.sleep(1)
+
+    def _beat(self, name: str, uid: str) -> None:
+        job = self.cache.worker("default", name, uid)
+        if job is None:
+            return
+        declared, now = self.registry.job(job[1]).round, self.loop.time()
+        beat = {"incarnation": uid, "state": "ready", "round": 0}
+        if declared is not None and name in declared.ranks:
+            progress = {"step": int(STEPS_PER_SECOND * self.stopped_at.get(job[0], now)), "firstStep": 0}
+            group = {"rank": declared.ranks[name], "worldSize": declared.size}
+            beat |= {"state": "running", "round": declared.number, "progress": progress, **group}
+        delay_seconds = self.registry.note_heartbeat(job[1], name, parse_heartbeat(beat), now)
+        if delay_seconds is not None:
+            self.queue.add(job[0], delay_seconds)
+
+    def lose_worker(self, job: JobKey) -> str:
+        """Has an agent fall silent, and its group stop; returns the worker."""
+        lost = self.members(job)[1]
+        self.silent.add(lost)
+        self.stopped_at[job] = self.loop.time()
+        return lost
+
+    def members(self, job: JobKey) -> tuple[str, ...]:
+        """The workers of a job's newest round."""
+        declared = self.registry.job(self.cluster.job(job.name)["metadata"]["uid"]).round
+        assert declared is not None
+        return declared.workers
+
+    def step(self, job: JobKey) -> int:
+        """That the status of a job says."""
+        return int(self.cluster.job(job.name)["status"]["progress"]["step"])
+
+
+@asynccontextmanager
+async def quiet_cluster(jobs: int) -> AsyncIterator[QuietCluster]:
+    """A cluster all of whose jobs train."""
+    found = QuietCluster(jobs)
+    await found.controller.prime()
+    tasks = [asyncio.create_task(found.controller.run())]
+    await asyncio.sleep(5)
+    tasks.append(asyncio.create_task(found.speak()))
+    await asyncio.sleep(START_SECONDS)
+    yield found
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_steps_cause_few_plans_and_few_writes() -> None:
+    seconds = 60
+
+    async def story() -> None:
+        async with quiet_cluster(100) as quiet:
+            plans, calls, began = len(quiet.queue.taken_out), Counter(quiet.cluster.calls), quiet.loop.time()
+            await asyncio.sleep(seconds)
+            planned = Counter(quiet.queue.taken_out[plans:])
+            written = Counter(quiet.cluster.calls) - calls
+            assert set(written) <= {"patch_job_status", "get_service", "create_service"}
+            assert written["patch_job_status"] <= 1.2 * seconds * PROGRESS_WRITES_PER_SECOND
+            assert all(quiet.step(key) >= STEPS_PER_SECOND * (began + seconds / 2) for key in quiet.cache.keys)
+            print(
+                f"{written['patch_job_status'] / seconds:.1f} writes a second; {len(planned) / 100 / seconds:.2f} plans of a job"
+            )
+            assert max(planned.values()) <= 0.7 * seconds, "most are made to see whether an agent has fallen silent"
+
+    run_in_virtual_time(story())
+
+
+def test_worker_that_falls_silent_is_lost_in_time() -> None:
+    async def story() -> None:
+        async with quiet_cluster(1) as quiet:
+            [job] = quiet.cache.keys
+            lost = quiet.lose_worker(job)
+            await asyncio.sleep(SILENCE_SECONDS - 1.1)
+            assert lost in quiet.members(job)
+            await asyncio.sleep(2.2)
+            assert lost not in quiet.members(job)
+
+    run_in_virtual_time(story())
+
+
+def test_job_whose_worker_may_be_lost_is_planned_before_those_that_make_progress() -> None:
+    async def story() -> None:
+        async with quiet_cluster(10) as quiet:
+            job = quiet.cache.keys[7]
+            quiet.lose_worker(job)
+            await asyncio.sleep(SILENCE_SECONDS - 1.1)
+            quiet.queue.open.clear()
+            quiet.queue.add_all(quiet.cache.keys, urgent=False)
+            await asyncio.sleep(2.2)
+            taken = len(quiet.queue.taken_out)
+            quiet.queue.open.set()
+            await asyncio.sleep(0.1)
+            assert quiet.queue.taken_out[taken] == job
+
+    run_in_virtual_time(story())
