@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -16,7 +16,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver
 
-PAGE_SIZE = 500
+PAGE_SIZE = 250
 REQUEST_TIMEOUT_SECONDS = 15
 MAX_CONNECTIONS = 200  # writes, reviews of tokens and lists together: the lease is not renewed behind them
 MERGE_PATCH = "application/merge-patch+json"
@@ -34,6 +34,9 @@ class KubernetesCluster:
         api: the connection.
         observer: counts each request.
         namespaces: whose jobs and pods are listed; none: those of all.
+
+    Attributes:
+        reduce_pod: takes from a listed pod what is not needed, before the next ones are read: 6 KiB of JSON take 40 in memory.
     """
 
     def __init__(self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()) -> None:
@@ -41,6 +44,7 @@ class KubernetesCluster:
         self._places = [f"/namespaces/{namespace}" for namespace in namespaces] or [""]
         self._observer = observer
         self._answering_since: float | None = None
+        self.reduce_pod: Callable[[Manifest], Manifest] = lambda pod: pod
 
     @property
     def answering_since(self) -> float | None:
@@ -76,7 +80,8 @@ class KubernetesCluster:
         return await self._list_everywhere(JOBS_PATH, names.PLURAL)
 
     async def list_pods(self) -> list[Manifest]:
-        return await self._list_everywhere("/api/v1", "pods", labelSelector=f"{names.LABEL_MANAGED_BY}={names.OPERATOR}")
+        selector = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
+        return await self._list_everywhere("/api/v1", "pods", self.reduce_pod, labelSelector=selector)
 
     async def list_nodes(self) -> list[Manifest]:
         return await self._list("/api/v1/nodes")
@@ -234,17 +239,20 @@ class KubernetesCluster:
             return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest, query=query)
         return await self._request("POST", path, manifest, query=query)
 
-    async def _list_everywhere(self, group: str, resource: str, **query: str) -> list[Manifest]:
+    async def _list_everywhere(
+        self, group: str, resource: str, reduce: Callable[[Manifest], Manifest] | None = None, **query: str
+    ) -> list[Manifest]:
         """What there is of a resource in the namespaces that are watched."""
-        lists = await asyncio.gather(*(self._list(f"{group}{place}/{resource}", **query) for place in self._places))
+        lists = await asyncio.gather(*(self._list(f"{group}{place}/{resource}", reduce, **query) for place in self._places))
         return [item for items in lists for item in items]
 
-    async def _list(self, path: str, **query: str) -> list[Manifest]:
+    async def _list(self, path: str, reduce: Callable[[Manifest], Manifest] | None = None, **query: str) -> list[Manifest]:
         items: list[Manifest] = []
         page: dict[str, str] = {"limit": str(PAGE_SIZE)}
         while True:
             answer = await self._request("GET", path, query={**query, **page})
-            items += answer.get("items") or []
+            found = answer.get("items") or []
+            items += map(reduce, found) if reduce else found
             token = (answer.get("metadata") or {}).get("continue")
             if not token:
                 return items

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.pod_index import PodEntry, PodIndex
-from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_node, view_pod
+from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_node, view_pod, without_managed_fields
 from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
 from elastic_pytorch_operator.informer.workload_views import (
@@ -338,7 +338,8 @@ class Cache:
             parsed = parse_job(manifest)
         except InvalidJob as problem:
             parsed = problem
-        self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, manifest, now)
+        kept = {**manifest, "metadata": without_managed_fields(metadata)}
+        self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
         self._keys[metadata.get("uid", "")] = key
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
 

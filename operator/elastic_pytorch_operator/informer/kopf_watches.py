@@ -9,7 +9,7 @@ operator gone.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import kopf
@@ -23,7 +23,8 @@ SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
 CONNECT_TIMEOUT_SECONDS = 10
 REQUEST_TIMEOUT_SECONDS = 30
-PAGE_SIZE = 500
+PAGE_SIZE = 100  # its objects are handled in one turn of the event loop
+IDLE_SECONDS = 0.5  # for which kopf keeps a task for an object, with all of the object's last version, after an event
 
 
 async def watch_cluster(
@@ -46,7 +47,7 @@ async def watch_cluster(
         logging.getLogger(name).setLevel(logging.WARNING)
     await kopf.operator(
         registry=registry,
-        settings=_settings(),
+        settings=kopf_settings(),
         clusterwide=not namespaces,
         namespaces=namespaces,
         standalone=True,
@@ -56,18 +57,33 @@ async def watch_cluster(
     )
 
 
-def _settings() -> kopf.OperatorSettings:
+class _NoDifferences(kopf.DiffBaseStorage):
+    """Keeps nothing to compare an object with: kopf would copy all of an object at each event, for handlers that there are none of."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None: ...
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """How kopf watches."""
     settings = kopf.OperatorSettings()
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
     settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
     settings.watching.connect_timeout = CONNECT_TIMEOUT_SECONDS
     settings.watching.chunk_size = PAGE_SIZE
+    settings.queueing.idle_timeout = IDLE_SECONDS
     for resource in ("pods", kueue.WORKLOADS):
         settings.watching.label_selectors[resource] = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.persistence.finalizer = f"{names.GROUP}/unused"
+    settings.persistence.diffbase_storage = _NoDifferences()
     return settings
 
 

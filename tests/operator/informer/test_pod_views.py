@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
+from elastic_pytorch_operator.informer.pod_views import job_of_pod, reduce_pod, view_node, view_pod
 from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -29,6 +29,30 @@ def test_pod_of_somebody_else_is_nobodys_worker(strip: str) -> None:
     pod = a_pod_object()
     del pod["metadata"][strip]
     assert job_of_pod(pod) is None
+
+
+def a_pod_with_sidecar(ended: dict[str, Any]) -> dict[str, Any]:
+    """Without the annotation that names its training container; an init container has failed, if it is no sidecar."""
+    init = {"initContainerStatuses": [{"name": "proxy", "state": {"terminated": ended}}]}
+    pod = a_pod_object({"phase": "Failed", "podIP": "10.0.0.7", **init, **container(running={})}, annotations={})
+    pod["spec"]["initContainers"] = [{"name": "proxy", "image": "proxy", "restartPolicy": "Always"}]
+    pod["spec"] |= {"nodeName": "node-1", "terminationGracePeriodSeconds": 90}
+    return pod
+
+
+def test_views_read_nothing_that_is_taken_from_listed_pods() -> None:
+    pods = [
+        a_pod_object({"phase": "Running", "podIP": "10.0.0.7", **container(running={})}, managedFields=[{"manager": "a"}]),
+        a_pod_with_sidecar({"exitCode": 1}),
+        {**a_pod_with_sidecar({"exitCode": 1}), "spec": {"containers": [{"name": "other"}]}},
+        {**a_pod_object(), "spec": {}},
+    ]
+    for pod in pods:
+        reduced = reduce_pod(pod)
+        assert view_pod(reduced, seen_at=5.0) == view_pod(pod, seen_at=5.0)
+        assert job_of_pod(reduced) == job_of_pod(pod)
+        assert "managedFields" not in reduced["metadata"]
+        assert len(str(reduced["spec"])) < 250
 
 
 def test_running_pod() -> None:
