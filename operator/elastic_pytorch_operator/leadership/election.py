@@ -41,6 +41,7 @@ class Elector:
         identity: of this replica, never used before.
         clock: monotonic seconds.
         timing: how soon the leader is replaced.
+        may_renew: whether this replica is in a state to lead.
 
     Attributes:
         lost_leader: the replica that led before this one and let its lease run out while the API server answered; empty: there was none.
@@ -54,8 +55,10 @@ class Elector:
         identity: str,
         clock: Callable[[], float] = time.monotonic,
         timing: LeaseTiming | None = None,
+        may_renew: Callable[[], bool] = lambda: True,
     ) -> None:
         self.lost_leader = ""
+        self._may_renew = may_renew
         self._cluster = cluster
         self._namespace = namespace
         self._name = name
@@ -93,7 +96,8 @@ class Elector:
         """Renews the lease for as long as possible; returns when this replica no longer leads."""
         while self.leading:
             began = self._clock()
-            await self._try()
+            if self._may_renew():
+                await self._try()
             renewed = self._candidacy.renewed_at is not None and self._candidacy.renewed_at >= began
             pause = self._timing.retry_period_seconds if renewed else self._timing.pause_seconds
             due = (began if renewed else self._clock()) + pause

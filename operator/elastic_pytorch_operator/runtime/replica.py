@@ -8,9 +8,10 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
@@ -22,6 +23,7 @@ from elastic_pytorch_operator.http.connections import Connections
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.leadership.election import Elector
+from elastic_pytorch_operator.leadership.election_thread import ElectionThread
 from elastic_pytorch_operator.leadership.fence import FencedCluster
 from elastic_pytorch_operator.leadership.leader_label import keep_label, take_label
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
@@ -64,6 +66,7 @@ class Replica:
         answering_since: since when the API server has answered every request; None: it does not.
         clock: monotonic seconds, for the election.
         timing: how soon a leader is replaced.
+        election: has the replica elected in a thread, which asks the API server by the second part; None: here.
     """
 
     def __init__(
@@ -77,13 +80,18 @@ class Replica:
         answering_since: Callable[[], float | None] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
         timing: LeaseTiming | None = None,
+        election: tuple[ElectionThread, Cluster] | None = None,
     ) -> None:
         self._settings = settings
         self._watch = watch
         self._answering_since = answering_since
         self._metrics = metrics or Metrics()
+        thread, asks = election or (None, cluster)
+        self._elect = thread.run if thread else _run_here
         self._elector = (
-            Elector(cluster, settings.namespace, OPERATOR, settings.pod, clock, timing) if settings.namespace else None
+            Elector(asks, settings.namespace, OPERATOR, settings.pod, clock, timing, lambda: thread is None or thread.may_renew)
+            if settings.namespace
+            else None
         )
         self._cluster = FencedCluster(cluster, self._may_act)
         self._stopped = False
@@ -143,7 +151,7 @@ class Replica:
             leadership.cancel()
             await asyncio.wait({leadership}, timeout=END_SECONDS)
             if self._elector is not None:
-                await self._elector.give_back()
+                await self._elect(self._elector.give_back())
             for task in (watches, stopping):
                 task.cancel()
             await asyncio.wait({watches, stopping}, timeout=END_SECONDS)
@@ -162,9 +170,9 @@ class Replica:
         if self._elector is None:
             await self._act()
             return
-        await self._elector.acquire()
+        await self._elect(self._elector.acquire())
         acting = asyncio.create_task(self._act())
-        renewing = asyncio.create_task(self._elector.renew())
+        renewing = asyncio.create_task(self._elect(self._elector.renew()))
         try:
             done, _ = await asyncio.wait({acting, renewing}, return_when=asyncio.FIRST_COMPLETED)
             if acting in done:
@@ -254,6 +262,10 @@ class Replica:
             longest_work_seconds=self._controller.longest_work_seconds,
         )
         return self._metrics.render(gauges)
+
+
+async def _run_here(coroutine: Coroutine[Any, Any, None]) -> None:
+    await coroutine
 
 
 async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> None:

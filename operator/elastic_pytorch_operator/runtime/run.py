@@ -9,6 +9,8 @@ from functools import partial
 
 from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
 from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
+from elastic_pytorch_operator.informer.pod_views import reduce_pod
+from elastic_pytorch_operator.leadership.election_thread import ElectionThread
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.monitoring.metrics import Metrics
@@ -35,8 +37,11 @@ async def run_operator(
     _raise_open_files()
     metrics = Metrics(per_job=metrics_per_job)
     cluster = await KubernetesCluster.connect(metrics, settings.watched)
+    cluster.reduce_pod = reduce_pod
     stop = asyncio.Event()
     _stop_upon_signals(asyncio.get_running_loop(), stop)
+    thread = ElectionThread()
+    lease_cluster = await thread.run(KubernetesCluster.connect(metrics))
 
     def begin() -> Replica:
         return Replica(
@@ -47,11 +52,14 @@ async def run_operator(
             metrics=metrics,
             answering_since=lambda: cluster.answering_since,
             timing=timing,
+            election=(thread, lease_cluster),
         )
 
     try:
         await run_replicas(begin, stop)
     finally:
+        await thread.run(lease_cluster.close())
+        thread.close()
         await cluster.close()
     logger.info("stopped")
 

@@ -1,0 +1,46 @@
+"""Runs the election in a thread, on an event loop of its own: a renewal waits neither for other requests nor for the operator's event loop.
+
+A leader whose event loop hangs must not renew its Lease. So the thread is told again and again that the loop still turns.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+LOOK_SECONDS = 1.0
+MAX_HUNG_SECONDS = 10.0  # shorter than the liveness probe takes to have the container restarted
+
+
+class ElectionThread:
+    """A thread with an event loop."""
+
+    def __init__(self) -> None:
+        self._turned_at = time.monotonic()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="election", daemon=True)
+        self._thread.start()
+
+    @property
+    def may_renew(self) -> bool:
+        """Whether the event loop that waits for the election still turns."""
+        return time.monotonic() - self._turned_at < MAX_HUNG_SECONDS
+
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine in the thread; it is cancelled if this one is."""
+        found = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+        try:
+            while not found.done():
+                self._turned_at = time.monotonic()
+                await asyncio.wait({found}, timeout=LOOK_SECONDS)
+        finally:
+            found.cancel()
+        return found.result()
+
+    def close(self) -> None:
+        """Ends the thread; what still runs in it is dropped."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
