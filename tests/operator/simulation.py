@@ -43,6 +43,7 @@ class Simulation:
         sidecars: each pod has another container, which runs on until its pod is deleted.
         agent_start_seconds: from a pod's creation to the first report of its agent.
         connects_at: when each agent that this operator has not heard yet connects to it.
+        crowded: those that have not connected yet wait to be let in.
         writes_status: whether the API server accepts statuses.
         step_seconds: from one plan to the next.
         beside: other jobs, whose pods take room on the same nodes.
@@ -64,6 +65,7 @@ class Simulation:
     failing_writes: int = 0
     agent_start_seconds: float = AGENT_START_SECONDS
     connects_at: dict[str, float] = field(default_factory=dict)
+    crowded: bool = False
     arrived_at: float = 0.0
     last_heard_at: float = 0.0
     writes_status: bool = True
@@ -90,6 +92,7 @@ class Simulation:
             listening_since=self.listening_since,
             last_heard_at=self.last_heard_at,
             arrived_at=self.arrived_at,
+            lets_in_since=self.now if self.crowded and self.connects_at else 0.0,
             heard_before=heard_before(self.job, pods),
             service_exists=self.service,
         )

@@ -6,21 +6,22 @@ import logging
 import math
 import ssl
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from elastic_pytorch_operator.agents.hearing import Hearing
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.agents.plan_delay import delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
 from elastic_pytorch_operator.http.rate_limit import RateLimit
-from elastic_pytorch_operator.http.server import authenticate, peer_of, serving
+from elastic_pytorch_operator.http.server import authenticate, client_of, peer_of, serving
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import LEAVE_SECONDS, leave_seconds
@@ -69,6 +70,16 @@ class AgentApi:
         self._leading = leading
         self.metrics = metrics or Metrics()
         self._limit: RateLimit[str] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
+
+    @property
+    def hearing(self) -> Hearing:
+        """Whether agents can be heard."""
+        return self._registry.hearing
+
+    def note_refusal(self, reason: str, address: str) -> None:
+        """Takes note that a connection was refused."""
+        self.metrics.refused_connection(reason)
+        self._note_turned_away(address)
 
     def is_workers(self, address: str) -> bool:
         """Whether there is a worker pod of this address."""
@@ -153,6 +164,7 @@ class AgentApi:
         Raises:
             web.HTTPException: it is unknown, or no worker.
         """
+        address = peer_of(request)[0]
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or not token or not token.isascii():
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
@@ -161,37 +173,52 @@ class AgentApi:
             refusal.force_close()  # the next connection may find the one that leads
             raise refusal
         try:
-            identity = await self._reviewer.identify(token, peer_of(request)[0])
+            client = client_of(request)
+            identity = await self._reviewer.identify(token, address, client if isinstance(client, PodIdentity) else None)
         except ClusterError as error:
             logger.warning("cannot review a token: %s", error)
+            self._note_turned_away(address)
             raise _failure(web.HTTPServiceUnavailable, "tokens cannot be reviewed now", 1.0) from error
         except TooManyTokensError as error:
+            self._note_turned_away(address)
             raise _failure(web.HTTPTooManyRequests, str(error), error.retry_seconds) from error
         if identity is None:
             raise _failure(web.HTTPUnauthorized, "the token is not valid")
         worker = self._cache.worker(identity.namespace, identity.name, identity.uid)
         if worker is None:
             raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
-        authenticate(request, identity.uid)
+        authenticate(request, identity)
         if wait := self._limit.admit(identity.uid, time.monotonic()):
             raise _failure(web.HTTPTooManyRequests, f"too many requests of pod {identity.name}", wait)
         key, job_uid = worker
         return key, job_uid, identity.name
 
+    def _note_turned_away(self, address: str) -> None:
+        if self.is_workers(address):
+            self.hearing.turn_away(time.monotonic())
 
-def listening(
+
+@asynccontextmanager
+async def listening(
     api: AgentApi, host: str, port: int, tls: ssl.SSLContext | None = None, limits: ConnectionLimits | None = None
-) -> AbstractAsyncContextManager[int]:
+) -> AsyncIterator[int]:
     """Serves agents for as long as the context lasts; yields the port, which may have been 0."""
-    return serving(
-        api.routes(),
-        host,
-        port,
-        middlewares=[api.count],
-        tls=tls,
-        connections=Connections(limits or ConnectionLimits(), api.is_workers),
-        on_refusal=api.metrics.refused_connection,
-    )
+    connections = Connections(limits or ConnectionLimits(), api.is_workers, api.hearing.waiting)
+    watching = asyncio.create_task(api.hearing.watch())
+    try:
+        async with serving(
+            api.routes(),
+            host,
+            port,
+            middlewares=[api.count],
+            tls=tls,
+            connections=connections,
+            on_refusal=api.note_refusal,
+            on_crowd=lambda: api.hearing.turn_away(time.monotonic()),
+        ) as bound:
+            yield bound
+    finally:
+        watching.cancel()
 
 
 def _has_news(job: JobAgents, after: int, nudge: int) -> bool:

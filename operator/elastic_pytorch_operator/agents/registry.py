@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from elastic_pytorch_operator.agents.hearing import Hearing
 from elastic_pytorch_operator.agents.heartbeat import Heartbeat
 from elastic_pytorch_operator.agents.heartbeat_interval import HeartbeatInterval
 from elastic_pytorch_operator.agents.plan_delay import delay_of_change
@@ -75,6 +76,7 @@ class AgentRegistry:
     Attributes:
         last_heard_at: when any of them last sent a heartbeat, monotonic seconds.
         arrived_at: when the last agent arrived that already had a round, from an operator before this one.
+        hearing: whether they can be heard.
     """
 
     def __init__(self, expected: Callable[[], int] = lambda: 0) -> None:
@@ -82,6 +84,7 @@ class AgentRegistry:
         self._first_heard_at = math.inf
         self.last_heard_at = 0.0
         self.arrived_at = 0.0
+        self.hearing = Hearing()
         self._jobs: dict[str, JobAgents] = {}
         self._interval = HeartbeatInterval()
         self._counted_at = -math.inf

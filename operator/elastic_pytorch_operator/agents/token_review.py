@@ -25,8 +25,9 @@ INVALID_SECONDS = 5.0
 MAX_REMEMBERED = 20_000
 REVIEWS_PER_SECOND = 5.0  # for an address
 REVIEWS_AT_ONCE = 120.0  # all pods of a node, where they share its address, after a restart of the operator
-MAX_FIRST_REVIEWS = 64  # in flight
-MAX_LATER_REVIEWS = 16  # in flight; apart, so that new agents do not wait for them
+# In flight. More make the API server no faster, and whatever else it is asked slower.
+MAX_FIRST_REVIEWS = 16
+MAX_LATER_REVIEWS = 4  # apart, so that new agents do not wait for them
 
 Value = TypeVar("Value")
 
@@ -85,12 +86,13 @@ class TokenReviewer:
         self._max_remembered = max_remembered
         self._first, self._later = asyncio.Semaphore(MAX_FIRST_REVIEWS), asyncio.Semaphore(MAX_LATER_REVIEWS)
 
-    async def identify(self, token: str, address: str = "") -> PodIdentity | None:
+    async def identify(self, token: str, address: str = "", client: PodIdentity | None = None) -> PodIdentity | None:
         """The pod that a token was issued to; None if the token is not valid.
 
         Args:
             token: what the client has sent.
             address: of the client.
+            client: whose connection it is; None: not known yet. Kubelets renew tokens: a known client does not wait for the review.
 
         Raises:
             ClusterError: the API server could not be asked, and the token is not known.
@@ -108,7 +110,9 @@ class TokenReviewer:
         if digest not in self._reviews:
             if wait := self._limit.admit(address, now):
                 raise TooManyTokensError(wait)
-            self._begin_review(token, digest, self._first)
+            self._begin_review(token, digest, self._later if client else self._first)
+        if client is not None:
+            return client
         return await asyncio.shield(self._reviews[digest])
 
     def _begin_review(self, token: str, digest: bytes, gate: asyncio.Semaphore) -> None:

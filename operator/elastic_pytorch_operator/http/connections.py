@@ -9,7 +9,7 @@ a pod cannot take another address than its own.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -52,14 +52,16 @@ class Connections:
     Attributes:
         limits: of unknown ones.
         is_expected: whether clients are expected at an address.
+        waiting: since when each unknown connection from such an address has been open, the oldest first.
     """
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     is_expected: Callable[[str], bool] = lambda _: False
+    waiting: MutableMapping[Hashable, float] = field(default_factory=dict)
     _unknown: set[Peer] = field(default_factory=set)
     _unknown_of: Counter[str] = field(default_factory=Counter)
-    _clients: dict[Peer, str] = field(default_factory=dict)
-    _known_of: dict[str, OrderedDict[Peer, None]] = field(default_factory=dict)
+    _clients: dict[Peer, Hashable] = field(default_factory=dict)
+    _known_of: dict[Hashable, OrderedDict[Peer, None]] = field(default_factory=dict)
     _rate: RateLimit[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,13 +80,15 @@ class Connections:
         self.close(peer)  # a connection whose end was not reported yet: the kernel has given its port to another
         self._unknown.add(peer)
         self._unknown_of[address] += 1
+        if self.is_expected(address):
+            self.waiting[peer] = now
         return None
 
-    def is_known(self, peer: Peer) -> bool:
-        """Whether a client has authenticated on a connection."""
-        return peer in self._clients
+    def client_of(self, peer: Peer) -> Hashable | None:
+        """The client that has authenticated on a connection; None: none has."""
+        return self._clients.get(peer)
 
-    def authenticate(self, peer: Peer, client: str) -> Peer | None:
+    def authenticate(self, peer: Peer, client: Hashable) -> Peer | None:
         """Takes note of whose an open connection is; returns the client's oldest, to be closed, if it has too many by now."""
         if self._clients.get(peer) == client or (peer not in self._unknown and peer not in self._clients):
             return None
@@ -104,6 +108,7 @@ class Connections:
 
     def close(self, peer: Peer) -> None:
         """Forgets a connection."""
+        self.waiting.pop(peer, None)
         if peer in self._unknown:
             self._unknown.remove(peer)
             self._unknown_of[peer[0]] -= 1

@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 MAX_BODY_BYTES = 64 * 1024
 SHUTDOWN_SECONDS = 0.5
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
-MAX_ACCEPTED_AT_ONCE = 64  # then others have their turn
+MAX_ACCEPTED_AT_ONCE = 16  # then others have their turn; each has a millisecond of TLS to come
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
 HANDSHAKE_SECONDS = 5
 GOODBYE_SECONDS = 1  # for the end of TLS
@@ -43,7 +43,8 @@ async def serving(
     middlewares: Sequence[Middleware] = (),
     tls: ssl.SSLContext | None = None,
     connections: Connections | None = None,
-    on_refusal: Callable[[str], None] = lambda _: None,
+    on_refusal: Callable[[str, str], None] = lambda *_: None,
+    on_crowd: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[int]:
     """Serves for as long as the context lasts, then closes all connections.
 
@@ -54,12 +55,14 @@ async def serving(
         middlewares: around every request.
         tls: with the server's certificate; None: it serves plain HTTP.
         connections: which are let in.
-        on_refusal: called for each connection that is refused or closed because no client has authenticated on it, with the reason.
+        on_refusal: called for each connection that is refused or closed because no client has authenticated on it, with the reason and
+            the client's address.
+        on_crowd: called when more connections come at once than are accepted at once.
 
     Yields:
         The port.
     """
-    gate = _Gate(connections or Connections(), on_refusal)
+    gate = _Gate(connections or Connections(), on_refusal, on_crowd)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[gate.dismiss, *middlewares])
     app[GATE] = gate
     app.add_routes(routes)
@@ -83,14 +86,19 @@ async def serving(
                 yield listening.getsockname()[1]
             finally:
                 await gate.close()
+                gate.abort_all()  # requests that are held end at once
     finally:
         await runner.cleanup()
-        gate.abort_all()
 
 
-def authenticate(request: web.Request, client: str) -> None:
+def authenticate(request: web.Request, client: Hashable) -> None:
     """Takes note that a request comes from a known client, so that its connection is kept."""
     request.app[GATE].authenticate(peer_of(request), client)
+
+
+def client_of(request: web.Request) -> Hashable | None:
+    """The client that has authenticated on a request's connection; None: none has."""
+    return request.app[GATE].client_of(peer_of(request))
 
 
 def peer_of(request: web.Request) -> Peer:
@@ -123,9 +131,12 @@ class _Link:
 class _Gate:
     """Accepts connections, and closes those of strangers in time."""
 
-    def __init__(self, connections: Connections, on_refusal: Callable[[str], None]) -> None:
+    def __init__(
+        self, connections: Connections, on_refusal: Callable[[str, str], None], on_crowd: Callable[[], None]
+    ) -> None:
         self._connections = connections
         self._on_refusal = on_refusal
+        self._on_crowd = on_crowd
         self._links: dict[Peer, _Link] = {}
         self._accepting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
@@ -151,11 +162,15 @@ class _Gate:
             await asyncio.wait(self._accepting)
 
     def abort_all(self) -> None:
-        """Closes what is still open: connections within their handshakes, which no HTTP server knows of."""
+        """Closes what is open, also connections within their handshakes, which no HTTP server knows of."""
         for link in list(self._links.values()):
             link.transport.abort()
 
-    def authenticate(self, peer: Peer, client: str) -> None:
+    def client_of(self, peer: Peer) -> Hashable | None:
+        """The client that has authenticated on a connection; None: none has."""
+        return self._connections.client_of(peer)
+
+    def authenticate(self, peer: Peer, client: Hashable) -> None:
         """Takes note of whose a connection is."""
         oldest = self._connections.authenticate(peer, client)
         if peer in self._links:
@@ -175,7 +190,7 @@ class _Gate:
         return answer
 
     def _dismiss(self, peer: Peer, answer: web.StreamResponse) -> None:
-        if self._connections.is_known(peer) and answer.status != HTTPStatus.UNAUTHORIZED:
+        if self.client_of(peer) is not None and answer.status != HTTPStatus.UNAUTHORIZED:
             return
         answer.force_close()
         if 400 <= answer.status < 500 and answer.status != HTTPStatus.TOO_MANY_REQUESTS:
@@ -195,12 +210,13 @@ class _Gate:
             peer = _as_peer(name)
             if refusal := self._connections.open(peer, time.monotonic()):
                 link.close()
-                self._on_refusal(refusal)
+                self._on_refusal(refusal, peer[0])
                 continue
             link.setblocking(False)
             task = self._loop.create_task(self._serve(link, peer))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
+        self._on_crowd()
 
     def _resume(self) -> None:
         self._loop.add_reader(self._listening, self._accept)
@@ -213,7 +229,7 @@ class _Gate:
         self._links[peer] = _Link(transport, deadline)
 
     def _give_up(self, peer: Peer) -> None:
-        self._on_refusal("timeout")
+        self._on_refusal("timeout", peer[0])
         self._links[peer].transport.abort()
 
     def _forget(self, peer: Peer) -> None:

@@ -45,6 +45,8 @@ def observe(
         listening_since=listening_since,
         last_heard_at=registry.last_heard_at,
         arrived_at=registry.arrived_at,
+        on_time_since=registry.hearing.on_time_since(now),
+        lets_in_since=registry.hearing.lets_in_since(now),
         heartbeat_seconds=registry.longest_heartbeat_seconds(now),
         heard_before=frozenset() if job.stock else heard_before(job, pods),
         lost_leader_node=lost_leader_node,

@@ -65,6 +65,22 @@ async def test_known_token_is_served_while_it_is_reviewed_again() -> None:
     assert cluster.reviewed == ["mine"] * 2
 
 
+async def test_new_token_on_a_known_clients_connection_is_reviewed_while_it_is_served() -> None:
+    """Kubelets renew the tokens of a thousand pods that began together at the same time."""
+    cluster = Tokens()
+    cluster.answering.clear()
+    reviewer, client = TokenReviewer(cluster, clock=cluster.clock), identity_of("mine")
+    for _ in range(3):
+        async with asyncio.timeout(10):
+            assert await reviewer.identify("renewed", "10.0.0.1", client) == client
+        await settle()
+    assert cluster.reviewed == ["renewed"]
+    cluster.known = False
+    cluster.answering.set()
+    await settle()
+    assert await reviewer.identify("renewed", "10.0.0.1", client) is None, "it was not valid"
+
+
 async def test_token_that_turns_out_to_be_invalid_is_not_taken_any_more() -> None:
     cluster = Tokens()
     reviewer = TokenReviewer(cluster, clock=cluster.clock)

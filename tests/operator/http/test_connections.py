@@ -68,7 +68,7 @@ def test_known_connections_count_for_their_client_alone_which_keeps_the_newest()
     assert [known("pod-1", port) for port in range(MAX_PER_CLIENT)] == [None] * MAX_PER_CLIENT
     assert [known("pod-2", port) for port in range(100, 103)] == [None] * 3
     assert known("pod-1", 50) == ("node", 0)
-    assert not connections.is_known(("node", 0))
+    assert connections.client_of(("node", 0)) is None
     connections.close(("node", 1))
     assert known("pod-1", 51) is None
     assert known("pod-1", 52) == ("node", 2)
@@ -79,7 +79,7 @@ def test_a_connection_that_has_been_closed_meanwhile_is_not_known() -> None:
     connections.open(("a", 1), 100.0)
     connections.close(("a", 1))
     connections.authenticate(("a", 1), "pod")
-    assert not connections.is_known(("a", 1))
+    assert connections.client_of(("a", 1)) is None
 
 
 def test_an_end_that_is_told_late_leaves_nothing_behind() -> None:
@@ -97,5 +97,16 @@ def test_a_connection_is_whose_authenticated_on_it_last() -> None:
     for client in ("pod-1", "pod-1", "pod-2"):
         assert connections.authenticate(("a", 1), client) is None
     connections.close(("a", 1))
-    assert not connections.is_known(("a", 1))
+    assert connections.client_of(("a", 1)) is None
     assert open_many(connections, "a", 3) == [None] * 3
+
+
+def test_connections_from_expected_addresses_wait_until_they_are_known_or_closed() -> None:
+    connections = Connections(LIMITS, lambda address: address.startswith("worker"))
+    connections.open(("stranger", 1), 100.0)
+    for port in (1, 2, 3):
+        connections.open(("worker", port), 100.0 + port)
+    assert connections.waiting == {("worker", 1): 101.0, ("worker", 2): 102.0, ("worker", 3): 103.0}
+    connections.authenticate(("worker", 1), "pod-1")
+    connections.close(("worker", 2))
+    assert connections.waiting == {("worker", 3): 103.0}

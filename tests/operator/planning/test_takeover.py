@@ -86,6 +86,22 @@ def test_worker_that_is_there_is_not_lost(before: list[int], unwritten: list[int
     assert round_.size == WORKERS
 
 
+@pytest.mark.parametrize("changes", [1, 4])
+def test_worker_that_waits_long_to_be_let_in_is_not_lost_however_often_the_leader_changes(changes: int) -> None:
+    """A leader on a busy machine needs longer for the handshakes and tokens of thousands than it waits for one agent."""
+    simulation = large_job()
+    simulation.crowded = True
+    lost: list[str] = []
+    for _ in range(changes):
+        simulation.take_over({pod.name: simulation.now + 25 for pod in simulation.pods.values() if pod.index in (3, 140)})
+        lost += deleted(simulation, TAKEOVER_SECONDS if changes == 1 else 17)
+    simulation.settle(10)
+    assert lost == []
+    round_ = simulation.observe().round
+    assert round_ is not None
+    assert round_.size == WORKERS
+
+
 def silenced(simulation: Simulation, indexes: Iterable[int]) -> dict[str, float]:
     return {pod.name: simulation.now + 1000 for pod in simulation.pods.values() if pod.index in set(indexes)}
 

@@ -23,6 +23,8 @@ BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, whose agents have al
 DISCONNECTED_SECONDS = 0.25  # between two polls of an agent; after that it is to blame for its peers' failure
 NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready, or has been removed
 UNHEARD_SECONDS = 15.0  # of an agent that has reported to an operator before this one
+MAX_CROWDED_SECONDS = 60.0  # for which such an agent may have to wait before it is let in
+MAX_LATE_SECONDS = 30.0  # for which this operator may be unable to hear an agent; then its silence counts all the same
 STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
 START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
 
@@ -167,7 +169,13 @@ def _unheard_until(observed: Observed) -> float:
     """How long to wait for an agent that was heard before this operator began to listen, but never since; monotonic seconds."""
     if observed.now - observed.last_heard_at >= SILENCE_SECONDS:
         return observed.now + UNHEARD_SECONDS  # no agent of any job is heard: the fault is on this side
-    return max(observed.listening_since, observed.arrived_at) + UNHEARD_SECONDS
+    crowded_until = min(observed.lets_in_since, observed.listening_since + MAX_CROWDED_SECONDS)
+    return max(observed.listening_since, observed.arrived_at, crowded_until) + UNHEARD_SECONDS
+
+
+def _audible_since(observed: Observed, moment: float) -> float:
+    """A moment, or a later one since which this operator has been able to hear agents."""
+    return max(moment, min(observed.on_time_since, moment + MAX_LATE_SECONDS))
 
 
 class _Assessment(NamedTuple):
@@ -222,7 +230,7 @@ def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: boo
         return _Assessment(Liveness.GONE, "was deleted")
     if pod.ended:
         return _Assessment(Liveness.GONE, describe_end(pod))
-    silent_for = now - agent.heard_at if agent else 0.0
+    silent_for = now - _audible_since(observed, agent.heard_at) if agent else 0.0
     node = observed.nodes.get(pod.node)
     silent = agent is None or silent_for > NODE_SILENCE_SECONDS * observed.heartbeat_seconds
     if node is not None and node.removed and silent:
@@ -256,22 +264,22 @@ def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: boo
             return _Assessment(Liveness.GONE, f"does not start on node {pod.node}, which has probably died")
         return _Assessment(Liveness.STARTING, recheck_at=lost_at)
     if evidence.broken_since is not None and agent.heard_at <= evidence.broken_since:
-        closed = agent.disconnected_since
-        if closed is not None and now - closed > DISCONNECTED_SECONDS:
+        broken_until = _audible_since(observed, evidence.broken_since) + BROKEN_SILENCE_SECONDS
+        closed_until = math.inf
+        if agent.disconnected_since is not None:
+            closed_until = _audible_since(observed, agent.disconnected_since) + DISCONNECTED_SECONDS
+        if now > closed_until:
             return _Assessment(Liveness.GONE, "has closed its connection while its peers failed")
-        if now - evidence.broken_since > BROKEN_SILENCE_SECONDS:
+        if now > broken_until:
             return _Assessment(Liveness.GONE, f"has been silent for {silent_for:.1f} s while its peers failed")
-        recheck = evidence.broken_since + BROKEN_SILENCE_SECONDS
-        return _Assessment(
-            Liveness.READY, recheck_at=recheck if closed is None else min(recheck, closed + DISCONNECTED_SECONDS)
-        )
+        return _Assessment(Liveness.READY, recheck_at=min(broken_until, closed_until))
     stop_until = math.inf
     if agent.state is AgentState.STOPPING:
         stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
         if now >= stop_until:
             why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
             return _Assessment(Liveness.GONE, why)
-    lost_at = agent.heard_at + evidence.silence_seconds
+    lost_at = _audible_since(observed, agent.heard_at) + evidence.silence_seconds
     if evidence.last_progress > agent.heard_at:  # its group needs it for each step
         lost_at = max(lost_at, evidence.last_progress + SILENCE_SECONDS * observed.heartbeat_seconds)
     if now > lost_at:

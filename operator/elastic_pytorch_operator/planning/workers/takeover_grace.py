@@ -9,7 +9,7 @@ from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_lead
 GRACE_SECONDS = 5.0  # agents retry every 2 s or sooner, so all live ones have connected by then
 UNHEARD_GROUP_SECONDS = 10.0  # if no agent of a group has connected: an attempt to reach a dead leader takes 5 s to time out
 MAX_GRACE_SECONDS = 30.0
-ARRIVAL_SECONDS = 1.0  # without a further agent that already had a round: all have arrived
+ARRIVAL_SECONDS = 1.0  # without a further agent that already had a round, or one that waits to be let in: all have arrived
 LOST_NODE_GRACE_SECONDS = 1.0  # agents open another connection every quarter of a second
 LOST_NODE_ARRIVAL_SECONDS = 0.5
 
@@ -26,5 +26,6 @@ def takeover_grace_until(observed: Observed) -> float | None:
     listening, arrival = UNHEARD_GROUP_SECONDS if none_heard else GRACE_SECONDS, ARRIVAL_SECONDS
     if lost_with_leader(observed) >= {pod.name for pod in unheard}:
         listening, arrival = LOST_NODE_GRACE_SECONDS, LOST_NODE_ARRIVAL_SECONDS
-    until = max(since + listening, min(observed.arrived_at + arrival, since + MAX_GRACE_SECONDS))
+    last_arrival = max(observed.arrived_at, observed.lets_in_since)
+    until = max(since + listening, min(last_arrival + arrival, since + MAX_GRACE_SECONDS))
     return until if observed.now < until else None

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView
-from elastic_pytorch_operator.planning.workers.liveness import Liveness, assess_workers
+from elastic_pytorch_operator.planning.workers.liveness import (
+    MAX_CROWDED_SECONDS,
+    MAX_LATE_SECONDS,
+    Liveness,
+    assess_workers,
+)
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
 
@@ -148,3 +153,55 @@ def test_rarer_heartbeats_are_waited_for_longer() -> None:
     assert liveness_of(a_pod(0), quiet) == "gone"
     assert liveness_of(a_pod(0), quiet, heartbeat_seconds=2.0) == "ready"
     assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 6.5), heartbeat_seconds=2.0) == "gone"
+
+
+BROKEN = [an_agent("w1", "failed", state_since=NOW - 5), an_agent("w2", "failed", state_since=NOW - 5)]
+
+
+@pytest.mark.parametrize(
+    ("on_time_for", "expected"),
+    [
+        (60.0, "gone"),
+        (3.5, "gone"),
+        (2.5, "ready"),  # what it has sent since then may not have been read yet
+        (0.0, "ready"),
+    ],
+)
+def test_agent_is_not_silent_while_the_event_loop_is_late(on_time_for: float, expected: str) -> None:
+    agent = an_agent("w0", heard_at=NOW - 4)
+    assert liveness_of(a_pod(0), agent, on_time_since=NOW - on_time_for) == expected
+
+
+@pytest.mark.parametrize(("on_time_for", "expected"), [(4.0, "gone"), (1.0, "ready")])
+def test_agent_of_a_broken_group_is_not_silent_while_the_event_loop_is_late(on_time_for: float, expected: str) -> None:
+    agent = an_agent("w0", heard_at=NOW - 5.5)
+    assert liveness_of(a_pod(0), agent, BROKEN, on_time_since=NOW - on_time_for) == expected
+
+
+@pytest.mark.parametrize(("on_time_for", "expected"), [(4.0, "gone"), (0.2, "ready")])
+def test_closed_connection_counts_only_once_a_new_one_can_be_heard(on_time_for: float, expected: str) -> None:
+    agent = an_agent("w0", heard_at=NOW - 5.5, disconnected_since=NOW - 1)
+    peers = [an_agent(name, "failed", state_since=NOW - 1.1) for name in ("w1", "w2")]
+    assert liveness_of(a_pod(0), agent, peers, on_time_since=NOW - on_time_for) == expected
+
+
+def test_agent_that_is_silent_for_long_is_lost_however_late_the_event_loop_is() -> None:
+    agent = an_agent("w0", heard_at=NOW - MAX_LATE_SECONDS - 3.5)
+    assert liveness_of(a_pod(0), agent, on_time_since=NOW) == "gone"
+
+
+@pytest.mark.parametrize(
+    ("listens_for", "lets_in_for", "expected"),
+    [
+        (16.0, 100.0, "gone"),
+        (16.0, 16.0, "gone"),
+        (16.0, 14.0, "starting"),  # agents waited to be let in
+        (16.0, 0.0, "starting"),
+        (MAX_CROWDED_SECONDS + 16.0, 0.0, "gone"),
+    ],
+)
+def test_agent_that_waits_to_be_let_in_by_a_new_leader_is_not_lost(
+    listens_for: float, lets_in_for: float, expected: str
+) -> None:
+    moments = {"listening_since": NOW - listens_for, "lets_in_since": NOW - lets_in_for, "last_heard_at": NOW}
+    assert liveness_of(a_pod(0), None, heard_before=frozenset({"w0"}), **moments) == expected

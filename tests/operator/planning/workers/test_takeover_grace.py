@@ -22,6 +22,11 @@ def test_silent_worker_is_waited_for(listening: float, arrived: float, until: fl
     assert takeover_grace_until(found) == (None if until is None else pytest.approx(until))
 
 
+def test_agents_that_wait_to_be_let_in_are_waited_for() -> None:
+    found = observed([a_pod(0), a_pod(1)], [an_agent("w0")], listening_since=NOW - 20, lets_in_since=NOW - 0.2)
+    assert takeover_grace_until(found) == pytest.approx(NOW + 0.8)
+
+
 def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
     def listens(*speaking: str) -> float | None:
         pods, agents = [a_pod(0), a_pod(1), a_pod(2)], [an_agent(name) for name in speaking]

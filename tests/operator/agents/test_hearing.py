@@ -1,0 +1,78 @@
+"""When what agents say cannot be heard: the event loop is late, or they wait to be let in."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from elastic_pytorch_operator.agents.hearing import LATE_SECONDS, TICK_SECONDS, Hearing
+
+
+class Clock:
+    """Goes as a test says."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def watching(hearing: Hearing) -> AsyncIterator[None]:
+    task = asyncio.create_task(hearing.watch())
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+async def test_loop_that_comes_late_hears_nothing_until_it_has_looked(clock: Clock) -> None:
+    hearing = Hearing(clock)
+    async with watching(hearing):
+        clock.now += LATE_SECONDS
+        assert hearing.on_time_since(clock.now) == -math.inf, "a little late is in time"
+        clock.now += 3.0
+        assert hearing.on_time_since(clock.now) == clock.now, "a plan that comes before the look knows it, too"
+        looked_at = clock.now
+        await asyncio.sleep(2 * TICK_SECONDS)
+        clock.now += LATE_SECONDS
+        assert hearing.on_time_since(clock.now) == looked_at
+
+
+async def test_loop_that_is_not_watched_is_not_late(clock: Clock) -> None:
+    hearing = Hearing(clock)
+    async with watching(hearing):
+        pass
+    clock.now += 60.0
+    assert hearing.on_time_since(clock.now) == -math.inf
+
+
+def test_connection_that_waits_long_to_be_let_in_is_not_heard(clock: Clock) -> None:
+    hearing = Hearing(clock)
+    hearing.waiting["a"] = clock.now
+    clock.now += LATE_SECONDS
+    assert hearing.lets_in_since(clock.now) == -math.inf
+    hearing.waiting["b"] = clock.now
+    clock.now += 1.0
+    assert hearing.lets_in_since(clock.now) == clock.now
+    crowded_at = clock.now
+    del hearing.waiting["a"], hearing.waiting["b"]
+    clock.now += 1.0
+    assert hearing.lets_in_since(clock.now) == crowded_at
+    assert hearing.on_time_since(clock.now) == -math.inf, "those that were let in are heard meanwhile"
+
+
+def test_agent_that_was_told_to_come_again_is_not_heard(clock: Clock) -> None:
+    hearing = Hearing(clock)
+    hearing.turn_away(clock.now)
+    assert hearing.lets_in_since(clock.now + 1) == clock.now
