@@ -247,7 +247,10 @@ def connections(server: Server, source: str = "") -> tuple[Connection, Connectio
 
 
 class _Retry:
-    """How long to wait after a failure; `asked`: the operator itself has asked for that; `error`: a status, or what was raised."""
+    """How long to wait after a failure; `asked`: the operator itself has asked for that.
+
+    `error` is a status, what is wrong with a certificate, or what was raised.
+    """
 
     def __init__(self) -> None:
         self.failing, self.asked, self.error = False, False, ""
@@ -260,7 +263,7 @@ class _Retry:
         except (OSError, ValueError, KeyError) as error:
             now = time.monotonic()
             self._since = self._since if self.failing else now
-            self.failing, self.error = True, type(error).__name__
+            self.failing, self.error = True, getattr(error, "verify_message", "") or type(error).__name__
             if isinstance(error, RefusedError):
                 self.error = str(error.status)
             if isinstance(error, RefusedError) and error.retry_seconds is not None:
