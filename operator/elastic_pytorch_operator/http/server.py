@@ -131,9 +131,7 @@ class _Link:
 class _Gate:
     """Accepts connections, and closes those of strangers in time."""
 
-    def __init__(
-        self, connections: Connections, on_refusal: Callable[[str, str], None], on_crowd: Callable[[], None]
-    ) -> None:
+    def __init__(self, connections: Connections, on_refusal: Callable[[str, str], None], on_crowd: Callable[[], None]) -> None:
         self._connections = connections
         self._on_refusal = on_refusal
         self._on_crowd = on_crowd
