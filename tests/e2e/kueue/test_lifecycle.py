@@ -7,11 +7,12 @@ from tests.e2e.kind_nodes import cordoned
 from tests.e2e.kueue.conftest import HIGH_PRIORITY, QUEUE_SECONDS, MakeQueue, Owner, StartQueued
 from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.queued_jobs import starts, steps
-from tests.e2e.kueue.workloads import Workload, uids, until
+from tests.e2e.kueue.workloads import Workload, until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 
 READY_SECONDS = 60  # longer than two workers need to start
+PAUSE_SECONDS = 15  # before Kueue tries an extra again that was not ready in time
 OPERATOR = "deployment/elastic-pytorch-operator"
 
 
@@ -98,22 +99,19 @@ def test_a_worker_that_finds_no_node_costs_its_own_quota_only(
     make_queue: MakeQueue, start_queued: StartQueued, namespace: str
 ) -> None:
     queue = make_queue(3)
-    in_time = {"timeout": f"{READY_SECONDS}s", "recoveryTimeout": f"{READY_SECONDS}s"}
+    seconds = f"{READY_SECONDS}s"
+    requeuing = {"backoffBaseSeconds": PAUSE_SECONDS}
+    in_time = {"timeout": seconds, "recoveryTimeout": seconds, "requeuingStrategy": requeuing}
     with configured(waitForPodsReady=in_time):
         with cordoned("elastic-pytorch-worker3"):
             # More than half of a node: the third worker has none.
             job = start_queued("job", 3, 2, memory="13Gi")
             job.until_world(2, QUEUE_SECONDS)
-            known = uids(namespace)
-            until(lambda: remade(known, namespace), lambda: "the extra to be evicted and made again", QUEUE_SECONDS)
+            extra = Workload("job-extra-1", namespace)
+            assert extra.until("Evicted", seconds=QUEUE_SECONDS)["reason"] == "PodsReadyTimeout"
             assert job.status["worldSize"] == 2
+            queue.until_used(2)
         job.until_world(3, QUEUE_SECONDS)
         until(lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), lambda: "all to be ready")
         assert job.status["failures"] == 0
         queue.until_used(3)
-
-
-def remade(known: set[str], namespace: str) -> bool:
-    """Whether one of the Workloads has been made again, the base excepted."""
-    now = uids(namespace)
-    return len(now & known) == 1 and len(now) == 2

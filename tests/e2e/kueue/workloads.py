@@ -108,12 +108,6 @@ class Workload:
         run_kubectl("-n", self.namespace, "delete", "workloads.v1beta2.kueue.x-k8s.io", self.name)
 
 
-def uids(namespace: str) -> set[str]:
-    """Of the Workloads of a namespace."""
-    found = run_kubectl("-n", namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", "-o", "jsonpath={.items[*].metadata.uid}")
-    return set(found.stdout.split())
-
-
 def condition(type_: str, status: str, reason: str) -> Condition:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": now}
