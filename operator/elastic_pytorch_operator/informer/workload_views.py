@@ -30,7 +30,7 @@ def view_workload(workload: Manifest, known: WorkloadView | None, now: float) ->
         now: monotonic seconds.
     """
     metadata, spec, status = workload["metadata"], workload.get("spec") or {}, workload.get("status") or {}
-    pods = next(iter(spec.get("podSets") or ()), {})
+    pods: Manifest = next(iter(spec.get("podSets") or ()), {})
     view = WorkloadView(
         name=metadata["name"],
         uid=metadata["uid"],

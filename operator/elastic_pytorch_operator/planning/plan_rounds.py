@@ -5,21 +5,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, PatchStatus, TryPod
+from elastic_pytorch_operator.model.actions import Action, PatchStatus
 from elastic_pytorch_operator.model.failure import FailureRecord, dated, has_succeeded
 from elastic_pytorch_operator.model.moments import earliest
-from elastic_pytorch_operator.model.observed import AgentState, Observed
-from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.completion import Departures, decide_ending
-from elastic_pytorch_operator.planning.dry_run import wants_dry_run
 from elastic_pytorch_operator.planning.failed_writes import describe, mark_reported, unreported
 from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.planning.failures.group_restart import (
-    GroupRestart,
     find_group_restart,
-    group_restarts,
-    outdated_pods,
 )
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
@@ -30,9 +25,9 @@ from elastic_pytorch_operator.planning.failures.rulings import (
     leaving_members,
     rule_on_worker,
 )
-from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
-from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
+from elastic_pytorch_operator.planning.plan_pods import missing_pods, pod_actions
+from elastic_pytorch_operator.planning.plan_workers import plan_workers
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events
 from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
@@ -41,14 +36,10 @@ from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_c
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
 from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
-from elastic_pytorch_operator.planning.workers.evacuation import nodes_to_avoid, plan_evacuation
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
-from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
-from elastic_pytorch_operator.planning.workers.schedule_timeout import give_back, judge_schedule, report_timeout
-from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room, suspect_nodes
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
+from elastic_pytorch_operator.planning.workers.schedule_timeout import report_timeout
 from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_grace_until
-from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
-from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
+from elastic_pytorch_operator.spec.job import Job
 
 NO_SCALING: Mapping[str, Any] = MappingProxyType({})
 
@@ -73,35 +64,21 @@ def plan_rounds(
     """
     job = quota.limit(asked)
     if (until := takeover_grace_until(observed)) is not None:
-        return Plan(memory, actions=_missing_pods(job, observed, memory), recheck_at=until)
-    candidates = assess_workers(observed, suspects=memory.suspects)
-    suspects = suspect_nodes(memory.suspects, observed, candidates)
-    starts = find_failed_starts(observed)
-    avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
-    evacuation = plan_evacuation(job, observed, candidates, memory.ending)
-    schedule = judge_schedule(job, observed, candidates, memory.schedule)
-    displaced = displaced_pods(observed, quota)
-    replicas = give_back(
-        plan_replicas(
-            observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated, displaced, evacuation
-        ),
-        schedule,
-        observed,
-    )
-    if replicas.victims:
-        candidates = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
+        return Plan(memory, actions=missing_pods(job, observed, memory), recheck_at=until)
+    workers = plan_workers(job, observed, memory, quota)
+    candidates, victims = workers.candidates, workers.replicas.victims
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
     failure = judge_round(observed, candidates)
-    leaving = leaving_members(observed, candidates, memory.leaving, replicas.victims)
-    pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), replicas.victims, leaving)
+    leaving = leaving_members(observed, candidates, memory.leaving, victims)
+    pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
     last_before = memory.budget.last
     memory = replace(
         notice_spec(job, memory),
-        suspects=suspects,
-        ending=evacuation.ending,
-        schedule=schedule,
+        suspects=workers.suspects,
+        ending=workers.evacuation.ending,
+        schedule=workers.schedule,
         stall=stall,
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),
@@ -115,16 +92,18 @@ def plan_rounds(
         observed,
         candidates,
         memory.budget,
-        Departures(replicas.victims, memory.excused, memory.leaving),
+        Departures(victims, memory.excused, memory.leaving),
         invalid=memory.invalid,
         deadline_at=deadline_at(job, memory.active_since),
-        starts=starts,
+        starts=workers.starts,
     )
     frozen = ending is not None or group_restart.asked
     decision = (
         Decision() if frozen else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops, quota)
     )
-    deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait, evacuation.leave_by(observed))
+    deferral = defer_for_checkpoint(
+        job, observed, decision.round, memory.checkpoint_wait, workers.evacuation.leave_by(observed)
+    )
     if deferral.until is not None:
         decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
@@ -145,23 +124,25 @@ def plan_rounds(
         cooling=describe_wait(job, decision.cooling) if decision.cooling else "",
         restarting=group_restart,
         grown=grown,
-        starts=starts,
-        evacuating=evacuation.describe(),
-        schedule=schedule,
+        starts=workers.starts,
+        evacuating=workers.evacuation.describe(),
+        schedule=workers.schedule,
         scaling=scaling,
         quota=quota,
     )
     status = describe_job(asked, observed, candidates, round_, findings)
     actions: list[Action] = []
-    recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck, evacuation.recheck_at, schedule.recheck_at)
+    recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck, workers.recheck_at)
     if ending is None:
-        actions += _pod_actions(job, observed, replicas, round_, memory, starts, group_restart)
-        pauses = [max(starts.backoff_until.get(index, 0.0), memory.budget.backoff_until) for index in replicas.create]
+        actions += pod_actions(job, observed, workers, round_, memory, group_restart)
+        pauses = [
+            max(workers.starts.backoff_until.get(index, 0.0), memory.budget.backoff_until) for index in workers.replicas.create
+        ]
         recheck = earliest(recheck, *(until for until in pauses if until > observed.now))
     news = unreported(memory.failed)
     ruled = memory.budget.last if memory.budget.last is not last_before else None
     actions += [
-        *record_announcements(observed, evacuation.announced),
+        *record_announcements(observed, workers.evacuation.announced),
         *record_events(
             asked,
             observed,
@@ -174,7 +155,7 @@ def plan_rounds(
             scaling_news,
             quota,
         ),
-        *report_timeout(job, schedule),
+        *report_timeout(job, workers.schedule),
     ]
     memory = replace(memory, failed=mark_reported(memory.failed))
     progress_at = next_progress_write(job.uid, memory.written_at, observed.reporting_jobs)
@@ -248,69 +229,3 @@ def _decide_round(
         reclaimed=quota.reclaimed,
     )
     return next_round(current, candidates, group_policy(job), state, observed.now)
-
-
-def _missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action, ...]:
-    """Pods for indices that have none: a new leader can create them before it has heard any agent.
-
-    None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
-    """
-    ending = any(pod.succeeded for pod in observed.pods) or any(
-        agent.state is AgentState.SUCCEEDED for agent in observed.agents.values()
-    )
-    taken = {pod.index for pod in observed.pods if not pod.deleting}
-    gang = plan_pod_group(job, observed, memory.failed)
-    pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)
-    if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
-        return gang.actions
-    missing = [index for index in range(job.wanted) if index not in taken][: max(0, job.wanted - len(taken))]
-    return (*gang.actions, *(CreatePod(index, group_restarts=group_restarts(job)) for index in missing))
-
-
-def _pod_actions(
-    job: Job,
-    observed: Observed,
-    replicas: Replicas,
-    round_: Round | None,
-    memory: Memory,
-    starts: FailedStarts,
-    restarting: GroupRestart,
-) -> list[Action]:
-    gang = plan_pod_group(job, observed, memory.failed)
-    actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
-    backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
-    held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
-    if replicas.create and not held:
-        sure, soft = nodes_to_avoid(observed.nodes, job.template, observed.time)
-        avoided = {*memory.suspects, *starts.avoid, *sure, *soft}
-        strictly = not avoided or others_have_room(avoided, observed.nodes, observed.pods, job.template)
-        if sure and not strictly:  # a node that ends soon is worse than none
-            avoided, strictly = sure, True
-        avoid = tuple(sorted(avoided))
-        actions += [
-            CreatePod(
-                index,
-                avoid,
-                strictly=strictly,
-                failed_starts=starts.nodes.get(index, ()),
-                group_restarts=group_restarts(job),
-            )
-            for index in replicas.create
-            if index not in backing_off
-        ]
-    if not replicas.create and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
-        actions.append(TryPod())
-    members = round_.ranks if round_ else {}
-    for name in sorted(replicas.victims):
-        if name not in members:
-            actions.append(DeletePod(name, observed.pods_by_name[name].uid, "is no longer wanted"))
-    # Kept until their replacements, which take over their counts, are made.
-    remembers = {pod.name for index, pod in starts.newest.items() if index in backing_off}
-    for pod in replicas.discard:
-        if pod.name not in members and pod.name not in remembers:
-            actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))
-    for pod in replicas.abandon:
-        if pod.name not in members:
-            force = observed.nodes[pod.node].removed
-            actions.append(DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force))
-    return actions

@@ -1,0 +1,89 @@
+"""Which pods a plan of rounds creates, tries and deletes."""
+
+from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, TryPod
+from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.dry_run import wants_dry_run
+from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, group_restarts
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan_workers import WorkerPlan
+from elastic_pytorch_operator.planning.workers.evacuation import nodes_to_avoid
+from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
+from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room
+from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
+
+
+def missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action, ...]:
+    """Pods for indices that have none: a new leader can create them before it has heard any agent.
+
+    None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
+    """
+    ending = any(pod.succeeded for pod in observed.pods) or any(
+        agent.state is AgentState.SUCCEEDED for agent in observed.agents.values()
+    )
+    taken = {pod.index for pod in observed.pods if not pod.deleting}
+    gang = plan_pod_group(job, observed, memory.failed)
+    pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)
+    if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
+        return gang.actions
+    missing = [index for index in range(job.wanted) if index not in taken][: max(0, job.wanted - len(taken))]
+    return (*gang.actions, *(CreatePod(index, group_restarts=group_restarts(job)) for index in missing))
+
+
+def pod_actions(
+    job: Job,
+    observed: Observed,
+    workers: WorkerPlan,
+    round_: Round | None,
+    memory: Memory,
+    restarting: GroupRestart,
+) -> list[Action]:
+    """What is to be done about the pods of a job that has not ended.
+
+    Args:
+        job: of as many workers as may run.
+        observed: the moment.
+        workers: which of them come and go.
+        round_: the newest, which may be declared now. Its members are not deleted.
+        memory: of the job.
+        restarting: where a restart of the whole group stands.
+    """
+    replicas, starts = workers.replicas, workers.starts
+    gang = plan_pod_group(job, observed, memory.failed)
+    actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
+    backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
+    held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
+    if replicas.create and not held:
+        sure, soft = nodes_to_avoid(observed.nodes, job.template, observed.time)
+        avoided = {*memory.suspects, *starts.avoid, *sure, *soft}
+        strictly = not avoided or others_have_room(avoided, observed.nodes, observed.pods, job.template)
+        if sure and not strictly:  # a node that ends soon is worse than none
+            avoided, strictly = sure, True
+        avoid = tuple(sorted(avoided))
+        actions += [
+            CreatePod(
+                index,
+                avoid,
+                strictly=strictly,
+                failed_starts=starts.nodes.get(index, ()),
+                group_restarts=group_restarts(job),
+            )
+            for index in replicas.create
+            if index not in backing_off
+        ]
+    if not replicas.create and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
+        actions.append(TryPod())
+    members = round_.ranks if round_ else {}
+    for name in sorted(replicas.victims):
+        if name not in members:
+            actions.append(DeletePod(name, observed.pods_by_name[name].uid, "is no longer wanted"))
+    # Kept until their replacements, which take over their counts, are made.
+    remembers = {pod.name for index, pod in starts.newest.items() if index in backing_off}
+    for pod in replicas.discard:
+        if pod.name not in members and pod.name not in remembers:
+            actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))
+    for pod in replicas.abandon:
+        if pod.name not in members:
+            force = observed.nodes[pod.node].removed
+            actions.append(DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force))
+    return actions

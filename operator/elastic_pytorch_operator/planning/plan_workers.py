@@ -1,0 +1,72 @@
+"""What becomes of each worker of a group that the operator decides: which serve, which are to come, and which are to go."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.model.moments import earliest
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
+from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
+from elastic_pytorch_operator.planning.queueing.quota import Quota
+from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
+from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, give_back, judge_schedule
+from elastic_pytorch_operator.planning.workers.suspect_nodes import suspect_nodes
+from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
+from elastic_pytorch_operator.spec.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What becomes of each worker.
+
+    Attributes:
+        candidates: how each worker stands.
+        suspects: nodes that have probably died, and since when that is suspected.
+        starts: the pods that have failed to start.
+        evacuation: who leaves a node that announces its end.
+        schedule: whether the job gives its places back for a while.
+        replicas: which pods come and go.
+    """
+
+    candidates: Sequence[Candidate]
+    suspects: Mapping[str, float]
+    starts: FailedStarts
+    evacuation: Evacuation
+    schedule: ScheduleWait
+    replicas: Replicas
+
+    @property
+    def recheck_at(self) -> float | None:
+        """When to decide again, in monotonic seconds; None: at the next event."""
+        return earliest(self.evacuation.recheck_at, self.schedule.recheck_at)
+
+
+def plan_workers(job: Job, observed: Observed, memory: Memory, quota: Quota) -> WorkerPlan:
+    """Decides what becomes of each worker.
+
+    Args:
+        job: of as many workers as may run.
+        observed: the moment.
+        memory: of the job.
+        quota: by which its workers run.
+    """
+    candidates = assess_workers(observed, suspects=memory.suspects)
+    suspects = suspect_nodes(memory.suspects, observed, candidates)
+    starts = find_failed_starts(observed)
+    avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
+    evacuation = plan_evacuation(job, observed, candidates, memory.ending)
+    schedule = judge_schedule(job, observed, candidates, memory.schedule)
+    displaced = displaced_pods(observed, quota)
+    replicas = give_back(
+        plan_replicas(
+            observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated, displaced, evacuation
+        ),
+        schedule,
+        observed,
+    )
+    if replicas.victims:
+        candidates = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
+    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, replicas)
