@@ -68,7 +68,7 @@ class KueueCluster(FakeCluster):
         """What a user, or Kueue, does to have a Workload give up."""
         workload = self._get(kueue.WORKLOAD, "default", name)
         workload["spec"]["active"] = active
-        self._write(workload, {})
+        self._write(workload, {kueue.REQUEUED: ("True", "Reactivated", "Reactivated")} if active else {})
 
     def evict(self, name: str, reason: str, message: str) -> None:
         """Asks for a Workload's quota back. It stays taken until the operator has released it."""

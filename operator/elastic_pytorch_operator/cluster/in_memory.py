@@ -12,6 +12,7 @@ from typing import Any
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
+from elastic_pytorch_operator.cluster.merge_patch import apply_merge_patch
 
 Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
 
@@ -230,7 +231,7 @@ class FakeCluster:
         self._called("patch_job_status")
         job = self._get(names.KIND, namespace, name)
         _check_version(job, version)
-        job["status"] = _merge(job.get("status", {}), status)
+        job["status"] = apply_merge_patch(job.get("status", {}), status)
         self._changed(names.KIND, "MODIFIED", job)
         return copy.deepcopy(job)
 
@@ -247,7 +248,9 @@ class FakeCluster:
     ) -> Manifest | None:
         self._called("patch_workload_status" if status else "patch_workload")
         part = "status" if status else "spec"
-        return self._change_workload(namespace, name, version, lambda found: {part: _merge(found.get(part, {}), patch)})
+        return self._change_workload(
+            namespace, name, version, lambda found: {part: apply_merge_patch(found.get(part, {}), patch)}
+        )
 
     async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
         self._called("resize_workload")
@@ -325,7 +328,7 @@ class FakeCluster:
         if pod is None and value is None:
             return
         pod = self._get("Pod", namespace, name)
-        pod["metadata"]["labels"] = _merge(pod["metadata"].get("labels") or {}, {label: value})
+        pod["metadata"]["labels"] = apply_merge_patch(pod["metadata"].get("labels") or {}, {label: value})
         self._changed("Pod", "MODIFIED", pod)
 
     def _change_workload(
@@ -415,17 +418,3 @@ class FakeCluster:
 def _check_version(found: MutableManifest, version: str) -> None:
     if version != found["metadata"]["resourceVersion"]:
         raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
-
-
-def _merge(old: Manifest, patch: Manifest) -> MutableManifest:
-    """Returns an object after a JSON merge patch."""
-    merged = copy.deepcopy(dict(old))
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        elif isinstance(value, dict):
-            before = merged.get(name)
-            merged[name] = _merge(before if isinstance(before, dict) else {}, value)
-        else:
-            merged[name] = copy.deepcopy(value)
-    return merged

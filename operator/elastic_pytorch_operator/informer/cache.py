@@ -9,13 +9,7 @@ from elastic_pytorch_operator.informer.pod_index import PodEntry, PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_node, view_pod, without_managed_fields
 from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
-from elastic_pytorch_operator.informer.workload_views import (
-    WorkloadEntry,
-    WorkloadIndex,
-    job_of_workload,
-    view_workload,
-    workloads_alike,
-)
+from elastic_pytorch_operator.informer.workload_views import WorkloadEntry, WorkloadIndex, job_of_workload, view_workload
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import Nodes, NodeView, PodView
 from elastic_pytorch_operator.model.workload import WorkloadView
@@ -298,11 +292,9 @@ class Cache:
             if (concerned := self._take_workload(workload, now, listed=True)) is not None:
                 self._watch_lag.expect("workloads", workload, now)
                 touched |= concerned
-        for place, known_workload in self._workloads:
-            if known_workload.uid not in workload_uids and known_workload.seen_at < now:
-                self._workloads.drop(place)
-                self._leave_tombstone(known_workload.uid, now)
-                touched.add(known_workload.owner[0])
+        for gone in self._workloads.drop_others(workload_uids, now):
+            self._leave_tombstone(gone.uid, now)
+            touched.add(gone.owner[0])
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
             if (concerned := self._take_job(job, now, listed=True)) is not None:
@@ -371,8 +363,7 @@ class Cache:
         if not self._is_news(metadata, known, now, listed=listed):
             return None
         view = view_workload(manifest, known.view if known else None, now)
-        self._workloads.put(place, WorkloadEntry(view, owner, version_of(metadata), now))
-        return set() if known is not None and workloads_alike(known.view, view) else {owner[0]}
+        return {owner[0]} if self._workloads.put(place, WorkloadEntry(view, owner, version_of(metadata), now)) else set()
 
     def _is_news(
         self, metadata: Manifest, known: _JobEntry | PodEntry | WorkloadEntry | None, now: float, *, listed: bool

@@ -1,6 +1,6 @@
 """Reduces Kueue's Workloads to the views that decisions read, and keeps those of all jobs."""
 
-from collections.abc import Iterator
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.api import names
@@ -94,19 +94,17 @@ class WorkloadIndex:
     _entries: dict[Place, WorkloadEntry] = field(default_factory=dict)
     _of_owner: dict[Owner, dict[Place, WorkloadView]] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[tuple[Place, WorkloadEntry]]:
-        """All Workloads, as they are now: they may be changed meanwhile."""
-        return iter(list(self._entries.items()))
-
     def get(self, place: Place) -> WorkloadEntry | None:
         """A Workload; None if it is not known."""
         return self._entries.get(place)
 
-    def put(self, place: Place, entry: WorkloadEntry) -> None:
-        """Takes in a Workload. It replaces the one of its name."""
+    def put(self, place: Place, entry: WorkloadEntry) -> bool:
+        """Takes in a Workload. It replaces the one of its name; returns whether a plan may differ by that."""
+        known = self._entries.get(place)
         self.drop(place)
         self._entries[place] = entry
         self._of_owner.setdefault(entry.owner, {})[place] = entry.view
+        return known is None or known.view != replace(entry.view, version=known.view.version)
 
     def drop(self, place: Place) -> None:
         """Forgets a Workload, if it is known."""
@@ -117,11 +115,13 @@ class WorkloadIndex:
             if not views:
                 del self._of_owner[entry.owner]
 
+    def drop_others(self, uids: Container[str], before: float) -> list[WorkloadEntry]:
+        """Forgets those that a list does not have, but not those that were reported since it began; returns them."""
+        gone = {p: entry for p, entry in self._entries.items() if entry.uid not in uids and entry.seen_at < before}
+        for place in gone:
+            self.drop(place)
+        return list(gone.values())
+
     def of(self, owner: Owner) -> tuple[WorkloadView, ...]:
         """The Workloads of a job, by number."""
         return tuple(sorted(self._of_owner.get(owner, {}).values(), key=lambda workload: workload.number))
-
-
-def workloads_alike(before: WorkloadView, after: WorkloadView) -> bool:
-    """Whether a plan makes no difference between a Workload as it was and as it is."""
-    return before == replace(after, version=before.version)

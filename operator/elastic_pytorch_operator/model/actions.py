@@ -108,7 +108,7 @@ class CreateWorkload:
 
     Attributes:
         number: `BASE`, or which extra it is.
-        count: for so many pods.
+        count: the number of pods.
         flavors: an extra is to be of the same ones as the base.
     """
 

@@ -18,7 +18,7 @@ class Admission:
 
     Attributes:
         cluster_queue: whose quota it is.
-        count: for so many pods.
+        count: the number of pods.
         flavors: the ResourceFlavors that it is of, each once.
         topology: Kueue chooses the node of each pod.
         updates: what admission checks add to the pods: labels, annotations, nodeSelector and tolerations.

@@ -144,6 +144,9 @@ def test_deactivated_job_stops_and_waits_until_it_is_active_again() -> None:
         await world.until(lambda: not world.pods("a"))
         assert "Workload a-base is deactivated" in world.condition("a", "Running")[2]
         assert not world.cluster.workload("a-base")["status"].get("admission")
+        world.overuse.clear()  # Kueue frees its quota at once, before the pods end
+        world.cluster.set_active("a-base", True)
+        await world.until(lambda: world.size("a") == 2)
 
     play(story, quota=4)
 

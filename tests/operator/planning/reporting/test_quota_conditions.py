@@ -1,0 +1,47 @@
+from dataclasses import replace
+
+import pytest
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.workload import WorkloadView
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.planning.queueing.quota import find_quota
+from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
+
+from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
+
+
+@pytest.mark.parametrize(
+    ("workloads", "reason"),
+    [
+        (None, "KueueDisabled"),
+        ((), "QuotaRequested"),
+        ((a_workload(state="unseen"),), "QuotaRequested"),
+        ((a_workload(state="pending"),), "WaitingForQuota"),
+        ((a_workload(state="evicted"),), "Evicted"),
+        ((a_workload(), a_workload(1, "pending")), "WaitingForQuota"),
+    ],
+)
+def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] | None, reason: str) -> None:
+    assert reason_of(find_quota(a_queued_job(), replace(observed(), workloads=workloads))) == reason
+
+
+def test_group_trains_on_until_it_has_saved() -> None:
+    there = replace(observed([a_pod(0), a_pod(1)]), workloads=(a_workload(state="evicted"),))
+    running, resizing, degraded = without_quota(find_quota(a_queued_job(), there), there, 2, "", "")
+    assert (running.true, running.reason) == (True, "RoundRunning")
+    assert running.message == "2 workers train until they have saved; is evicted from queue team: Evicted said; 2 pods are left"
+    assert [(c.true, c.reason) for c in (resizing, degraded)] == [(False, "Evicted")] * 2
+
+
+def test_wait_is_told_once_and_its_end_too() -> None:
+    job, told = a_queued_job(), []
+    for state in ("unseen", "pending", "pending", "admitted", "admitted"):
+        todo = plan(job, replace(observed(), workloads=(a_workload(state=state),)), Memory())
+        told += [action.reason for action in todo.actions if isinstance(action, RecordEvent)]
+        for action in todo.actions:
+            if isinstance(action, PatchStatus):
+                job = replace(job, status=action.status)
+    assert told == ["WaitingForQuota", "QuotaGranted"]
+    assert (find_condition(job.status, "Running") or {})["reason"] == "WaitingForWorkers"
