@@ -72,7 +72,7 @@ def record_events(
     if scaling.advice:
         events.append(RecordEvent(names.SCALING_MEASURED, scaling.advice[:1].upper() + scaling.advice[1:]))
     if scaling.decision:
-        events.append(_with_status(names.AUTOSCALED, scaling.decision))
+        events.append(RecordEvent(names.AUTOSCALED, scaling.decision))
     if waited:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
     if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:

@@ -90,7 +90,7 @@ def decide(state: Autoscale, group: Group, min_efficiency: float, now: float) ->
         state = replace(state, trying=None)
     home = state.replicas or top
     if state.trying is None:
-        if group.size != home or home not in group.known or group.measurement.throughput is None or now < state.next_at:
+        if group.size != home or group.measurement.throughput is None or now < state.next_at:
             return state, ""
         chosen = _next_try(home, group)
         if chosen is None:

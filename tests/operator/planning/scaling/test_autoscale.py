@@ -114,7 +114,7 @@ def test_unsure_comparison_goes_on_and_then_keeps_the_size_before(replicas: int 
 
 
 def test_worker_at_the_bound_is_neither_given_back_nor_taken() -> None:
-    """No size follows another for ever: whatever there is stays."""
+    """The group does not change between two sizes again and again."""
     at_the_bound = {3: 30.0, 4: 37.0}
     for replicas, trying in ((None, 3), (3, 4)):
         for windows in (MIN_WINDOWS, MAX_WINDOWS):
