@@ -3,9 +3,9 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-gpu test-scale test-kueue matrix
+LONG_TESTS := test-gpu test-scale test-kueue test-autoscale matrix
 .NOTPARALLEL:
-.PHONY: help demo bench scale docs unit test test-all test-fast test-e2e test-gpu test-scale test-kueue matrix check venv helm etcd kwok cluster images install lock clean
+.PHONY: help demo bench scale docs unit test test-all test-fast test-e2e test-gpu test-scale test-kueue test-autoscale matrix check venv helm etcd kwok cluster images install lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped wh
 
 test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the leader changes (ARGS: --turns N)
 	@$(PYTHON) -m pytest -m long --capture=no tests/scale $(ARGS)
+
+test-autoscale: venv install ## A worker that does not help is given back: measured for minutes (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py $(ARGS)
 
 test-kueue: venv install ## Queues of a real Kueue; skipped where it cannot be had (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/kueue $(ARGS)

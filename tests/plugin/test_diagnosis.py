@@ -232,7 +232,7 @@ def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
     ],
 )
 def test_a_job_without_quota(reason: str, advice: str) -> None:
-    job = with_condition(job_of("too-large"), "Running", reason, "waits for quota in queue team: 2 more needed")
+    job = with_condition(job_of("too-large"), "Running", reason, "waits for quota in queue team: 2 more needed", true=False)
     shown = said(diagnose(job, evidence_of("too-large", pods=[])))
     assert "Waits for quota in queue team: 2 more needed." in shown
     assert advice in shown

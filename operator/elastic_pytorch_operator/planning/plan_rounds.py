@@ -60,7 +60,7 @@ def plan_rounds(
         memory: what is remembered of it.
         quota: how many workers may run.
         scaling: what each worker adds, as the status has it.
-        scaling_news: what is to be told of that.
+        scaling_news: what of that is new.
     """
     job = quota.limit(asked)
     if (until := takeover_grace_until(observed)) is not None:

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.job_under_test import JobUnderTest, StartJob
 
 # What a worker adds is measured for a minute and a half at each of three sizes.
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.long
 
 SCRIPT = """
 import os, time

@@ -27,7 +27,7 @@ class Server:
         if request.method == "PATCH":
             type_ = request.content_type.removeprefix("application/").removesuffix("+json")
             self.requests.append((request.path, type_, await request.json()))
-        return self.answer
+        return web.Response(status=self.answer.status, headers=self.answer.headers, body=self.answer.body)
 
 
 @pytest.fixture

@@ -58,9 +58,18 @@ def training(**fields: object) -> Training:
     return Training(job, step_seconds=1.0)
 
 
-def test_worker_that_does_not_help_is_given_back_and_its_pod_goes() -> None:
+def settled() -> Training:
+    """A job that has given its fourth worker back, and has tried whether the third one helps."""
     simulation = training()
-    simulation.settle(900)
+    while not any(note.startswith("Keeps 3") for note in simulation.told(names.AUTOSCALED)):
+        simulation.settle(10)
+        assert simulation.now < 10_000
+    simulation.settle(10)
+    return simulation
+
+
+def test_worker_that_does_not_help_is_given_back_and_its_pod_goes() -> None:
+    simulation = settled()
     assert [round_.size for round_ in simulation.declared][-4:] == [4, 3, 2, 3]
     assert len([pod for pod in simulation.pods.values() if not pod.ended]) == 3
     assert simulation.told(names.AUTOSCALED)[1].startswith("Gives back 1 of 4 workers: the 4th worker added 0 %")
@@ -73,27 +82,25 @@ def test_worker_that_does_not_help_is_given_back_and_its_pod_goes() -> None:
 
 
 def test_next_leader_makes_no_pod_for_a_worker_that_was_given_back() -> None:
-    simulation = training()
-    simulation.settle(900)
+    simulation = settled()
     made = simulation.made
     simulation.take_over(dict.fromkeys(simulation.agents, simulation.now + 2))
-    simulation.settle(60)
+    simulation.settle(20)
     assert simulation.made == made
-    assert simulation.round is not None
-    assert simulation.round.size == 3
+    round_ = simulation.observe().round
+    assert round_ is not None
+    assert round_.size == 3
 
 
 def test_lost_worker_is_replaced_as_without_autoscale() -> None:
-    simulation = training()
-    simulation.settle(900)
+    simulation = settled()
     simulation.kill_pod(simulation.members[0])
-    simulation.settle(30)
+    simulation.settle(20)
     assert [round_.size for round_ in simulation.declared][-3:] == [3, 2, 3]
 
 
 def test_scale_is_the_upper_bound() -> None:
-    simulation = training()
-    simulation.settle(900)
+    simulation = settled()
     simulation.scale(2)
     simulation.settle(20)
     assert simulation.round is not None

@@ -80,7 +80,7 @@ def decide(state: Autoscale, group: Group, min_efficiency: float, now: float) ->
         now: monotonic seconds.
 
     Returns:
-        The decision, and what is to be told of it; empty: it has not changed.
+        The decision, and a sentence about it; empty: it has not changed.
     """
     top = group.sizes[-1]
     if state.replicas is not None and state.replicas not in group.sizes[:-1]:

@@ -70,7 +70,7 @@ class Measurement:
 
     @property
     def due(self) -> bool:
-        """Whether a decision may look at it. To look after each window would find a chance result sooner or later."""
+        """Whether a decision may look at it. A look at every window would find a chance result sooner or later."""
         return len(self.rates) in LOOKS
 
     @property

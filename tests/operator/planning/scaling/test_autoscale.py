@@ -55,7 +55,7 @@ def test_smaller_group_is_tried_first() -> None:
         (group(4, only(LINEAR, 4), windows=MIN_WINDOWS - 1), "it was not measured long enough"),
         (group(3, only(LINEAR, 3)), "a worker is lost"),
         (group(0, {}), "nothing trains"),
-        (group(4, {}), "nothing was measured"),
+        (group(4, {}, windows=0), "nothing was measured"),
         (group(4, only(LINEAR, 4), sizes=[4]), "there is no other size"),
     ],
 )
