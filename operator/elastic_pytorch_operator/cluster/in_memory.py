@@ -4,47 +4,31 @@ Local mode runs on it with `LocalKubelet`; the fast tests run on it with a kubel
 """
 
 import copy
-import itertools
 import secrets
 from collections.abc import Callable
-from typing import Any
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
-from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
+from elastic_pytorch_operator.cluster.interface import PodIdentity
 from elastic_pytorch_operator.cluster.merge_patch import apply_merge_patch
-
-Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
+from elastic_pytorch_operator.cluster.object_store import ObjectStore, check_version
 
 DEFAULT_PODS_PER_NODE = 16
 
 
-class FakeCluster:
+class FakeCluster(ObjectStore):
     """A Cluster in memory.
 
     Attributes:
         events: what was recorded, oldest first.
-        calls: the verbs that were used, in order, such as `create_pod`.
     """
 
     def __init__(self, nodes: int = 3, pods_per_node: int = DEFAULT_PODS_PER_NODE) -> None:
+        super().__init__()
         self.events: list[Manifest] = []
-        self.calls: list[str] = []
-        self._objects: dict[tuple[str, str, str], MutableManifest] = {}
         self._tokens: dict[str, PodIdentity] = {}
-        self._watchers: list[Watcher] = []
-        self._versions = itertools.count(1)
-        self._faults: dict[str, list[ClusterError]] = {}
         for number in range(nodes):
             self.add_node(f"node-{number}", pods_per_node)
-
-    def watch(self, watcher: Watcher) -> None:
-        """Has a callable called with every change from now on."""
-        self._watchers.append(watcher)
-
-    def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
-        """Has the next use of a verb fail; a creation as a dry run is the verb `dry_run_pod`."""
-        self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))
 
     def add_node(self, name: str, pods: int = DEFAULT_PODS_PER_NODE) -> None:
         """Adds a ready node with room for this number of pods."""
@@ -191,7 +175,7 @@ class FakeCluster:
             self._create("PodGroup", manifest)
             return
         group = self._get("PodGroup", metadata["namespace"], metadata["name"])
-        _check_version(group, metadata["resourceVersion"])
+        check_version(group, metadata["resourceVersion"])
         group["spec"] = copy.deepcopy(dict(manifest["spec"]))
         self._changed("PodGroup", "MODIFIED", group)
 
@@ -230,7 +214,7 @@ class FakeCluster:
     async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
         self._called("patch_job_status")
         job = self._get(names.KIND, namespace, name)
-        _check_version(job, version)
+        check_version(job, version)
         job["status"] = apply_merge_patch(job.get("status", {}), status)
         self._changed(names.KIND, "MODIFIED", job)
         return copy.deepcopy(job)
@@ -297,7 +281,7 @@ class FakeCluster:
         if not metadata.get("resourceVersion"):
             return copy.deepcopy(self._create("Lease", manifest))
         lease = self._get("Lease", metadata["namespace"], metadata["name"])
-        _check_version(lease, metadata["resourceVersion"])
+        check_version(lease, metadata["resourceVersion"])
         lease["spec"] = copy.deepcopy(dict(manifest["spec"]))
         self._changed("Lease", "MODIFIED", lease)
         return copy.deepcopy(lease)
@@ -312,7 +296,7 @@ class FakeCluster:
         if not metadata.get("resourceVersion"):
             return copy.deepcopy(self._create("Secret", manifest))
         secret = self._get("Secret", metadata["namespace"], metadata["name"])
-        _check_version(secret, metadata["resourceVersion"])
+        check_version(secret, metadata["resourceVersion"])
         secret["data"] = copy.deepcopy(dict(manifest["data"]))
         self._changed("Secret", "MODIFIED", secret)
         return copy.deepcopy(secret)
@@ -338,7 +322,7 @@ class FakeCluster:
         workload = self._objects.get((kueue.WORKLOAD, namespace, name))
         if workload is None:
             return None
-        _check_version(workload, version)
+        check_version(workload, version)
         changed = {**workload, **change(workload)}
         self.check_workload(workload, changed)
         workload.update(changed)
@@ -347,47 +331,6 @@ class FakeCluster:
 
     def check_workload(self, before: Manifest, after: Manifest) -> None:
         """What admission says of a change of a Workload: nothing, where Kueue is not installed."""
-
-    def _called(self, verb: str) -> None:
-        self.calls.append(verb)
-        if self._faults.get(verb):
-            raise self._faults[verb].pop(0)
-
-    def _list(self, kind: str) -> list[Manifest]:
-        return [copy.deepcopy(found) for (k, _, _), found in sorted(self._objects.items()) if k == kind]
-
-    def _get(self, kind: str, namespace: str, name: str) -> MutableManifest:
-        try:
-            return self._objects[kind, namespace, name]
-        except KeyError:
-            raise ClusterError(404, f'{kind} "{name}" not found') from None
-
-    def _create(self, kind: str, manifest: Manifest) -> MutableManifest:
-        self._check_name(kind, manifest)
-        return self._put(kind, manifest["metadata"]["namespace"], copy.deepcopy(dict(manifest)))
-
-    def _check_name(self, kind: str, manifest: Manifest) -> None:
-        metadata = manifest["metadata"]
-        if (kind, metadata["namespace"], metadata["name"]) in self._objects:
-            raise ClusterError(409, f'{kind} "{metadata["name"]}" already exists')
-
-    def _put(self, kind: str, namespace: str, found: MutableManifest) -> MutableManifest:
-        found["kind"] = kind
-        found["metadata"] = {**found["metadata"], "uid": secrets.token_hex(8)}
-        self._objects[kind, namespace, found["metadata"]["name"]] = found
-        self._changed(kind, "ADDED", found)
-        return found
-
-    def _remove(self, kind: str, namespace: str, name: str) -> MutableManifest:
-        found = self._get(kind, namespace, name)
-        del self._objects[kind, namespace, name]
-        self._changed(kind, "DELETED", found)
-        return found
-
-    def _changed(self, kind: str, change: str, found: MutableManifest) -> None:
-        found["metadata"]["resourceVersion"] = str(next(self._versions))
-        for watcher in self._watchers:
-            watcher(kind, change, copy.deepcopy(found))
 
     def _schedule(self) -> None:
         """Binds Pending pods to the ready node with the fewest pods, while there is room."""
@@ -413,8 +356,3 @@ class FakeCluster:
                 refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
                 pod["status"]["conditions"] = [refused]
             self._changed("Pod", "MODIFIED", pod)
-
-
-def _check_version(found: MutableManifest, version: str) -> None:
-    if version != found["metadata"]["resourceVersion"]:
-        raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')

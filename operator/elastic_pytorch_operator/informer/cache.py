@@ -16,6 +16,8 @@ from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
 
+Manifests = Iterable[Manifest]
+
 # What the watches are called, by the kind of the objects that they report.
 WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes", kueue.WORKLOAD: "workloads"}
 TOMBSTONE_SECONDS = 60.0  # longer than any answer, and what a watch lags behind
@@ -218,11 +220,8 @@ class Cache:
 
     def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a node; only what changes its view matters to the jobs with pods there."""
-        view, uid, version = (
-            view_node(manifest, self.marks),
-            manifest["metadata"].get("uid", ""),
-            version_of(manifest["metadata"]),
-        )
+        metadata, view = manifest["metadata"], view_node(manifest, self.marks)
+        uid, version = metadata.get("uid", ""), version_of(metadata)
         known, entry = self._nodes.get(view.name), self._node_entries.get(view.name)
         same = entry is not None and entry.uid == uid
         if entry is not None and (version < entry.version or (same and known is not None and known.removed)):
@@ -249,12 +248,7 @@ class Cache:
         self._pods.mark_ended_before_takeover()
 
     def replace_all(
-        self,
-        jobs: Iterable[Manifest],
-        pods: Iterable[Manifest],
-        nodes: Iterable[Manifest],
-        now: float,
-        workloads: Iterable[Manifest] = (),
+        self, jobs: Manifests, pods: Manifests, nodes: Manifests, now: float, workloads: Manifests = ()
     ) -> set[JobKey]:
         """Corrects what a watch has missed.
 
@@ -266,7 +260,7 @@ class Cache:
             workloads: all of Kueue's that jobs own.
         """
         touched: set[JobKey] = set()
-        node_names, node_uids, pod_uids, job_uids = set(), set(), set(), set()
+        node_names, node_uids, pod_uids, job_uids, workload_uids = set(), set(), set(), set(), set()
         for node in nodes:
             node_names.add(node["metadata"]["name"])
             node_uids.add(node["metadata"].get("uid", ""))
@@ -286,7 +280,6 @@ class Cache:
                 self._pods.drop(place)
                 self._leave_tombstone(entry.uid, now)
                 touched.add(entry.owner[0])
-        workload_uids = set()
         for workload in workloads:
             workload_uids.add(workload["metadata"]["uid"])
             if (concerned := self._take_workload(workload, now, listed=True)) is not None:

@@ -77,7 +77,7 @@ class Plan:
         actions: in the order in which they are to be done; creates may go in parallel.
         memory: what to remember.
         recheck_at: when to plan again if nothing happens before, monotonic seconds.
-        recheck_urgent: that may change the group: a worker is lost by then if nothing is heard of it, or a wait is over.
+        urgent_at: when that may change the group: a worker is lost by then if nothing is heard of it, or a wait is over.
     """
 
     memory: Memory
@@ -87,7 +87,7 @@ class Plan:
     verdict: str | None = None
     actions: tuple[Action, ...] = field(default_factory=tuple)
     recheck_at: float | None = None
-    recheck_urgent: bool = False
+    urgent_at: float | None = None
 
 
 def notice_spec(job: Job, memory: Memory) -> Memory:

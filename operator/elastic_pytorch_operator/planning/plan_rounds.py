@@ -173,7 +173,7 @@ def plan_rounds(
         verdict=None if ending is None else ("complete" if ending.complete else "failed"),
         actions=tuple(actions),
         recheck_at=recheck,
-        recheck_urgent=recheck is not None and recheck == decision.recheck_at,
+        urgent_at=decision.recheck_at,
     )
 
 

@@ -267,10 +267,11 @@ class Controller:
 
     def _plan_again(self, key: JobKey, writer: JobWriter, todo: Plan | None = None) -> None:
         """Has a job planned again when its plan asks for that, and when a write that has failed may be tried again."""
-        wanted = todo.recheck_at if todo else None
-        at = earliest(wanted, *(write.retry_at for write in writer.failed.values()))
+        at = earliest(todo.recheck_at if todo else None, *(write.retry_at for write in writer.failed.values()))
         if at is not None:
-            self._queue.add(key, at - self._clock(), urgent=todo is not None and todo.recheck_urgent and at == wanted)
+            self._queue.add(key, at - self._clock(), urgent=False)
+        if todo is not None and todo.urgent_at is not None:
+            self._queue.add(key, todo.urgent_at - self._clock(), urgent=True)
 
     def _note_status(self, job: Job, todo: Plan, writer: JobWriter) -> None:
         """The status that a plan asked for is written: what waits for that is done."""

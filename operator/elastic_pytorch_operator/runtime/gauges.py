@@ -10,7 +10,7 @@ from elastic_pytorch_operator.api.conditions import find_condition, has_ended
 from elastic_pytorch_operator.api.timestamps import seconds_between
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.known_workers import count_states
-from elastic_pytorch_operator.monitoring.metrics import GaugeValues, JobFigures
+from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFigures
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 

@@ -16,7 +16,7 @@ from elastic_pytorch_operator.agents.http_api import AgentApi
 from elastic_pytorch_operator.http import server as server_module
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT, ConnectionLimits
 from elastic_pytorch_operator.http.server import bound_address, peer_of, serving
-from elastic_pytorch_operator.monitoring.metrics import GaugeValues
+from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 
 from tests.operator.agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
 

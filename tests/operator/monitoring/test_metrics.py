@@ -11,7 +11,8 @@ from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, GaugeValues, Metrics
+from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
+from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, Metrics
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.rounds import next_round

@@ -6,7 +6,8 @@ import threading
 import aiohttp
 import pytest
 from elastic_pytorch_operator.http.server import serving
-from elastic_pytorch_operator.monitoring.metrics import GaugeValues, Metrics
+from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import Probes
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -46,7 +46,7 @@ def test_progress_is_summed_up_for_the_column() -> None:
 def test_planning_again_changes_nothing() -> None:
     simulation = running()
     silent_at = min(agent.heard_at for agent in simulation.agents.values()) + SILENCE_SECONDS
-    assert simulation.reconcile() == Plan(simulation.memory, recheck_at=silent_at, recheck_urgent=True)
+    assert simulation.reconcile() == Plan(simulation.memory, recheck_at=silent_at, urgent_at=silent_at)
 
 
 def test_first_round_is_one_round() -> None:

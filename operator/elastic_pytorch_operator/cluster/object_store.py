@@ -1,0 +1,82 @@
+"""Objects in memory, with UIDs, resource versions, watches, and faults on demand: what `FakeCluster` keeps its cluster in."""
+
+import copy
+import itertools
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.cluster.interface import ClusterError
+
+Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
+
+
+class ObjectStore:
+    """Objects of all kinds.
+
+    Attributes:
+        calls: the verbs that were used, in order, such as `create_pod`.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._objects: dict[tuple[str, str, str], MutableManifest] = {}
+        self._watchers: list[Watcher] = []
+        self._versions = itertools.count(1)
+        self._faults: dict[str, list[ClusterError]] = {}
+
+    def watch(self, watcher: Watcher) -> None:
+        """Has a callable called with every change from now on."""
+        self._watchers.append(watcher)
+
+    def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
+        """Has the next use of a verb fail; a creation as a dry run is the verb `dry_run_pod`."""
+        self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))
+
+    def _called(self, verb: str) -> None:
+        self.calls.append(verb)
+        if self._faults.get(verb):
+            raise self._faults[verb].pop(0)
+
+    def _list(self, kind: str) -> list[Manifest]:
+        return [copy.deepcopy(found) for (k, _, _), found in sorted(self._objects.items()) if k == kind]
+
+    def _get(self, kind: str, namespace: str, name: str) -> MutableManifest:
+        try:
+            return self._objects[kind, namespace, name]
+        except KeyError:
+            raise ClusterError(404, f'{kind} "{name}" not found') from None
+
+    def _create(self, kind: str, manifest: Manifest) -> MutableManifest:
+        self._check_name(kind, manifest)
+        return self._put(kind, manifest["metadata"]["namespace"], copy.deepcopy(dict(manifest)))
+
+    def _check_name(self, kind: str, manifest: Manifest) -> None:
+        metadata = manifest["metadata"]
+        if (kind, metadata["namespace"], metadata["name"]) in self._objects:
+            raise ClusterError(409, f'{kind} "{metadata["name"]}" already exists')
+
+    def _put(self, kind: str, namespace: str, found: MutableManifest) -> MutableManifest:
+        found["kind"] = kind
+        found["metadata"] = {**found["metadata"], "uid": secrets.token_hex(8)}
+        self._objects[kind, namespace, found["metadata"]["name"]] = found
+        self._changed(kind, "ADDED", found)
+        return found
+
+    def _remove(self, kind: str, namespace: str, name: str) -> MutableManifest:
+        found = self._get(kind, namespace, name)
+        del self._objects[kind, namespace, name]
+        self._changed(kind, "DELETED", found)
+        return found
+
+    def _changed(self, kind: str, change: str, found: MutableManifest) -> None:
+        found["metadata"]["resourceVersion"] = str(next(self._versions))
+        for watcher in self._watchers:
+            watcher(kind, change, copy.deepcopy(found))
+
+
+def check_version(found: MutableManifest, version: str) -> None:
+    """Refuses a write that is meant for another version of an object, as the API server does."""
+    if version != found["metadata"]["resourceVersion"]:
+        raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
