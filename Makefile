@@ -48,8 +48,8 @@ test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped wh
 test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the leader changes (ARGS: --turns N)
 	@$(PYTHON) -m pytest -m long --capture=no tests/scale $(ARGS)
 
-test-autoscale: venv install ## A worker that does not help is given back: measured for minutes (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py $(ARGS)
+test-autoscale: venv install ## Jobs that an autoscaler or the operator itself scales: measured for minutes (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py tests/e2e/scheduling/test_horizontal_autoscaler.py $(ARGS)
 
 test-kueue: venv install ## Queues of a real Kueue; skipped where it cannot be had (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/kueue $(ARGS)

@@ -13,7 +13,7 @@ from tests.documentation import blocks
 from tests.e2e.job_under_test import OPERATOR_NAMESPACE, OPERATORS, StartJob, run_kubectl
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.long
 
 NAME = "external-metrics"
 APISERVICE = f"v1beta1.{NAME.replace('-', '.')}.k8s.io"
