@@ -8,7 +8,8 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.model.actions import CreatePod
-from elastic_pytorch_operator.spec.job import ALLOW, FORBID, Job, training_container
+from elastic_pytorch_operator.spec.job import Job, training_container
+from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
 from elastic_pytorch_operator.spec.shared_memory import add_shared_memory
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, add_claim_volumes
 
@@ -177,7 +178,7 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
         "metadata": {
             # Webhooks may add containers to the pod: this names the one that trains.
             "annotations": {
-                **DISRUPTION_ANNOTATIONS[job.disruption],
+                **DISRUPTION_ANNOTATIONS[job.scheduling.disruption],
                 **(metadata.get("annotations") or {}),
                 **gang_annotations,
                 names.ANNOTATION_TRAINING_CONTAINER: container["name"],

@@ -26,7 +26,6 @@ T = TypeVar("T")
 
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
 REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
-ALLOW, FORBID = "Allow", "Forbid"  # scheduling.disruption
 CLEAN_POD_POLICIES = ("Running", "None", "All")  # the first one is the default
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
@@ -58,7 +57,6 @@ class Job:
         shared_memory: `spec.sharedMemorySize`; empty: unset.
         claims: the templates of the volume claims that are created with the job.
         keep_claims: whether those stay when the job is deleted.
-        disruption: whether an autoscaler may take a worker's node away to save cost.
         queue: where it waits for quota; None: it starts without.
         version: the resource version that all this is from.
     """
@@ -92,7 +90,6 @@ class Job:
     shared_memory: str = ""
     claims: tuple[ClaimTemplate, ...] = ()
     keep_claims: bool = True
-    disruption: str = ALLOW
     scheduling: Scheduling = NO_SCHEDULING
     clean_pod_policy: str = "Running"
     inject_agent: bool = True
@@ -208,7 +205,6 @@ def parse_job(manifest: Manifest) -> Job:
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
         keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),
-        disruption=_disruption(spec, elastic=spec.get("minReplicas") is not None),
         scheduling=read_scheduling(spec, stock=backend != names.BACKEND_OPERATOR),
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
         inject_agent=read_boolean(spec, "injectAgent", default=True),
@@ -271,14 +267,6 @@ def _growth_seconds(spec: Manifest, backend: str) -> float:
             f"{path}.{name}", f"may not be set unless rendezvous.backend is operator: with {backend} newcomers join at any time"
         )
     return float(seconds)
-
-
-def _disruption(spec: Manifest, *, elastic: bool) -> str:
-    """`scheduling.disruption`. An elastic job trains on without a worker; one of a fixed size stops."""
-    value = (spec.get("scheduling") or {}).get("disruption") or (ALLOW if elastic else FORBID)
-    if value not in (ALLOW, FORBID):
-        raise InvalidJob("spec.scheduling.disruption", f"must be {ALLOW} or {FORBID}, not {value}")
-    return str(value)
 
 
 def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:

@@ -1,4 +1,4 @@
-"""`spec.scheduling`: the gang that a job's pods form for a scheduler that knows gangs, and how long places are held below the minimum."""
+"""`spec.scheduling`: the gang that a job's pods form, how long places are held below the minimum, and whether autoscalers may take one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangSc
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
 
 PATH = "spec.scheduling"
+ALLOW, FORBID = "Allow", "Forbid"  # disruption
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,13 @@ class Scheduling:
         gang: the scheduler for which a PodGroup is made; None: no PodGroup is.
         queue: of that scheduler; empty: its default one, or it has none.
         timeout_seconds: how long the job holds places for fewer workers than its minimum; None: without limit.
+        disruption: whether an autoscaler may take a worker's node away to save cost.
     """
 
     gang: GangScheduler | None = None
     queue: str = ""
     timeout_seconds: int | None = None
+    disruption: str = FORBID
 
 
 NO_SCHEDULING = Scheduling()
@@ -58,4 +61,8 @@ def read_scheduling(spec: Mapping[str, Any], *, stock: bool) -> Scheduling:
             "may not be set unless rendezvous.backend is operator: workers of stock torchrun wait for each other in their pods"
         )
         raise InvalidJob(f"{PATH}.scheduleTimeoutSeconds", problem)
-    return Scheduling(gang, queue, timeout_seconds)
+    # An elastic job trains on without a worker; one of a fixed size stops.
+    disruption = fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW)
+    if disruption not in (ALLOW, FORBID):
+        raise InvalidJob(f"{PATH}.disruption", f"must be {ALLOW} or {FORBID}, not {disruption}")
+    return Scheduling(gang, queue, timeout_seconds, disruption)

@@ -77,6 +77,7 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"rendezvous": {"backend": "c10d"}, "progressDeadlineSeconds": 60}, "spec.progressDeadlineSeconds"),
         ({"rendezvous": {"backend": "c10d"}, "resizePolicy": {"allowedReplicas": [3]}}, "spec.resizePolicy.allowedReplicas"),
         ({"scheduling": {"disruption": "allow"}}, "spec.scheduling.disruption"),
+        ({"scheduling": ["Allow"]}, "spec.scheduling"),
         ({"resizePolicy": {"checkpointWaitSeconds": 30}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointPath": "checkpoints"}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointPath": ["/checkpoints"]}}, "spec.resizePolicy.checkpointPath"),
