@@ -194,14 +194,7 @@ class Cache:
 
     def remove_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a pod, unless another one has taken its name."""
-        metadata = manifest["metadata"]
-        self._leave_tombstone(metadata["uid"], now)
-        place = (metadata["namespace"], metadata["name"])
-        known = self._pods.get(place)
-        if known is None or known.view.uid != metadata["uid"]:
-            return set()
-        self._pods.drop(place)
-        return {known.owner[0]}
+        return self._remove(self._pods, manifest, now)
 
     def apply_workload(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a Workload of Kueue, as `apply_job` does of a job; those that are no job's are ignored."""
@@ -209,13 +202,16 @@ class Cache:
 
     def remove_workload(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a Workload, unless another one has taken its name."""
+        return self._remove(self._workloads, manifest, now)
+
+    def _remove(self, index: PodIndex | WorkloadIndex, manifest: Manifest, now: float) -> set[JobKey]:
         metadata = manifest["metadata"]
         self._leave_tombstone(metadata["uid"], now)
         place = (metadata["namespace"], metadata["name"])
-        known = self._workloads.get(place)
+        known = index.get(place)
         if known is None or known.uid != metadata["uid"]:
             return set()
-        self._workloads.drop(place)
+        index.drop(place)
         return {known.owner[0]}
 
     def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:

@@ -97,6 +97,11 @@ def assess_workers(
     heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]
     last_heard = max(heard, default=observed.now)
     last_progress = max((a.progressed_at for name in members if (a := observed.agents.get(name))), default=0.0)
+    member_silence_seconds, newcomer_silence_seconds = (
+        _silence_seconds(observed, last_heard),
+        _silence_seconds(observed, observed.now),
+    )
+    unheard_until = _unheard_until(observed)
     outage = is_outage(observed.nodes)
     lost_beside_leader = lost_with_leader(observed)
     candidates = []
@@ -110,9 +115,9 @@ def assess_workers(
             evacuated=evacuated.get(name, ""),
             suspected_since=suspects.get(pod.node) if pod else None,
             broken_since=broken_since if member else None,
-            silence_seconds=_silence_seconds(observed, last_heard if member else observed.now),
+            silence_seconds=member_silence_seconds if member else newcomer_silence_seconds,
             last_progress=last_progress if member else 0.0,
-            unheard_until=_unheard_until(observed) if name in observed.heard_before else None,
+            unheard_until=unheard_until if name in observed.heard_before else None,
             lost_beside_leader=name in lost_beside_leader,
         )
         assessment = _assess(evidence, observed, outage=outage, stock=stock)
