@@ -26,7 +26,7 @@ class KueueCluster(FakeCluster):
     """A cluster with Kueue.
 
     Args:
-        quota: for so many pods.
+        quota: in pods.
         queues: the LocalQueues of each namespace.
 
     Attributes:

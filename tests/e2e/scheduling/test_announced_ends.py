@@ -61,7 +61,7 @@ def steps(job: JobUnderTest, pod: str) -> list[tuple[int, int]]:
 
 
 def until_steps(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int]]:
-    """Waits until rank 0 has told of so many steps; returns them."""
+    """Waits until rank 0 has reported that many steps; returns them."""
     until = time.monotonic() + 60
     while len(found := steps(job, pod)) < count:
         assert time.monotonic() < until, found[-3:]
@@ -80,7 +80,7 @@ def test_spot_notice_costs_a_job_with_the_library_no_step_and_no_worker_its_proc
         assert all(pod["spec"]["nodeName"] != node for pod in job.pods() if not pod["metadata"].get("deletionTimestamp"))
     numbers = [number for number, _ in found]
     assert numbers == list(range(1, len(numbers) + 1)), "each step was computed once"
-    assert {world for _, world in found} == {3}, "nobody was missing"
+    assert {world for _, world in found} == {3}, "no worker was missing"
     assert len([line for line in job.logs(leader) if "workers started in" in line]) == 1
     [note] = events(job, "NodeEnding")
     assert node in note

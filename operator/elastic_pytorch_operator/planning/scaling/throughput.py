@@ -21,7 +21,7 @@ WINDOW_HEARTBEATS = 10
 WINDOW_STEPS = 5
 MIN_WINDOWS = 6
 MAX_WINDOWS = 30
-LOOKS = (MIN_WINDOWS, 12, MAX_WINDOWS)  # after so many windows a decision looks at the measurement
+LOOKS = (MIN_WINDOWS, 12, MAX_WINDOWS)  # the numbers of windows after which a decision looks at the measurement
 
 
 class Throughput(NamedTuple):

@@ -22,7 +22,7 @@ START_SECONDS = 30.0  # from a pod's creation to its agent's first report
 SAMPLES = 64
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
-Speed = Callable[[int, float], float]  # samples per second of so many workers at such a second of the day
+Speed = Callable[[int, float], float]  # samples per second, by workers and by the second of the day
 
 
 @dataclass
