@@ -1,5 +1,7 @@
 """Runs the tests of the agent and of the training library on several releases of torch, and writes what works into a page.
 
+Rows with a name (`lightning-oldest`) run the tests of an adapter on a release of its framework. Their table is in another page.
+
 Each release gets an environment of its own, which is removed after its run: PyPI's torch takes 5 GB with its CUDA libraries. The page keeps
 the rows of the releases that are not run this time. Arguments after `--` go to pytest, in place of the folder of all these tests. Then the
 result is printed, and the page stays as it is.
@@ -14,11 +16,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from environment import CPU_INDEX, ask, index_answers, install, pinned, python_release, virtual_environment
-from table import Row, count, with_rows
+from environment import CPU_INDEX, ask, index_answers, install, install_framework, pinned, python_release, virtual_environment
+from frameworks import FRAMEWORKS, FrameworkRow
+from table import Counts, FrameworkOutcome, Row, count, with_framework_rows, with_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
+FRAMEWORKS_PAGE = ROOT / "docs" / "frameworks.md"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elastic-pytorch-operator" / "matrix"
 LOGS = ROOT / ".cluster" / "logs"
 # The last patch of each; the newest is the lock file's.
@@ -31,7 +35,10 @@ def parse_options(newest: str, arguments: Sequence[str]) -> argparse.Namespace:
         prog="hack/matrix", usage="%(prog)s [options] [X.Y ...] [-- PYTEST ...]", description=__doc__
     )
     known = {release.rpartition(".")[0]: release for release in (*RELEASES, newest)}
-    about, default = f"of torch: {', '.join(known)}, or any X.Y.Z (default: those named)", list(known.values())
+    about = (
+        f"of torch: {', '.join(known)}, or any X.Y.Z; or rows by name: {', '.join(FRAMEWORKS)} (default: all that are named)"
+    )
+    default = [*known.values(), *FRAMEWORKS]
     parser.add_argument(
         "releases", metavar="X.Y", nargs="*", type=lambda text: known.get(text, text), default=default, help=about
     )
@@ -40,18 +47,18 @@ def parse_options(newest: str, arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--index", default=CPU_INDEX, help="where torch's CPU wheels are, else PyPI's (default: %(default)s)")
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:end])
-    options.tests = tuple(arguments[end + 1 :]) or TESTS
+    options.tests = tuple(arguments[end + 1 :])
     return options
 
 
-def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> Row:
+def run_tests(python: Path, name: str, processes: int, marks: str, tests: Sequence[str]) -> Counts:
     """Returns the outcome of the tests, which are arguments for pytest, in an environment. Their output goes to a log file."""
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
         options = [
             "-m",
-            "not e2e and not long and not gpu",
+            marks,
             "-p",
             "no:cacheprovider",
             f"--basetemp={folder}/tests",
@@ -69,15 +76,45 @@ def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> 
         subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
         if not report.exists():
             raise RuntimeError(f"the tests have not run; see {log}")
-        outcome = count(report.read_text())
-    torch = ask(python, "import torch; print(torch.__version__)")
-    return Row(torch, python_release(python), *outcome, run=f"{datetime.date.today()}, {commit()}")
+        return count(report.read_text())
+
+
+def torch_release(python: Path) -> str:
+    return ask(python, "import torch; print(torch.__version__)")
+
+
+def run_at() -> str:
+    return f"{datetime.date.today()}, {commit()}"
+
+
+def run_torch(python: Path, name: str, options: argparse.Namespace) -> Row:
+    """Runs the tests of the agent and the library, and writes their row unless only some were asked for."""
+    counts = run_tests(python, name, options.processes, "not e2e and not long and not gpu", options.tests or TESTS)
+    row = Row(torch_release(python), python_release(python), *counts, run=run_at())
+    if not options.tests:
+        PAGE.write_text(with_rows(PAGE.read_text(), [row]))
+    return row
+
+
+def run_framework(python: Path, name: str, framework: FrameworkRow, options: argparse.Namespace) -> FrameworkOutcome:
+    """Runs the tests of an adapter, and writes their row unless only some were asked for."""
+    agent, library, failed, skipped = run_tests(
+        python, name, options.processes, "not e2e and not gpu", options.tests or (framework.tests,)
+    )
+    packages = ", ".join(framework.packages).replace("==", " ")
+    row = FrameworkOutcome(
+        name, packages, torch_release(python), python_release(python), agent + library, failed, skipped, run_at()
+    )
+    if not options.tests:
+        FRAMEWORKS_PAGE.write_text(with_framework_rows(FRAMEWORKS_PAGE.read_text(), [row]))
+    return row
 
 
 def commit() -> str:
-    """The commit that is checked out, with a plus if files differ from it, other than the page that this program writes."""
+    """The commit that is checked out, with a plus if files differ from it, other than the pages that this program writes."""
     head = ["git", "rev-parse", "--short=7", "HEAD"]
-    changes = ["git", "status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude){PAGE.relative_to(ROOT)}"]
+    pages = [f":(exclude){page.relative_to(ROOT)}" for page in (PAGE, FRAMEWORKS_PAGE)]
+    changes = ["git", "status", "--porcelain", "--untracked-files=no", "--", ".", *pages]
     revision, changed = (
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
         for command in (head, changes)
@@ -87,24 +124,28 @@ def commit() -> str:
 
 def main() -> int:
     lock = (ROOT / "requirements-dev.lock").read_text()
-    options = parse_options(pinned(lock, ["torch"])[0].removeprefix("torch=="), sys.argv[1:])
+    newest = pinned(lock, ["torch"])[0].removeprefix("torch==")
+    options = parse_options(newest, sys.argv[1:])
     index = options.index if index_answers(options.index) else None
     LOGS.mkdir(parents=True, exist_ok=True)
     failed = False
     for release in options.releases:
-        name = f"torch-{release}-{Path(options.python).name}"
+        framework = FRAMEWORKS.get(release)
+        name = f"torch-{release}-{Path(options.python).name}" if framework is None else release
         print(f"{name}: installing", flush=True)
         try:
             with virtual_environment(CACHE / name, options.python) as python:
-                install(python, ROOT, release, index, LOGS / f"matrix-{name}-install.log")
+                log = LOGS / f"matrix-{name}-install.log"
+                torch = release if framework is None else framework.torch or newest
+                install(python, ROOT, torch, index, log)
+                if framework is not None:
+                    install_framework(python, framework.packages, torch, log)
                 print(f"{name}: testing", flush=True)
-                row = run_tests(python, name, options.processes, options.tests)
+                row = run_torch(python, name, options) if framework is None else run_framework(python, name, framework, options)
         except (RuntimeError, subprocess.CalledProcessError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed = True
             continue
-        if options.tests == TESTS:
-            PAGE.write_text(with_rows(PAGE.read_text(), [row]))
         print(f"{name}: {row.text()}", flush=True)
         failed = failed or bool(row.failed)
     return 1 if failed else 0

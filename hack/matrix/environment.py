@@ -59,6 +59,14 @@ def install(python: Path, root: Path, torch: str, index: str | None, log: Path) 
     (packages / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
 
 
+def install_framework(python: Path, packages: Sequence[str], torch: str, log: Path) -> None:
+    """Installs a framework beside a release of torch, which stays; pip's output goes to a log file."""
+    # Without isolation: DeepSpeed is built where it is installed, and looks at the torch that is there.
+    arguments = ["--no-build-isolation", f"torch=={torch}", *packages]
+    with log.open("ab") as output:
+        subprocess.run([str(python), *PIP, *arguments], stdout=output, stderr=subprocess.STDOUT, check=True)
+
+
 def python_release(python: Path) -> str:
     return ask(python, "import sys; print('%d.%d' % sys.version_info[:2])")
 

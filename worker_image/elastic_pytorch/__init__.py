@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from elastic_pytorch.progress.report import report
 
 if TYPE_CHECKING:
+    from elastic_pytorch import lightning as lightning
     from elastic_pytorch.group.in_process import in_process
     from elastic_pytorch.state.sharded_state import ShardedState
     from elastic_pytorch.state.state import State
@@ -38,9 +39,12 @@ _MODULES = {
     "scale_learning_rate": "elastic_pytorch.training.learning_rate",
     "steps": "elastic_pytorch.training.training_loop",
 }
+_ADAPTERS = ("lightning",)  # to frameworks that this package does not depend on
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ADAPTERS:
+        return importlib.import_module(f"{__name__}.{name}")
     if name in _MODULES:
         return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

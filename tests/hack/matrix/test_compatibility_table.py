@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from elastic_pytorch.agent.torch_names import TESTED
 from environment import index_answers, pinned
-from table import HEAD, Row, count, with_rows
+from frameworks import FRAMEWORKS
+from packaging.version import Version
+from table import FRAMEWORKS_HEAD, HEAD, FrameworkOutcome, Row, count, with_framework_rows, with_rows
 
 from tests.paths import ROOT
 
@@ -59,6 +61,24 @@ def test_page_of_the_documentation_has_the_table() -> None:
     assert with_rows(text, []) == text
 
 
+def test_rows_of_frameworks_are_replaced_by_their_names() -> None:
+    def outcome(name: str, passed: int) -> FrameworkOutcome:
+        return FrameworkOutcome(name, "lightning 2.6.6", "2.15.0+cpu", "3.11", passed, [], [], "today")
+
+    def table(*rows: FrameworkOutcome) -> str:
+        return "\n".join(["# Title", "", *FRAMEWORKS_HEAD, *(row.text() for row in rows), "", "After.", ""])
+
+    before = table(outcome("deepspeed-oldest", 1), outcome("torchtitan", 2))
+    after = with_framework_rows(before, [outcome("torchtitan", 3), outcome("lightning-newest", 4)])
+    assert after == table(outcome("deepspeed-oldest", 1), outcome("lightning-newest", 4), outcome("torchtitan", 3))
+    assert "| lightning-newest | lightning 2.6.6 | 2.15.0+cpu | 3.11 | 4 | none | none | today |" in after
+
+
+def test_page_on_frameworks_has_their_table() -> None:
+    text = (ROOT / "docs" / "frameworks.md").read_text()
+    assert with_framework_rows(text, []) == text
+
+
 def test_agent_names_the_oldest_and_the_newest_release_of_the_table() -> None:
     text = (ROOT / "docs" / "compatibility.md").read_text()
     releases = sorted((int(major), int(minor)) for major, minor in re.findall(r"^\| (\d+)\.(\d+)\.\d+\+", text, re.MULTILINE))
@@ -75,14 +95,23 @@ def program() -> Any:
 
 
 def test_releases_are_named_by_their_first_two_numbers(program: Any) -> None:
-    assert program.parse_options("2.15.0", []).releases == [*program.RELEASES, "2.15.0"]
+    assert program.parse_options("2.15.0", []).releases == [*program.RELEASES, "2.15.0", *program.FRAMEWORKS]
     assert program.parse_options("2.15.0", ["2.4", "2.15", "2.7.1"]).releases == ["2.4.1", "2.15.0", "2.7.1"]
 
 
 def test_what_follows_two_dashes_goes_to_pytest(program: Any) -> None:
     options = program.parse_options("2.15.0", ["2.4", "--", "tests/worker_image/state", "-k", "sharded"])
     assert (options.releases, options.tests) == (["2.4.1"], ("tests/worker_image/state", "-k", "sharded"))
-    assert program.parse_options("2.15.0", ["2.4"]).tests == program.TESTS
+    assert program.parse_options("2.15.0", ["2.4"]).tests == ()
+
+
+def test_rows_of_frameworks_are_named_and_none_installs_an_older_torch_than_the_agent_takes(program: Any) -> None:
+    assert program.parse_options("2.15.0", ["deepspeed-oldest", "2.4"]).releases == ["deepspeed-oldest", "2.4.1"]
+    oldest = TESTED.partition(" ")[0]
+    for name, framework in FRAMEWORKS.items():
+        assert all("==" in package for package in framework.packages), name
+        assert not framework.torch or Version(framework.torch) >= Version(oldest), name
+        assert framework.tests.partition("tests/frameworks/")[2] == name.partition("-")[0], name
 
 
 def test_what_the_tests_need_is_taken_from_the_lock_file() -> None:

@@ -117,6 +117,41 @@ def fail_to_save_on_one_rank(folder: Path) -> list[str]:
     return [fail_to_save(folder, 1, full_disk_of_rank=rank) for rank in (0, 1)]
 
 
+class NumbersEngine:
+    """Writes a file for each rank, and reads them all, whatever the size of the group."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number, self.read = number, list[str]()
+
+    def save(self, folder: Path) -> None:
+        (folder / "inner").mkdir(parents=True, exist_ok=True)
+        (folder / "inner" / f"rank-{dist.get_rank()}").write_text(f"{self.number}")
+        dist.barrier(group=cpu_group())
+
+    def load(self, folder: Path) -> None:
+        self.read = [path.read_text() for path in sorted((folder / "inner").iterdir())]
+
+
+def save_engine(folder: Path, steps: list[int]) -> None:
+    for step in steps:
+        save_sharded(folder, StateVersion(1, step), {"best": 1.5}, keep=2, group=cpu_group(), engine=NumbersEngine(step))
+
+
+def load_engine(folder: Path) -> tuple[StateVersion, Any, list[str]]:
+    engine = NumbersEngine()
+    found = load_sharded(folder, dict, group=cpu_group(), engine=engine)
+    assert found is not None
+    return found[0], found[1]["best"], engine.read
+
+
+@pytest.mark.process
+def test_what_an_engine_writes_by_itself_is_a_part_of_the_checkpoint_and_checked_with_it(tmp_path: Path) -> None:
+    run_group(3, save_engine, tmp_path, [4, 8])
+    assert run_group(2, load_engine, tmp_path) == [(StateVersion(1, 8), 1.5, ["8"] * 3)] * 2
+    (tmp_path / "checkpoint-g000001-s000000008.sharded" / "engine" / "inner" / "rank-2").write_text("9")
+    assert run_group(1, load_engine, tmp_path) == [(StateVersion(1, 4), 1.5, ["4"] * 3)]
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)])
 def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Path, backend: str) -> None:

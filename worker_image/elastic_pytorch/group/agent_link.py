@@ -1,7 +1,9 @@
 """A worker's link to its agent, for changes of the group."""
 
+import contextlib
 import os
-from typing import Protocol
+import signal
+from typing import NoReturn, Protocol
 
 from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOCAL_SOCKET, LOST_PEER, PARKED, Message
@@ -50,6 +52,19 @@ class AgentLink:
     def stop_at_boundary(self, step: int) -> None:
         """Reports that this worker has committed a step, as all others have, and now only leaves its group."""
         self._client.send({"kind": PARKED, "step": step})
+
+    def stop_process(self, step: int) -> NoReturn:
+        """Reports a step that all workers have saved, and waits until the agent ends this process: its successor goes on from there.
+
+        Raises:
+            ConnectionError: the agent is gone.
+        """
+        self.stop_at_boundary(step)
+        with contextlib.suppress(ValueError):  # not the main thread
+            # All is saved: a handler that would save something has nothing to do.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        while True:
+            self.wait_for_go()
 
     def leave(self) -> None:
         """Reports that nothing of the group is left in this worker, which can join another one now."""

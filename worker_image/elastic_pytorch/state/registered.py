@@ -71,8 +71,8 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
         deepspeed = any(kind.__module__.partition(".")[0] == "deepspeed" for kind in type(each).__mro__)
         if deepspeed or any(hasattr(parameter, "ds_id") for parameter in parameters):
             raise RuntimeError(
-                f"{name} is kept in parts by DeepSpeed, so no rank has all of it: save it with the engine's own save_checkpoint and "
-                "load_checkpoint, or shard the model with torch.distributed.fsdp.fully_shard and use ShardedState"
+                f"{name} is kept in parts by DeepSpeed, so no rank has all of it: give the engine to "
+                "elastic_pytorch.deepspeed.DeepSpeedState, and register neither its model nor its optimizer"
             )
         if "ZeroRedundancyOptimizer" in _names(each):
             raise RuntimeError(

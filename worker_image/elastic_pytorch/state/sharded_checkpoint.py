@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -39,18 +39,29 @@ from elastic_pytorch.storage.sharded_folder import (
     path_of,
     publish,
     sharded_checkpoints,
+    sync_files,
 )
 
 Keys = tuple[Any, ...]  # the keys that lead to a value in a tree
 Tree = dict[Any, Any]
 
 _SUPERSEDED = -1  # beside the numbers of errno
-
+ENGINE = "engine"  # the sub-folder of what an engine writes by itself
 SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
 POLL_SECONDS = 0.5
 
 # A rank's findings about a checkpoint, the worst last.
 WHOLE, DAMAGED, UNREADABLE = range(3)
+
+
+class Engine(Protocol):
+    """A part of the training that all ranks together write in a format of its own, such as DeepSpeed's engine."""
+
+    def save(self, folder: Path) -> None:
+        """Writes it to a new folder. Collective. Raises no OSError: the other ranks would not know of it."""
+
+    def load(self, folder: Path) -> None:
+        """Reads it from a folder that a group of any size has written. Collective."""
 
 
 # --- the objects that are registered with a State ---------------------------------------------------------------------
@@ -92,7 +103,9 @@ def _model_of(optimizer: Optimizer, registered: dict[str, Any]) -> nn.Module:
 # --- saving -----------------------------------------------------------------------------------------------------------
 
 
-def save_sharded(folder: Path, version: StateVersion, tree: Tree, keep: int, *, group: Any = None) -> None:
+def save_sharded(
+    folder: Path, version: StateVersion, tree: Tree, keep: int, *, group: Any = None, engine: Engine | None = None
+) -> None:
     """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
 
     Args:
@@ -101,6 +114,7 @@ def save_sharded(folder: Path, version: StateVersion, tree: Tree, keep: int, *, 
         tree: dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
         keep: how many checkpoints to leave there.
         group: of a backend that sends CPU tensors; None: the default group.
+        engine: what writes files of its own beside the tree.
 
     Raises:
         Superseded: a newer group has claimed the folder.
@@ -119,9 +133,11 @@ def save_sharded(folder: Path, version: StateVersion, tree: Tree, keep: int, *, 
     partial = partial_path(folder, version, _first_does(begin, group))
     shards, rest = _taken_apart(tree)
     try:
-        _write_shards(partial, shards, group)
+        if shards or engine is None:
+            _write_shards(partial, shards, group)
+        names = _written_by_engine(engine, partial, group) if engine is not None else []
         gathered: list[Any] = [None] * world_size
-        dist.all_gather_object(gathered, _written_by(rank, partial), group=group)
+        dist.all_gather_object(gathered, _written_by(rank, partial, names), group=group)
         for of_rank in gathered:
             if isinstance(of_rank, OSError):
                 raise of_rank
@@ -143,11 +159,23 @@ def save_sharded(folder: Path, version: StateVersion, tree: Tree, keep: int, *, 
         raise
 
 
-def _written_by(rank: int, partial: Path) -> list[ShardFile] | OSError:
+def _written_by(rank: int, partial: Path, of_engine: list[str]) -> list[ShardFile] | OSError:
     try:
-        return describe_files([*partial.glob(f"__{rank}_*"), *([partial / ".metadata"] if rank == 0 else [])])
+        sync_files(partial, of_engine)
+        own = [path.name for mine in (f"__{rank}_*", *([".metadata"] if rank == 0 else [])) for path in partial.glob(mine)]
+        return describe_files(partial, [*own, *of_engine])
     except OSError as error:
         return error
+
+
+def _written_by_engine(engine: Engine, partial: Path, group: Any) -> list[str]:
+    """Returns this rank's part of the files that an engine writes, by their paths in the checkpoint. Each is of one rank, which sees it."""
+    engine.save(partial / ENGINE)
+    seen = [set[str]() for _ in range(dist.get_world_size(group))]
+    own = {str(path.relative_to(partial)) for path in (partial / ENGINE).rglob("*") if path.is_file()}
+    dist.all_gather_object(seen, own, group=group)
+    ranks = {name: [other for other, names in enumerate(seen) if name in names] for name in sorted(set().union(*seen))}
+    return [name for number, (name, seers) in enumerate(ranks.items()) if seers[number % len(seers)] == dist.get_rank(group)]
 
 
 def _write_shards(partial: Path, shards: dict[Keys, DTensor], group: Any) -> None:
@@ -169,13 +197,16 @@ def newest_sharded(folder: Path) -> StateVersion | None:
     return next((version for version, _ in sharded_checkpoints(folder)), None)
 
 
-def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = None) -> tuple[StateVersion, Tree] | None:
+def load_sharded(
+    folder: Path, template: Callable[[], Tree], *, group: Any = None, engine: Engine | None = None
+) -> tuple[StateVersion, Tree] | None:
     """Reads the newest whole checkpoint, whatever the size of the group that wrote it. Collective.
 
     Args:
         folder: of the checkpoints, shared by all ranks.
         template: returns a tree with the sharded tensors to be filled; called if there is a checkpoint.
         group: of a backend that sends CPU tensors; None: the default group.
+        engine: what reads files of its own beside the tree.
 
     Returns:
         The version, and the tree that was saved with the template's tensors in it, filled; None: there is no checkpoint.
@@ -188,15 +219,17 @@ def load_sharded(folder: Path, template: Callable[[], Tree], *, group: Any = Non
         content = _content_if_whole(path, version, group)
         if content is None:
             continue
-        tree = template()
-        shards, _ = _taken_apart(tree)
+        shards, _ = _taken_apart(template())
         missing = set(map(tuple, content["shards"])) ^ shards.keys()
         if missing:
             raise RuntimeError(f"checkpoint {path.name} does not fit: {_name(min(missing, key=str))} is in one of them only")
         try:
-            read_shards(_by_name(shards), storage_reader=FileSystemReader(path), process_group=group)
+            if shards or engine is None:
+                read_shards(_by_name(shards), storage_reader=FileSystemReader(path), process_group=group)
         except CheckpointException as error:
             raise _plain(error) from error
+        if engine is not None:
+            engine.load(path / ENGINE)
         whole: Tree = content["rest"]
         for keys, tensor in shards.items():
             _insert(whole, keys, tensor)

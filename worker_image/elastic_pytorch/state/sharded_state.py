@@ -11,7 +11,14 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.progress.report import report
 from elastic_pytorch.state.registered import describe, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.state.restore import Found, TorchGroup, claim
-from elastic_pytorch.state.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
+from elastic_pytorch.state.sharded_checkpoint import (
+    Engine,
+    load_sharded,
+    newest_sharded,
+    put_back,
+    save_sharded,
+    states_of,
+)
 from elastic_pytorch.state.state import State, cpu_group
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
@@ -46,6 +53,7 @@ class ShardedState(State):
         super().__init__(folder, name=name, keep=keep, every=every, total_steps=total_steps, **registered)
         self._path = Path(self._folder)
         self._group: Any = None
+        self._engine: Engine | None = None
         self._saved = StateVersion(0, 0)
 
     def restore(self) -> int:
@@ -70,7 +78,7 @@ class ShardedState(State):
         generation = self._next_generation()
         if self._rank == 0:
             claim(self._folder, generation)
-        found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group)
+        found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group, engine=self._engine)
         if found is not None:
             self._load(Found(found[0], found[1], generation, f"the checkpoint of {found[0]}"))
         self._version, self._committed = StateVersion(generation, self._step), self._step
@@ -116,7 +124,7 @@ class ShardedState(State):
     def _write(self) -> None:
         self._version = StateVersion(self._version.generation, self._step)
         try:
-            save_sharded(self._path, self._version, self._tree(), self._keep, group=self._group)
+            save_sharded(self._path, self._version, self._tree(), self._keep, group=self._group, engine=self._engine)
         except (OSError, Superseded) as error:
             logger.warning("no checkpoint: %s; training goes on", error)
             return

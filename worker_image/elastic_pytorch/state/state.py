@@ -1,8 +1,6 @@
 """The state of a training: committed at step boundaries, and restored by the next group."""
 
-import contextlib
 import os
-import signal
 import time
 import weakref
 from typing import Any
@@ -213,12 +211,7 @@ class State:
         if stop and agent is not None:
             if in_process.active():
                 raise in_process.GroupChanged(self._step, self._boundary.meet)
-            agent.stop_at_boundary(self._step)
-            with contextlib.suppress(ValueError):  # not the main thread
-                # All is committed: a handler that would save something has nothing to do.
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            while True:  # until the agent ends this process: its successor continues from here
-                agent.wait_for_go()
+            agent.stop_process(self._step)
 
     def leave_group(self) -> None:
         """Drops the process group. To be called before it is destroyed and created again in the same process; `in_process` does so."""

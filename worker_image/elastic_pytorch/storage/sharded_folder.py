@@ -3,6 +3,7 @@
 Standard library only. They may lie beside checkpoint files: the names differ.
 """
 
+import os
 import re
 import secrets
 import shutil
@@ -95,13 +96,24 @@ def publish(partial: Path, folder: Path, version: StateVersion, keep: int) -> No
             _delete(left_behind)
 
 
-def describe_files(paths: Iterable[Path]) -> list[ShardFile]:
-    """Returns what is needed to find out later whether the files are whole.
+def describe_files(folder: Path, names: Iterable[str]) -> list[ShardFile]:
+    """Returns what is needed to find out later whether files of a folder are whole. Their names may lead into sub-folders.
 
     Raises:
         OSError: one cannot be read.
     """
-    return [ShardFile(path.name, path.stat().st_size, _checksum(path)) for path in paths]
+    return [ShardFile(name, (folder / name).stat().st_size, _checksum(folder / name)) for name in names]
+
+
+def sync_files(folder: Path, names: Iterable[str]) -> None:
+    """Syncs files of a folder to the disk, for libraries that do not do it themselves.
+
+    Raises:
+        OSError: it could not be done.
+    """
+    for name in names:
+        with (folder / name).open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def check_sizes(folder: Path, files: Iterable[ShardFile]) -> None:

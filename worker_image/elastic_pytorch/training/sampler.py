@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import index
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.utils.data import IterableDataset, Sampler
 
 from elastic_pytorch.state.rng_state import mixed, seed_all
+from elastic_pytorch.training.epoch_order import EpochOrder
 from elastic_pytorch.training.iteration import Iteration
 from elastic_pytorch.training.micro_batches import MicroBatch, parts_each, share_of_batch, weight_of
 
@@ -102,7 +102,7 @@ class ElasticSampler(Sampler[list[int]]):
         self._weight_used = False  # in this step, by a script that needs no part
         self._loads = 0
         self._iteration: Iteration | None = None  # the newest one
-        self._order: tuple[int, torch.Tensor] | None = None  # of an epoch
+        self._order = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
         self._step: tuple[tuple[int, int, int], list[MicroBatch]] | None = None  # its cursor, rank, world size; and the share
 
     # --- the position in the training ---
@@ -187,6 +187,12 @@ class ElasticSampler(Sampler[list[int]]):
         return min(self._group_batch(), self._length)
 
     @property
+    def micro_batches_per_step(self) -> int:
+        """Micro-batches of a step on each rank, in a group as it is now; the last batch of an epoch may have fewer."""
+        self._look_at_group()
+        return self._parts_in(self.samples_per_step)
+
+    @property
     def batches_per_epoch(self) -> int:
         """Steps of a whole epoch; with a batch that grows with the group, if the group stays as it is."""
         self._look_at_group()
@@ -198,6 +204,22 @@ class ElasticSampler(Sampler[list[int]]):
         self._look_at_group()
         return self._batches_from(self.cursor)
 
+    @property
+    def has_micro_batches(self) -> bool:
+        """Whether the batches are cut into micro-batches of a given size."""
+        return self._micro_batch_size is not None
+
+    @property
+    def micro_batches_per_epoch(self) -> int:
+        """Micro-batches that iterating a whole epoch gives this rank."""
+        self._look_at_group()
+        return self._micro_batches_from(0)
+
+    @property
+    def counted_samples(self) -> list[int]:
+        """The samples that count in each of this rank's micro-batches of the current step."""
+        return [part.samples for part in self._parts()]
+
     # --- the samples ---
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -208,7 +230,7 @@ class ElasticSampler(Sampler[list[int]]):
         return self._batches(self.epoch, self.cursor, self._loads, self._iteration)
 
     def _batches(self, epoch: int, begin: int, loads: int, iteration: Iteration) -> Iterator[list[int]]:
-        order, epoch_end = self._order_of(epoch), self._epoch_end()
+        order, epoch_end = self._order.of(epoch), self._epoch_end()
         while begin < epoch_end:
             for part in self._parts_of(begin):
                 if loads != self._loads:
@@ -220,8 +242,7 @@ class ElasticSampler(Sampler[list[int]]):
     def __len__(self) -> int:
         """Returns how many micro-batches iterating gives this rank from the current position. For schedules: `batches_per_epoch`."""
         self._look_at_group()
-        full, rest = divmod(self._epoch_end() - self.cursor, self._group_batch())
-        return full * self._parts_in(self._group_batch()) + (self._parts_in(rest) if rest else 0)
+        return self._micro_batches_from(self.cursor)
 
     # --- the current micro-batch ---
 
@@ -304,13 +325,9 @@ class ElasticSampler(Sampler[list[int]]):
     def _batches_from(self, begin: int) -> int:
         return -(-(self._epoch_end() - begin) // self._group_batch())
 
-    def _order_of(self, epoch: int) -> torch.Tensor:
-        if not self._shuffle:
-            return torch.arange(self._length)
-        if self._order is None or self._order[0] != epoch:
-            generator = torch.Generator().manual_seed(mixed(self._seed, epoch))
-            self._order = epoch, torch.randperm(self._length, generator=generator)
-        return self._order[1]
+    def _micro_batches_from(self, begin: int) -> int:
+        full, rest = divmod(self._epoch_end() - begin, self._group_batch())
+        return full * self._parts_in(self._group_batch()) + (self._parts_in(rest) if rest else 0)
 
 
 def _size(name: str, value: int | None) -> int | None:

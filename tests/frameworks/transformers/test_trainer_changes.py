@@ -1,0 +1,148 @@
+"""The Trainer of transformers as its group changes: with the training library, and the stock one beside it."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.frameworks.resizes import computed_twice
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytest.importorskip("transformers", reason="transformers is not installed: `make venv` installs what the tests need")
+pytestmark = pytest.mark.process
+
+SCRIPT = Path(__file__).parent / "train.py"
+SAMPLES, BATCH = 250, 12
+EPOCH_STEPS = -(-SAMPLES // BATCH)
+STEPS = 2 * EPOCH_STEPS
+ENVIRONMENT = {
+    "SCRIPTS": SCRIPTS,
+    "OMP_NUM_THREADS": 1,
+    "USE_LIBUV": 0,
+    "ELASTIC_PYTORCH_GRACE_SECONDS": 60,
+    "ELASTIC_PYTORCH_PRELOAD": "transformers.trainer",
+}
+SECONDS = 180.0
+Agents = Callable[..., Agent]
+
+
+def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
+    workers = [f"w{number}" for number in range(count)]
+    started = [agents(worker, SCRIPT, *options, **ENVIRONMENT) for worker in workers]
+    operator.wait_for("ready", *workers)
+    operator.declare(*workers)
+    return started
+
+
+def until_step(events: Events, step: int, world: int) -> None:
+    events.until_step(step, world, SECONDS)
+
+
+def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[str, Any]:
+    """Waits for the end of the job; returns what a rank says of it."""
+    operator.wait_for("succeeded", *workers)
+    operator.end("complete")
+    done = events.all(what="done")[-len(workers) :]
+    assert len({event["digest"] for event in done}) == 1, "all ranks have the same parameters"
+    return done[-1]
+
+
+def computed(events: Events) -> dict[int, list[dict[str, Any]]]:
+    """The ranks' events of each step, of the last group that computed it."""
+    steps: dict[int, dict[int, list[dict[str, Any]]]] = {}
+    for event in events.all(what="step"):
+        steps.setdefault(event["step"], {}).setdefault(event["WORLD_SIZE"], []).append(event)
+    last = {}
+    for step, groups in steps.items():
+        newest = max(groups.values(), key=lambda ranks: max(each["at"] for each in ranks))
+        by_rank = {each["RANK"]: each for each in newest}  # a group of the same size may have computed it before
+        last[step] = list(by_rank.values())
+    return last
+
+
+def counted(events: Events) -> Counter[int]:
+    """How often each sample was learned from."""
+    return Counter(sample for ranks in computed(events).values() for each in ranks for sample in each["samples"])
+
+
+def losses(done: dict[str, Any]) -> list[float]:
+    return [line["loss"] for line in done["history"] if "loss" in line]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What comes out of a run of one worker to which nothing happens."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    operator, events = ScriptedOperator(), Events(directory / "events")
+    options = ("--step-seconds", 0, "--folder", directory / "output")
+    agent = Agent("w0", operator.url, directory, SCRIPT, *options, **ENVIRONMENT)
+    try:
+        operator.wait_for("ready", "w0")
+        operator.declare("w0")
+        done = finish(operator, events, "w0")
+        agent.wait()
+    finally:
+        agent.kill()
+        operator.go_away()
+    assert losses(done)[-1] < losses(done)[0] - 0.5, "it learns"
+    return done
+
+
+def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
+    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, undisturbed: dict[str, Any]
+) -> None:
+    start(agents, operator, 4, "--folder", tmp_path / "output")
+    operator.declare("w0", "w1", "w2")
+    until_step(events, 4, 3)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 8, 2)
+    operator.declare("w0", "w1", "w2", "w3", orderly=True)
+    until_step(events, 12, 4)
+    operator.declare("w0", "w1", "w2", orderly=True)
+    until_step(events, 16, 3)
+    assert events.all(what="step")[-1]["step"] <= EPOCH_STEPS, "all within an epoch"
+    assert computed_twice(events) == 0, "a resize loses no step"
+    until_step(events, EPOCH_STEPS + 5, 3)
+    os.kill(events.all(what="step", worker="w2")[-1]["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w2")
+    operator.declare("w0", "w1", "w2")
+    done = finish(operator, events, "w0", "w1", "w2")
+    assert computed_twice(events) <= 1
+    assert sorted(computed(events)) == list(range(1, STEPS + 1)), "no step is left out"
+    assert counted(events) == dict.fromkeys(range(SAMPLES), 2), "each sample once an epoch"
+    assert losses(done) == pytest.approx(losses(undisturbed), abs=1e-5)
+    assert done["parameters"] == pytest.approx(undisturbed["parameters"], abs=1e-3)
+
+
+@pytest.mark.long
+def test_the_stock_trainer_repeats_samples_and_leaves_others_out(
+    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
+) -> None:
+    """What docs/transformers.md compares with: the same changes, with a checkpoint every five steps."""
+    start(agents, operator, 4, "--stock", "--folder", tmp_path / "output")
+    operator.declare("w0", "w1", "w2")
+    until_step(events, 7, 3)
+    operator.declare("w0", "w1", orderly=True)
+    until_step(events, 12, 2)
+    operator.declare("w0", "w1", "w2", "w3", orderly=True)
+    until_step(events, 13, 4)
+    operator.declare("w0", "w1", "w2", orderly=True)
+    until_step(events, 18, 3)
+    before = computed_twice(events)
+    until_step(events, EPOCH_STEPS + 5, 3)
+    os.kill(events.all(what="step", worker="w2")[-1]["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w2")
+    operator.declare("w0", "w1", "w2")
+    done = finish(operator, events, "w0", "w1", "w2")
+    seen = counted(events)
+    assert before > 0, "a resize repeats the steps since the last checkpoint"
+    assert seen != dict.fromkeys(range(SAMPLES), 2), "not each sample once an epoch"
+    often = Counter(seen[sample] for sample in range(SAMPLES))
+    print(f"steps computed again: {before} for three resizes, {computed_twice(events) - before} for the kill")
+    print(f"of {SAMPLES} samples in two epochs, by how often they came: {dict(sorted(often.items()))}; steps {done['step']}")
+    print(f"last losses: {losses(done)[-3:]}")

@@ -1,0 +1,124 @@
+"""Trains a small language model with the Trainer of transformers, and tells which samples each step has taken."""
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, os.environ["SCRIPTS"])
+
+import torch
+from events import event
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--stock", action="store_true", help="the Trainer as it is: checkpoints, and resume_from_checkpoint")
+parser.add_argument("--folder", default="output")
+parser.add_argument("--samples", type=int, default=250)
+parser.add_argument("--batch-size", type=int, default=12)
+parser.add_argument("--micro-batch-size", type=int, default=2)
+parser.add_argument("--epochs", type=float, default=2)
+parser.add_argument("--save-steps", type=int, default=5)
+parser.add_argument("--step-seconds", type=float, default=0.02)
+parser.add_argument("--jit-checkpoint", action="store_true")
+parser.add_argument("--bf16", action="store_true")
+parser.add_argument("--every", type=int, default=1)
+options = parser.parse_args()
+
+
+class Numbers(torch.utils.data.Dataset):
+    """Rows of tokens of different lengths, so that no two micro-batches have the same number of them."""
+
+    def __len__(self):
+        return options.samples
+
+    def __getitem__(self, number):
+        length = 4 + number % 9
+        tokens = (torch.arange(12) * (1 + number % 5) + number) % 32
+        labels = torch.where(torch.arange(12) < length, tokens, -100)
+        return {"input_ids": tokens, "labels": labels, "number": number}
+
+
+class Noted:
+    """Tells of each micro-batch that is trained on. It overrides what scripts override."""
+
+    taken: list[int]
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        numbers = inputs.pop("number").tolist()
+        if self.state.global_step != getattr(self, "noted_step", None):
+            self.noted_step, self.taken = self.state.global_step, []
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if getattr(self, "_trains_on_samples", True):
+            self.taken += numbers
+        return loss
+
+
+class Told(TrainerCallback):
+    def on_pre_optimizer_step(self, args, state, control, **more):
+        # The gradients have been exchanged: a rank that is killed after that has done its share.
+        event("step", step=state.global_step + 1, samples=trainer.taken, start=STARTED)
+
+    def on_log(self, args, state, control, logs=None, **more):
+        event("log", step=state.global_step, logs=logs, epoch=state.epoch)
+
+    def on_step_end(self, args, state, control, **more):
+        time.sleep(options.step_seconds)
+
+
+STARTED = time.time()
+torch.manual_seed(5)
+model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=16, n_layer=1, n_head=2))
+world = int(os.environ["WORLD_SIZE"])
+arguments = TrainingArguments(
+    output_dir=options.folder,
+    use_cpu=True,
+    ddp_backend="gloo",
+    bf16=options.bf16,
+    seed=3,
+    num_train_epochs=options.epochs,
+    per_device_train_batch_size=options.batch_size // 3 if options.stock else options.micro_batch_size,
+    learning_rate=5e-3,
+    lr_scheduler_type="cosine",
+    warmup_steps=5,
+    logging_steps=1,
+    save_strategy="steps" if options.stock else "no",
+    save_steps=options.save_steps,
+    eval_strategy="no",
+    remove_unused_columns=False,
+    dataloader_pin_memory=False,
+    disable_tqdm=True,
+    report_to=[],
+    enable_jit_checkpoint=options.jit_checkpoint,
+)
+settings = {"model": model, "args": arguments, "train_dataset": Numbers(), "callbacks": [Told()]}
+if options.stock:
+
+    class StockTrainer(Noted, Trainer):
+        pass
+
+    trainer = StockTrainer(**settings)
+    last = get_last_checkpoint(options.folder) if Path(options.folder).is_dir() else None
+    event("restored", step=int(last.rsplit("-")[-1]) if last else 0)
+    trainer.train(resume_from_checkpoint=last)
+else:
+    from elastic_pytorch.transformers import ElasticTrainer
+
+    class NotedTrainer(Noted, ElasticTrainer):
+        @property
+        def _trains_on_samples(self):
+            return self._sampler.counted_samples[self._sampler._micro - 1] > 0
+
+    trainer = NotedTrainer(**settings, batch_size=options.batch_size, every=options.every or None)
+    trainer.train()
+digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+event(
+    "done",
+    digest=digest,
+    parameters=[x for p in model.parameters() for x in p.flatten().tolist()],
+    step=trainer.state.global_step,
+    history=trainer.state.log_history,
+)

@@ -1,0 +1,140 @@
+"""The state of a training with DeepSpeed's ZeRO, stages 1 to 3: saved by all ranks, read by a group of any size.
+
+DeepSpeed's checkpoints are for one size of the group. DeepSpeed converts them to universal checkpoints, which are for any size:
+https://www.deepspeed.ai/tutorials/universal-checkpointing/. A group that begins has the newest one converted by its rank 0.
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from deepspeed.checkpoint.ds_to_universal import main as convert
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.state.sharded_state import ShardedState
+from elastic_pytorch.state.state import cpu_group
+
+NATIVE, UNIVERSAL = "zero", "universal"  # tags of DeepSpeed's checkpoints, and so names of sub-folders
+
+
+class DeepSpeedState(ShardedState):
+    """A `ShardedState` for an engine of DeepSpeed, which keeps model, optimizer and schedule: do not register these.
+
+    Every few steps all ranks together write a checkpoint. So the loss of a worker costs the steps since the last one. A stop at a boundary
+    costs none: it always saves. Everything else that the training would miss is registered, such as the sampler.
+
+    Args:
+        folder: of the checkpoints, on a volume that all pods share.
+        engine: what `deepspeed.initialize` returned first, with `"checkpoint": {"load_universal": true}` in its configuration.
+        every: steps of the optimizer from one checkpoint to the next. Training waits while one is written.
+        name: of the training, if it is not the only one in the folder.
+        keep: how many checkpoints to keep there.
+        total_steps: at which step training is done, for the progress that is reported.
+        registered: what to save beside the engine, by names of your choice.
+
+    Raises:
+        ValueError: the engine's configuration cannot be resized; the message says what to change.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        engine: Any,
+        *,
+        every: int,
+        name: str = "",
+        keep: int = 2,
+        total_steps: int | None = None,
+        **registered: Any,
+    ) -> None:
+        check_engine(engine)
+        super().__init__(folder, every=every, name=name, keep=keep, total_steps=total_steps, **registered)
+        self._engine = ZeroEngine(engine)
+
+
+def check_engine(engine: Any) -> None:
+    """Refuses an engine whose checkpoints a group of another size could not load.
+
+    Raises:
+        ValueError: the message says what to change.
+    """
+    if not 1 <= engine.zero_optimization_stage() <= 3:
+        raise ValueError(
+            'DeepSpeedState is for ZeRO: set {"zero_optimization": {"stage": 1}}, 2 or 3, in DeepSpeed\'s configuration'
+        )
+    if not engine.load_universal_checkpoint():
+        raise ValueError(
+            'groups of another size load universal checkpoints: set {"checkpoint": {"load_universal": true}} in DeepSpeed\'s configuration'
+        )
+
+
+class ZeroEngine:
+    """DeepSpeed's engine as a part of a sharded checkpoint.
+
+    Args:
+        engine: of DeepSpeed.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def save(self, folder: Path) -> None:
+        """Writes a checkpoint of DeepSpeed's own. Collective.
+
+        Raises:
+            RuntimeError: this rank could not write; the others wait for it until it ends.
+        """
+        try:
+            self._engine.save_checkpoint(str(folder), tag=NATIVE, save_latest=False)
+        except OSError as error:
+            raise RuntimeError(f"DeepSpeed could not write to {folder}: {error}") from error
+
+    def load(self, folder: Path) -> None:
+        """Loads a checkpoint of a group of any size. Collective. Rank 0 converts it first, unless that is done; the others wait.
+
+        Raises:
+            OSError: there is no room for the converted checkpoint, which takes as much as the other.
+            RuntimeError: DeepSpeed cannot convert or load it.
+        """
+        group = cpu_group()
+        problem: Exception | None = None
+        if dist.get_rank() == 0:
+            try:
+                convert_once(folder)
+            except Exception as error:
+                problem = error
+        failed = torch.tensor([problem is not None])
+        dist.broadcast(failed, 0, group=group)
+        if failed:
+            raise problem or RuntimeError("rank 0 cannot convert the checkpoint of DeepSpeed; its log says why")
+        path, _ = self._engine.load_checkpoint(str(folder), tag=UNIVERSAL)
+        if path is None:
+            raise RuntimeError(f"DeepSpeed has not loaded the checkpoint in {folder / UNIVERSAL}; its log says why")
+
+
+def convert_once(folder: Path) -> None:
+    """Converts a checkpoint that `ZeroEngine.save` wrote to a universal one beside it. Does nothing if that is done.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    if (folder / UNIVERSAL).exists():
+        return
+    partial = folder / f".{UNIVERSAL}-{os.urandom(8).hex()}"
+    try:
+        logger.info("converting the checkpoint in %s for a group of any size", folder)
+        options = Namespace(input_folder=str(folder / NATIVE), output_folder=str(partial), keep_temp_folder=False)
+        options.num_extract_workers = options.num_merge_workers = 1
+        options.strict = options.inject_missing_state = True
+        with contextlib.redirect_stdout(sys.stderr):
+            convert(options)
+        partial.rename(folder / UNIVERSAL)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise

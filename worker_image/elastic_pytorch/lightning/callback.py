@@ -1,0 +1,207 @@
+"""The callback that keeps a Lightning training in a State."""
+
+import math
+import os
+import signal
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elastic_pytorch.group import agent_link
+from elastic_pytorch.lightning.elastic_loader import ElasticLoader, Place, with_elastic_sampler
+from elastic_pytorch.lightning.framework import Callback, LightningModule, Trainer
+from elastic_pytorch.lightning.loop_progress import CallbackStates, LoopProgress
+from elastic_pytorch.lightning.supported import refuse_accumulation, refuse_second_start, refuse_unsupported
+from elastic_pytorch.state.state import State
+from elastic_pytorch.training.sampler import ElasticSampler, Part
+
+
+class ElasticCallback(Callback):
+    """Restores the training in each group, commits it after each step of the optimizer, and stops it where the group changes.
+
+    A step ends when the next one begins: validation, checkpoints, schedulers and hooks that follow the optimizer's step belong to it.
+
+    Kept are the module, the optimizers, their schedulers, the precision plugin (the GradScaler) and the place in the data. So are the
+    loops' counters, logged metrics, and the states of the other callbacks and of the data module.
+
+    Args:
+        folder: of the checkpoints, as for `State`; None: there are none.
+        batch_size: samples of a batch of the whole group; see `options`.
+        micro_batch_size: samples that a rank computes at once; see `options`.
+        name: of the training; see `State`.
+        every: steps from one commit to the next; see `State`.
+        keep: how many checkpoints to keep; see `State`.
+        flush_seconds: the least time between two checkpoints on disk; see `State`.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        *,
+        batch_size: int | None = None,
+        micro_batch_size: int | None = None,
+        name: str = "",
+        every: int | None = None,
+        keep: int = 2,
+        flush_seconds: float = 5.0,
+    ) -> None:
+        self._folder = folder
+        self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
+        self._state_arguments = {"name": name, "every": every, "keep": keep, "flush_seconds": flush_seconds}
+        self._handler: Any = signal.SIG_DFL  # of SIGTERM, as it was before Lightning's
+        self._state: State | None = None
+        self._sampler: ElasticSampler | None = None
+        self._in_part = ExitStack()
+        self._part: Part | None = None  # the batch at hand
+        self._factor = 1.0  # by which Lightning divides the loss, and must not
+        self._steps = 0  # of the optimizers, when the step before was done
+        self._step_is_done = False  # but not committed yet
+        self._losses: list[tuple[int, Tensor]] = []  # of the step: samples and the mean over them
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Checks the Trainer's arguments."""
+        if stage == "fit":
+            refuse_unsupported(trainer, pl_module)
+            self._handler = signal.getsignal(signal.SIGTERM)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restores everything: optimizers exist by now, and the loader has not been asked for its length."""
+        refuse_second_start(trainer)
+        source = trainer.fit_loop._data_source
+        loader, sampler = with_elastic_sampler(
+            source.dataloader(), batch_size=self._batch_size, micro_batch_size=self._micro_batch_size
+        )
+        progress = LoopProgress(trainer)
+        source.instance = ElasticLoader(loader, sampler, progress.go_to_batch)
+        self._sampler = sampler
+        if sampler.has_micro_batches:
+            refuse_accumulation(trainer, pl_module)
+            trainer.accumulate_grad_batches = self._factor = sampler.micro_batches_per_step
+        batches_per_step = 1 if sampler.has_micro_batches else trainer.accumulate_grad_batches
+        epochs = trainer.fit_loop.max_epochs
+        data = getattr(trainer, "datamodule", None)
+        self._state = State(
+            self._folder,
+            **self._state_arguments,  # type: ignore[arg-type]
+            total_steps=total_steps(
+                max_steps=trainer.max_steps,
+                epochs=epochs,
+                steps_per_epoch=math.ceil(sampler.batches_per_epoch / batches_per_step),
+                automatic=pl_module.automatic_optimization,
+            ),
+            model=pl_module,
+            **numbered("optimizer", trainer.optimizers),
+            **numbered("scheduler", [config.scheduler for config in trainer.lr_scheduler_configs]),
+            precision=trainer.precision_plugin,
+            loops=progress,
+            callbacks=CallbackStates(trainer),
+            sampler=Place(sampler, batches_per_step=batches_per_step, epochs=-1 if epochs is None else epochs),
+            **({} if data is None else {"data": data}),
+        )
+        if self._state.restore() > 0:
+            trainer.num_sanity_val_steps = 0
+        progress.go_to_epoch(sampler.epoch)
+        self._steps, self._step_is_done, self._losses = trainer.global_step, False, []
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Takes Lightning's handler of SIGTERM away: in a pod, the ranks agree on the step at which they stop.
+
+        Lightning's waits for rank 0 within a step, and a lost peer never gets there.
+        """
+        if agent_link.current() is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._handler)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Checks that the epoch before was a whole one."""
+        if self._sampler is not None and self._sampler.epoch != trainer.current_epoch:
+            raise RuntimeError(
+                f"epoch {self._sampler.epoch} has ended before all its samples were used: on_train_batch_start must not return -1"
+            )
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Commits the step before, if there is one, and begins with the batch."""
+        self._commit()
+        if self._sampler is not None:
+            self._part = self._in_part.enter_context(self._sampler.part())
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        """Weights the loss by the share of the batch that this rank has."""
+        if self._part is None:
+            return
+        weight = self._part.weight * self._factor
+        if weight != 1.0 and loss.requires_grad:
+            loss.register_hook(lambda gradient: gradient * weight)  # type: ignore[no-untyped-call]
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Counts the batch; it is committed when all that belongs to it is done."""
+        part, sampler = self._part, self._sampler
+        if part is None or sampler is None:
+            return
+        if not part.weight_used:
+            raise RuntimeError(
+                "training_step went backward without Lightning, so the loss was not weighted by this rank's share of the batch: call "
+                "self.manual_backward(loss) instead of loss.backward()"
+            )
+        self._part = None
+        self._in_part.close()
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if part.samples and isinstance(loss, Tensor):
+            divided_by = trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1
+            self._losses.append((part.samples, loss.detach() * divided_by))
+        if part.last:
+            sampler.advance()
+        self._step_is_done = self._step_is_done or trainer.global_step != self._steps
+        self._steps = trainer.global_step
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Commits the last step, and waits until it is on disk."""
+        self._commit()
+        if self._state is not None:
+            self._state.flush()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Ends the State: another fit may follow in this process."""
+        if self._state is not None and stage == "fit":
+            self._state.close()
+            if self._factor != 1.0:
+                trainer.accumulate_grad_batches, self._factor = 1, 1.0
+            self._state = self._sampler = self._part = None
+
+    def _commit(self) -> None:
+        if self._state is None or not self._step_is_done:
+            return
+        losses, self._losses, self._step_is_done = self._losses, [], False
+        self._state.commit(loss=mean(losses))
+
+
+def numbered(name: str, objects: list[Any]) -> dict[str, Any]:
+    """Returns objects by name: optimizer, optimizer_1, optimizer_2."""
+    return {name if number == 0 else f"{name}_{number}": each for number, each in enumerate(objects)}
+
+
+def total_steps(*, max_steps: int, epochs: int | None, steps_per_epoch: int, automatic: bool) -> int | None:
+    """Returns the step at which training is done; None: that cannot be said.
+
+    Args:
+        max_steps: the Trainer's limit; -1: there is none.
+        epochs: the Trainer's limit; -1 or None: there is none.
+        steps_per_epoch: of the optimizer.
+        automatic: whether Lightning steps the optimizer. Otherwise training_step does, as often as it likes.
+    """
+    if not automatic:
+        return None
+    limits = [max_steps] if max_steps >= 0 else []
+    limits += [epochs * steps_per_epoch] if epochs is not None and epochs >= 0 else []
+    return min(limits, default=None)
+
+
+def mean(losses: list[tuple[int, Tensor]]) -> Tensor | None:
+    """Returns the mean loss over all samples of a step; None: this rank had none."""
+    if len(losses) <= 1:
+        return losses[0][1] if losses else None
+    return torch.stack([count * loss for count, loss in losses]).sum() / sum(count for count, _ in losses)

@@ -1,0 +1,137 @@
+"""The batches of a DataLoader, dealt out to a group whose size changes."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+from elastic_pytorch.training.loaders import sampler_of
+from elastic_pytorch.training.sampler import ElasticSampler
+
+
+class ElasticLoader:
+    """The loader that Lightning iterates. Its length is that of the whole epoch, and it gives what is left of it.
+
+    It is no DataLoader, so Lightning does not put a DistributedSampler into it.
+
+    Args:
+        loader: whose batch_sampler is the sampler.
+        sampler: the place in the data.
+        go_to_batch: called with the number of batches that are done, if there are any, when the first batch of an epoch is asked for.
+    """
+
+    def __init__(self, loader: DataLoader[Any], sampler: ElasticSampler, go_to_batch: Callable[[int], None]) -> None:
+        self.loader, self.sampler, self.dataset = loader, sampler, loader.dataset
+        self._go_to_batch = go_to_batch
+
+    def __len__(self) -> int:
+        """Returns how many batches this rank has in an epoch."""
+        return self.sampler.micro_batches_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the batches of this rank that are left of the epoch."""
+        done = len(self) - len(self.sampler)
+        if done:
+            self._go_to_batch(done)
+        yield from self.loader
+
+
+class Place:
+    """The sampler, as something that a State can keep, while the callback advances it batch by batch.
+
+    Args:
+        sampler: the place in the data.
+        batches_per_step: batches of the group in a step of the optimizer.
+        epochs: after which the training ends; -1: there is no such limit.
+    """
+
+    def __init__(self, sampler: ElasticSampler, *, batches_per_step: int, epochs: int) -> None:
+        self._sampler, self._batches_per_step, self._epochs = sampler, batches_per_step, epochs
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the sampler's state."""
+        return self._sampler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Loads the sampler's state."""
+        self._sampler.load_state_dict(state)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+        return 0 <= self._epochs <= self._sampler.epoch
+
+    @property
+    def samples_per_step(self) -> int:
+        """Samples of a step, of all ranks together."""
+        return self._sampler.samples_per_step * self._batches_per_step
+
+
+def with_elastic_sampler(
+    given: Any, *, batch_size: int | None, micro_batch_size: int | None
+) -> tuple[DataLoader[Any], ElasticSampler]:
+    """Returns a DataLoader that takes its batches from an ElasticSampler, and the sampler.
+
+    Args:
+        given: the script's: a DataLoader with an ElasticSampler, or one with torch's own samplers, which is made again.
+        batch_size: of the whole group, for a DataLoader with torch's own samplers.
+        micro_batch_size: the same.
+
+    Raises:
+        TypeError: it cannot be dealt out to a group whose size changes.
+        ValueError: the batch size is missing, or given twice.
+    """
+    if not isinstance(given, DataLoader):
+        raise TypeError(
+            f"fit was given a {type(given).__name__} for training: an elastic job needs one DataLoader of a dataset with a length"
+        )
+    if isinstance(given.batch_sampler, ElasticSampler):
+        sampler = sampler_of(given)
+        if batch_size is not None or micro_batch_size is not None:
+            raise ValueError(
+                "batch_size is given twice: leave it out of elastic_pytorch.lightning.options, as the DataLoader has an ElasticSampler"
+            )
+        return given, sampler
+    _check_order(given)
+    if batch_size is None:
+        raise ValueError(
+            "give elastic_pytorch.lightning.options the batch_size of the whole group: the DataLoader's "
+            f"batch_size={given.batch_size} is that of a device, and the number of devices changes"
+        )
+    if type(given) is not DataLoader:
+        raise TypeError(
+            f"{type(given).__name__} is not torch's DataLoader, so it is not made again: give it batch_sampler=ElasticSampler(...)"
+        )
+    sampler = ElasticSampler(
+        given.dataset,  # type: ignore[arg-type] # one without a length is refused
+        batch_size,
+        micro_batch_size=micro_batch_size,
+        shuffle=isinstance(given.sampler, RandomSampler),
+        seed=int(os.environ.get("PL_GLOBAL_SEED", "0")),
+        drop_last=given.drop_last,
+    )
+    arguments = {name: getattr(given, name) for name in KEPT_ARGUMENTS if hasattr(given, name)}
+    return DataLoader(given.dataset, batch_sampler=sampler, **arguments), sampler
+
+
+KEPT_ARGUMENTS = (
+    *("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
+    *("prefetch_factor", "persistent_workers", "pin_memory_device"),
+)
+
+
+def _check_order(loader: DataLoader[Any]) -> None:
+    """Checks that the order of the samples is one of torch's own, which an ElasticSampler has, too.
+
+    Raises:
+        TypeError: it is not.
+    """
+    sampler, batch_sampler = loader.sampler, loader.batch_sampler
+    shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement and len(sampler) == len(sampler.data_source)
+    if loader.batch_size is None or not (shuffled or isinstance(sampler, SequentialSampler)):
+        name = type(batch_sampler if loader.batch_size is None else sampler).__name__
+        raise TypeError(
+            f"the DataLoader takes its samples from a {name}, whose order a group of another size cannot go on with: give it a "
+            "batch_size and shuffle=True or False, or batch_sampler=ElasticSampler(...)"
+        )

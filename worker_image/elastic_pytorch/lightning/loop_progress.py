@@ -1,0 +1,80 @@
+"""Where Lightning's loops are: the counters by which steps, epochs, logs and schedules go on."""
+
+from typing import Any
+
+import torch
+
+from elastic_pytorch.lightning.framework import Callback, Trainer
+
+
+class LoopProgress:
+    """The counters of a Trainer's loops, as something that a State can keep. The epoch and the place in it are the sampler's."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the counts of what is complete."""
+        loop = self._trainer.fit_loop.epoch_loop
+        return {
+            "optimizer_steps": loop.automatic_optimization.optim_progress.optimizer.step.total.completed,
+            "manual_optimizer_steps": loop.manual_optimization.optim_step_progress.total.completed,
+            "scheduler_steps": loop.scheduler_progress.total.completed,
+            "batches": loop.batch_progress.total.completed,
+            "logged_steps": loop._batches_that_stepped,
+            "should_stop": bool(self._trainer.should_stop),
+            "metrics": {name: float(value) for name, value in self._trainer.callback_metrics.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Has the loops count on from there."""
+        loop = self._trainer.fit_loop.epoch_loop
+        set_count(loop.automatic_optimization.optim_progress.optimizer.step.total, state["optimizer_steps"])
+        set_count(loop.manual_optimization.optim_step_progress.total, state["manual_optimizer_steps"])
+        set_count(loop.scheduler_progress.total, state["scheduler_steps"])
+        set_count(loop.batch_progress.total, state["batches"])
+        loop._batches_that_stepped = state["logged_steps"]
+        self._trainer.should_stop = state["should_stop"]
+        # Callbacks and schedules may ask for them before the next ones are logged.
+        device = self._trainer.strategy.root_device
+        metrics = {name: torch.tensor(value, device=device) for name, value in state["metrics"].items()}
+        self._trainer.callback_metrics.update(metrics)
+
+    def go_to_epoch(self, epoch: int) -> None:
+        """Makes it the current epoch, of which nothing is done yet."""
+        set_count(self._trainer.fit_loop.epoch_progress.total, epoch)
+        set_count(self._trainer.fit_loop.epoch_progress.current, epoch)
+
+    def go_to_batch(self, batch: int) -> None:
+        """Makes it the next batch of the epoch. To be called when the loop asks for a batch."""
+        set_count(self._trainer.fit_loop.epoch_loop.batch_progress.current, batch)
+        fetcher = self._trainer.fit_loop._data_fetcher
+        if fetcher is not None:
+            fetcher.fetched += batch
+
+
+class CallbackStates:
+    """The states of a Trainer's callbacks, such as EarlyStopping and ModelCheckpoint, as something that a State can keep."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the states of those that have any, by their keys."""
+        return {key: state for key, each in self._callbacks() if (state := each.state_dict())}
+
+    def load_state_dict(self, states: dict[str, Any]) -> None:
+        """Loads the states of the callbacks that are still there."""
+        for key, each in self._callbacks():
+            if key in states:
+                each.load_state_dict(states[key])
+
+    def _callbacks(self) -> list[tuple[str, Callback]]:
+        return [(each.state_key, each) for each in self._trainer.callbacks]
+
+
+def set_count(tracker: Any, count: int) -> None:
+    """Sets all of a tracker's counts: that many are ready, started, processed and completed, as far as it counts these."""
+    for name in ("ready", "started", "processed", "completed"):
+        if hasattr(tracker, name):
+            setattr(tracker, name, count)

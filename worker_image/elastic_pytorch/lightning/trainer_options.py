@@ -1,0 +1,68 @@
+"""The Trainer's arguments in an elastic job."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from elastic_pytorch.lightning.callback import ElasticCallback
+from elastic_pytorch.lightning.environment import ElasticEnvironment
+
+
+def options(
+    folder: str | os.PathLike[str] | None,
+    *,
+    batch_size: int | None = None,
+    micro_batch_size: int | None = None,
+    callbacks: Any = (),
+    plugins: Any = (),
+    name: str = "",
+    every: int | None = None,
+    keep: int = 2,
+    flush_seconds: float = 5.0,
+) -> dict[str, Any]:
+    """Returns arguments for the Trainer: callbacks, and in a group also plugins, devices and num_nodes.
+
+        Trainer(**elastic_pytorch.lightning.options("/checkpoints", batch_size=48), max_epochs=3)
+
+    Args:
+        folder: of the checkpoints, as for `State`; None: there are none.
+        batch_size: samples of a batch of the whole group, which replaces that of the DataLoader. Not to be given if the DataLoader has an
+            `ElasticSampler` as batch_sampler.
+        micro_batch_size: splits each batch into micro-batches of this size, whatever the world size, and distributes them to the
+            ranks. Takes the place of accumulate_grad_batches.
+        callbacks: the script's own; a callback or several.
+        plugins: the script's own; a plugin or several.
+        name: of the training, if it is not the only one in the folder; see `State`.
+        every: steps from one commit to the next; see `State`.
+        keep: how many checkpoints to keep; see `State`.
+        flush_seconds: the least time between two checkpoints on disk; see `State`.
+    """
+    elastic = ElasticCallback(
+        folder,
+        batch_size=batch_size,
+        micro_batch_size=micro_batch_size,
+        name=name,
+        every=every,
+        keep=keep,
+        flush_seconds=flush_seconds,
+    )
+    arguments: dict[str, Any] = {"callbacks": [elastic, *_several(callbacks)]}
+    size = group_size(os.environ)
+    plugins = _several(plugins)
+    if size:
+        plugins = [ElasticEnvironment(), *plugins]
+    return arguments | size | ({"plugins": plugins} if plugins else {})
+
+
+def group_size(environment: Mapping[str, str]) -> dict[str, int]:
+    """Returns the Trainer's devices and num_nodes; nothing if this process is not in a group."""
+    if "WORLD_SIZE" not in environment or "RANK" not in environment:
+        return {}
+    devices = int(environment.get("LOCAL_WORLD_SIZE", "1"))
+    return {"devices": devices, "num_nodes": int(environment["WORLD_SIZE"]) // devices}
+
+
+def _several(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    return list(given) if isinstance(given, Iterable) else [given]

@@ -1,0 +1,100 @@
+"""Which training arguments an elastic Trainer refuses, and what to do instead. Pure; no transformers."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Refused(NamedTuple):
+    """An argument that cannot mean the same in a group of another size.
+
+    Attributes:
+        name: of the argument.
+        fits: whether its value is accepted.
+        advice: what to do instead.
+    """
+
+    name: str
+    fits: Callable[[Any], bool]
+    advice: str
+
+
+REFUSED = (
+    Refused(
+        "gradient_accumulation_steps",
+        lambda value: value == 1,
+        "remove it: batch_size is the batch of all workers, and per_device_train_batch_size what one computes at once. How many of "
+        "these a worker accumulates follows from the size of the group",
+    ),
+    Refused(
+        "enable_jit_checkpoint",
+        lambda value: not value,
+        "remove it: before a change all ranks stop after the same step, and that step is kept. A handler of SIGTERM would only delay "
+        "the change",
+    ),
+    Refused(
+        "auto_find_batch_size",
+        lambda value: not value,
+        "remove it, and set per_device_train_batch_size to what fits: each group would find another size",
+    ),
+    Refused(
+        "train_sampling_strategy",
+        lambda value: value in {"random", "sequential"},
+        'use "random" or "sequential": other orders depend on the size of the group',
+    ),
+    Refused(
+        "group_by_length",
+        lambda value: not value,
+        "remove it: that order depends on the size of the group",
+    ),
+    Refused(
+        "average_tokens_across_devices",
+        bool,
+        "leave it on: the workers' shares of a batch may be uneven. Or use the stock Trainer, and set spec.resizePolicy.allowedReplicas "
+        "to sizes that divide the batch",
+    ),
+    Refused(
+        "dataloader_in_order",
+        bool,
+        "leave it on: a batch would meet the weight of another one",
+    ),
+    Refused(
+        "fsdp",
+        lambda value: not value,
+        "remove it: the committed state is one that each rank has all of. For FSDP2 write the loop with elastic_pytorch.ShardedState",
+    ),
+    Refused(
+        "deepspeed",
+        lambda value: not value,
+        "remove it: no rank has all of what ZeRO shards",
+    ),
+    Refused(
+        "parallelism_config",
+        lambda value: value is None,
+        "remove it: the batch is distributed to all ranks, each with the whole model",
+    ),
+    Refused(
+        "n_gpu",
+        lambda value: value <= 1,
+        "start the script with torchrun, one process for each GPU, or show it one GPU by CUDA_VISIBLE_DEVICES",
+    ),
+)
+
+RESUME = (
+    "remove resume_from_checkpoint, and the search for the last checkpoint: ElasticTrainer continues from the newest state of the group by "
+    "itself. A checkpoint of Trainer counts batches of the size that the group had. To begin with its weights, load it by from_pretrained"
+)
+
+
+def check_arguments(arguments: Any) -> None:
+    """Checks the TrainingArguments of an elastic Trainer. An argument that the release of transformers does not have is accepted.
+
+    Raises:
+        ValueError: some are refused; the message names each of them and what to do instead.
+    """
+    wrong = [
+        f"{each.name}={getattr(arguments, each.name)!r}: {each.advice}"
+        for each in REFUSED
+        if hasattr(arguments, each.name) and not each.fits(getattr(arguments, each.name))
+    ]
+    if wrong:
+        raise ValueError(f"ElasticTrainer does not take these training arguments. {'. '.join(wrong)}")

@@ -1,0 +1,37 @@
+"""A dataset whose random numbers depend on the samples that are asked for, not on the process that asks."""
+
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from elastic_pytorch.state.rng_state import mixed, seed_all
+
+
+class SeededDataset(Dataset[Any]):
+    """Seeds the random number generators for each list of samples, before they are read.
+
+    A DataLoader calls the collator in the same process right after that. So random transforms, and collators that mask tokens, draw the
+    same in a group of any size.
+
+    Args:
+        data: the dataset, with a length and `__getitem__`.
+        seed: the same on all ranks.
+    """
+
+    def __init__(self, data: Any, seed: int) -> None:
+        self.data = data
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.data[number]
+
+    def __getitems__(self, numbers: list[int]) -> list[Any]:
+        """Returns the samples of a batch."""
+        seed_all(mixed(self.seed, *numbers))
+        if (several := getattr(self.data, "__getitems__", None)) is not None:
+            found: list[Any] = several(numbers)
+            return found
+        return [self.data[number] for number in numbers]

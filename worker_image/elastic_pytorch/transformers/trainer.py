@@ -1,0 +1,326 @@
+"""A Trainer whose steps are the same in a group of any size, and that continues where the group before has stopped."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback
+
+from elastic_pytorch.group import in_process
+from elastic_pytorch.state.state import State
+from elastic_pytorch.training.loaders import sampler_of
+from elastic_pytorch.training.sampler import ElasticSampler, Part
+from elastic_pytorch.transformers.refused_arguments import RESUME, check_arguments
+from elastic_pytorch.transformers.seeded_dataset import SeededDataset
+from elastic_pytorch.transformers.trainer_progress import TrainerProgress
+
+if TYPE_CHECKING:
+    from typing import Any as AnyTrainer  # what the mixin is mixed into
+else:
+    AnyTrainer = object
+
+OLDEST = "5.4"
+# Methods of Trainer that are not public, and that this module overrides or calls.
+HOOKS = ("_init_training_state", "_run_epoch", "_maybe_log_save_evaluate", "_get_num_items_in_batch")
+IGNORED_LABEL = -100
+
+
+class ElasticTrainerMixin(AnyTrainer):
+    """Makes a Trainer elastic: `class MyTrainer(ElasticTrainerMixin, Seq2SeqTrainer)`. `ElasticTrainer` is the plain Trainer with it.
+
+    The batch is that of all workers together. It is cut into micro-batches of `per_device_train_batch_size`, which the workers take in
+    turns. So a step is the same step in a group of any size. Each step is committed to a State, from which the next group continues.
+
+    Args:
+        positional: of the Trainer.
+        batch_size: samples of a step, of all workers together.
+        folder: of the State's checkpoints, best on a volume that all pods share. "": there are none. None: the folder `elastic` in
+            `output_dir`, and in it one that is named after the job (TORCHELASTIC_RUN_ID).
+        every: steps from one commit to the next; None: as State chooses.
+        named: of the Trainer.
+
+    Raises:
+        ValueError: a training argument does not fit a group whose size changes; or a class has its own `compute_loss`, and does not say
+            in `loss_is_scaled_for_ga` what it returns.
+        RuntimeError: the release of transformers is not supported; or the Trainer is created in a function under `in_process`.
+    """
+
+    compute_loss: Any
+    lr_scheduler: Any
+
+    def __init__(
+        self,
+        *positional: Any,
+        batch_size: int,
+        folder: str | os.PathLike[str] | None = None,
+        every: int | None = None,
+        **named: Any,
+    ) -> None:
+        _check_release()
+        if in_process.active():
+            raise RuntimeError("a Trainer reads rank and world size once: remove in_process, the script is started again")
+        super().__init__(*positional, **named)
+        check_arguments(self.args)
+        _check_loss(self)
+        self._batch_size, self._every = batch_size, every
+        self._folder = _folder(self.args.output_dir) if folder is None else folder or None
+        self._trainings = 0
+        self._elastic_state: State | None = None
+        self._elastic_sampler: ElasticSampler | None = None
+        self._part: Part | None = None
+        self._counted: list[int] | None = None  # samples of each micro-batch, while a step is fetched
+        self._losses: list[torch.Tensor] = []  # of the step, weighted
+        self._weights = 0.0
+        self._own_scheduler: Any = None
+        self._epoch_ends = False
+        self._unweighted_loss = self.compute_loss  # of whatever class defines it
+        self.compute_loss = self._weighted_loss
+        self.callback_handler.callbacks.insert(0, _StepCallback(self))  # others see the epoch that it corrects
+
+    # --- the data ---
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Returns the loader of the training: that of the Trainer, with the batches of an ElasticSampler.
+
+        Accelerate does not prepare it: that would deal the batches out a second time.
+
+        Raises:
+            TypeError: the dataset has no length.
+        """
+        stock = super().get_train_dataloader()
+        arguments = self.args
+        seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
+        sampler = ElasticSampler(
+            stock.dataset,
+            self._batch_size,
+            micro_batch_size=self._train_batch_size,
+            shuffle=getattr(arguments, "train_sampling_strategy", "random") != "sequential",
+            seed=seed,
+            drop_last=arguments.dataloader_drop_last,
+        )
+        return DataLoader(
+            SeededDataset(stock.dataset, seed),
+            batch_sampler=sampler,
+            collate_fn=stock.collate_fn,
+            num_workers=stock.num_workers,
+            pin_memory=stock.pin_memory,
+            persistent_workers=stock.persistent_workers,
+            prefetch_factor=stock.prefetch_factor,
+            multiprocessing_context=stock.multiprocessing_context,
+            worker_init_fn=stock.worker_init_fn,
+        )
+
+    def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
+        """Returns what the Trainer derives from the loader; none of it depends on the size of the group."""
+        self._elastic_sampler = sampler_of(dataloader)
+        args.gradient_accumulation_steps = self._elastic_sampler.micro_batches_per_step
+        return super().set_initial_training_values(args, dataloader)
+
+    # --- begin and end ---
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, trial: Any = None, **named: Any) -> Any:
+        """Trains from where the group before has stopped, or from the beginning.
+
+        Raises:
+            ValueError: `resume_from_checkpoint` is given, or a trial.
+        """
+        if resume_from_checkpoint:
+            raise ValueError(RESUME)
+        if trial is not None:
+            raise ValueError("ElasticTrainer does not search hyperparameters: start a job for each trial")
+        output = super().train(trial=trial, **named)
+        if self._elastic_state is not None:
+            self._elastic_state.flush()
+        return output
+
+    def _init_training_state(
+        self, max_steps: int, num_update_steps_per_epoch: int, num_train_epochs: int, resume_from_checkpoint: None, trial: Any
+    ) -> tuple[int, int]:
+        """Restores everything, before the model is wrapped in DistributedDataParallel. Returns the epoch to begin with."""
+        super()._init_training_state(max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial)
+        self.control.should_training_stop = False
+        state, progress = self._register(max_steps)
+        step = state.restore()
+        self.state.global_step = step
+        if progress.stopped or step >= max_steps:
+            return num_train_epochs, 0
+        return self._sampler.epoch, 0
+
+    def _register(self, max_steps: int) -> tuple[State, TrainerProgress]:
+        self.create_optimizer()
+        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # Accelerate's wrapper, after a first training
+        if self.lr_scheduler is not None and self.lr_scheduler is self._own_scheduler:
+            self.lr_scheduler = None
+        own = self.lr_scheduler is None
+        self.create_scheduler(max_steps, optimizer)
+        self._created_lr_scheduler = False  # the Trainer would create another one, after it is restored
+        self._own_scheduler = self.lr_scheduler if own else None
+        progress = TrainerProgress(self)
+        registered = {
+            "model": self.model,
+            "optimizer": optimizer,
+            "scheduler": self.lr_scheduler,
+            "scaler": getattr(self.accelerator, "scaler", None),
+            "sampler": self._sampler,
+            "trainer": progress,
+        }
+        self._trainings += 1
+        name = "" if self._trainings == 1 else f"training-{self._trainings}"
+        self._elastic_state = State(
+            self._folder,
+            name=name,
+            every=self._every,
+            total_steps=max_steps,
+            **{name: each for name, each in registered.items() if each is not None},
+        )
+        return self._elastic_state, progress
+
+    # --- a step ---
+
+    def _run_epoch(self, **named: Any) -> None:
+        """Runs what is left of an epoch."""
+        sampler = self._sampler
+        if sampler.epoch != named["epoch"]:
+            raise RuntimeError(
+                f"epoch {sampler.epoch} is not done, and the Trainer begins epoch {named['epoch']}: ElasticTrainer ends no epoch early. "
+                "Remove the callback that sets should_epoch_stop"
+            )
+        named |= {"steps_in_epoch": len(sampler), "num_update_steps_per_epoch": sampler.batches_left}
+        super()._run_epoch(**named)
+
+    def get_batch_samples(self, *positional: Any, **named: Any) -> Any:
+        """Returns the micro-batches of a step, and how many tokens all ranks have in it."""
+        self._counted = self._sampler.counted_samples
+        try:
+            return super().get_batch_samples(*positional, **named)
+        finally:
+            self._counted = None
+
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Any:
+        """Returns the number of tokens of the step, of all ranks, without those of micro-batches that only keep the ranks in step."""
+        if (counts := self._counted) is None:  # an evaluation
+            return super()._get_num_items_in_batch(batch_samples, device)
+        return super()._get_num_items_in_batch(
+            [batch if count else _without_labels(batch) for batch, count in zip(batch_samples, counts, strict=False)], device
+        )
+
+    def training_step(self, *positional: Any, **named: Any) -> Any:
+        """Computes the gradients of a micro-batch, with its weight in the batch of all ranks."""
+        with self._sampler.part() as part:
+            self._part = part
+            self.current_gradient_accumulation_steps = 1  # the weight takes care of it
+            try:
+                return super().training_step(*positional, **named)
+            finally:
+                self._part = None
+
+    def _weighted_loss(self, *positional: Any, **named: Any) -> Any:
+        result = self._unweighted_loss(*positional, **named)
+        if (part := self._part) is None:
+            return result
+        weight = part.weight
+        factor = weight if self._is_mean(named.get("num_items_in_batch")) else float(part.samples > 0)
+        loss, *more = result if isinstance(result, tuple) else (result,)
+        loss = loss * factor
+        self._losses.append(loss.detach())
+        self._weights += weight
+        return (loss, *more) if more else loss
+
+    def _is_mean(self, num_items_in_batch: Any) -> bool:
+        """Whether the loss is the mean of its micro-batch, rather than its part of the mean over the whole batch."""
+        scaled = getattr(self, "loss_is_scaled_for_ga", None)
+        if scaled is None:
+            scaled = num_items_in_batch is not None and (self.model_accepts_loss_kwargs or self.compute_loss_func is not None)
+        return not scaled
+
+    def _maybe_log_save_evaluate(self, *positional: Any, **named: Any) -> None:
+        """Logs, evaluates and saves as the Trainer does. Then commits the step: a group that stops here has done all of that.
+
+        The last step of an epoch is committed at the end of the epoch, after what is done there.
+        """
+        super()._maybe_log_save_evaluate(*positional, **named)
+        if self._state.step < self.state.global_step and (self._epoch_ends or self._sampler.batches_left > 1):
+            if not self._losses:
+                raise RuntimeError("training_step of a subclass does not call super().training_step: its loss has no weight")
+            loss = torch.stack(self._losses).sum() / self._weights if self._weights else None
+            self._losses, self._weights = [], 0.0
+            self._state.commit(loss=loss)
+
+    # --- what there is only in a training ---
+
+    @property
+    def _sampler(self) -> ElasticSampler:
+        assert self._elastic_sampler is not None
+        return self._elastic_sampler
+
+    @property
+    def _state(self) -> State:
+        assert self._elastic_state is not None
+        return self._elastic_state
+
+
+class ElasticTrainer(ElasticTrainerMixin, Trainer):
+    """The Trainer of transformers for a group whose size changes. See `ElasticTrainerMixin` for its own arguments.
+
+    trainer = ElasticTrainer(model=model, args=arguments, train_dataset=dataset, batch_size=48)
+    trainer.train()
+    """
+
+
+class _StepCallback(TrainerCallback):
+    """Corrects the epoch that others see: the Trainer counts from where this process has begun."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+        self._trainer._epoch_ends = False
+
+    def on_step_end(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+        sampler = self._trainer._sampler
+        done = sampler.batches_per_epoch - sampler.batches_left + 1
+        state.epoch = sampler.epoch + done / sampler.batches_per_epoch
+
+    def on_epoch_end(self, *_: Any, **__: Any) -> None:
+        self._trainer._epoch_ends = True
+
+
+def _check_release() -> None:
+    missing = [name for name in HOOKS if not hasattr(Trainer, name)]
+    if missing:
+        raise RuntimeError(
+            f"transformers {transformers.__version__} is not supported: its Trainer has no {', '.join(missing)}. Use {OLDEST} "
+            "or newer, up to the newest that docs/transformers.md names"
+        )
+
+
+def _check_loss(trainer: Any) -> None:
+    """Checks that it is known what a `compute_loss` returns: if wrong, gradients would depend on the size of the group."""
+    own = type(trainer).compute_loss is not Trainer.compute_loss
+    counts = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
+    if own and counts and getattr(trainer, "loss_is_scaled_for_ga", None) is None:
+        raise ValueError(
+            f"{type(trainer).__name__} has its own compute_loss: set loss_is_scaled_for_ga = False in the class if that returns the mean "
+            "of a micro-batch, or True if it divides by num_items_in_batch, as super().compute_loss does"
+        )
+
+
+def _folder(output_dir: str) -> Path:
+    """Returns the folder of the checkpoints. A job that is deleted and created again has another one, and so trains again."""
+    return Path(output_dir) / "elastic" / os.environ.get("TORCHELASTIC_RUN_ID", "none")
+
+
+def _without_labels(batch: dict[str, Any]) -> dict[str, Any]:
+    """Returns a batch none of whose labels counts."""
+    return batch | {name: _ignored(batch[name]) for name in _LABELS if name in batch}
+
+
+_LABELS: Iterable[str] = ("labels", "shift_labels")
+
+
+def _ignored(labels: Any) -> Any:
+    return torch.full_like(labels, IGNORED_LABEL) if isinstance(labels, torch.Tensor) else labels
