@@ -5,10 +5,19 @@
 ARG BASE=debian:trixie-slim
 
 FROM $BASE AS build
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends busybox-static python3-pip python3-setuptools \
+# ARCHITECTURE: Debian's name of another one than this stage's. Only busybox depends on it, and no step runs that: no emulator is needed.
+ARG ARCHITECTURE=""
+RUN if [ -n "$ARCHITECTURE" ]; then dpkg --add-architecture "$ARCHITECTURE"; fi \
+    && apt-get update \
+    && apt-get install -y --no-install-recommends python3-pip python3-setuptools \
+    && cd /tmp && apt-get download "busybox-static${ARCHITECTURE:+:$ARCHITECTURE}" \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt
-RUN mkdir -p /base/bin && cp /bin/busybox /base/bin/
+# Scanners read what is installed in status.d where there is no dpkg; the licence asks for the copyright file.
+RUN dpkg -x /tmp/busybox-static_*.deb /busybox \
+    && mkdir -p /base/bin /base/usr/share/doc/busybox-static /base/var/lib/dpkg/status.d \
+    && cp /busybox/usr/bin/busybox /base/bin/ \
+    && cp /busybox/usr/share/doc/busybox-static/copyright /base/usr/share/doc/busybox-static/ \
+    && dpkg-deb --field /tmp/busybox-static_*.deb > /base/var/lib/dpkg/status.d/busybox-static
 COPY worker_image/pyproject.toml worker_image/__main__.py /src/
 COPY worker_image/elastic_pytorch /src/elastic_pytorch
 # The package's metadata are part of it: torchrun finds the rendezvous handler there.
@@ -26,6 +35,7 @@ COPY --from=build /code /
 
 FROM base
 COPY --from=code / /
-LABEL org.opencontainers.image.version="0.3.0-dev" org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-only"
+ARG VERSION=unknown
+LABEL org.opencontainers.image.version=$VERSION org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-only"
 USER 65532:65532
 ENTRYPOINT ["/bin/busybox", "cp", "-R", "/opt/elastic-pytorch/."]

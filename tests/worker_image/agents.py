@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,11 @@ class Events:
             assert time.monotonic() < deadline, f"{count} of {wanted} not in {WAIT_SECONDS} s; last: {self.all()[-5:]}"
             time.sleep(0.01)
         return found
+
+    def until_step(self, step: int, world: int, seconds: float, agents: Sequence[Agent] = ()) -> None:
+        """Waits until a group of a size has done a step, while these agents live."""
+        deadline = time.monotonic() + seconds
+        while not any(event["step"] >= step for event in self.all(what="step", WORLD_SIZE=world)):
+            assert time.monotonic() < deadline, f"no step {step} in a world of {world}; last: {self.all()[-4:]}"
+            assert all(agent.process.poll() is None for agent in agents), "an agent has ended"
+            time.sleep(0.02)

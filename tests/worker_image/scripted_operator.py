@@ -132,14 +132,14 @@ class ScriptedOperator:
             time.sleep(0.01)
         return result
 
-    def wait_for(self, state: str, *workers: str, number: int | None = None) -> None:
+    def wait_for(self, state: str, *workers: str, number: int | None = None, seconds: float = WAIT_SECONDS) -> None:
         """Waits until the last that each worker said was this state (and round)."""
 
         def reached() -> bool:
             heard = [self.last(worker) for worker in workers]
             return all(h is not None and h.state == state and number in (None, h.round) for h in heard)
 
-        self.wait(reached)
+        self.wait(reached, seconds)
 
     def _last(self, worker: str) -> Heard:
         return next(heard for heard in reversed(self.heard) if heard.worker == worker)

@@ -41,6 +41,10 @@ HARMLESS = {
     "_get_fq_hostname": "only set: it spares a look-up",
     "_last_lr": "of torch's schedulers, as their documentation says of get_last_lr",
     "_metadata": "asked for with getattr first",
+    "_batches_that_stepped": "Lightning's, which its own matrix of releases covers",
+    "_data_fetcher": "Lightning's",
+    "_data_source": "Lightning's",
+    "_train_batch_size": "of the Trainer of transformers",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch import report
 from elastic_pytorch.progress.receiver import Progress, ProgressReceiver
-from elastic_pytorch.progress.report import REPORT_SOCKET
+from elastic_pytorch.progress.report import REPORT_SOCKET, report_group_formed
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_the_largest_step_and_the_newest_of_the_rest_count(receiver: ProgressRec
     report(step=6, loss=0.25)
     wait(lambda: receiver.current() == Progress(7, 7, 100, 0.25, 5, 12, 64))
     told = {"step": 7, "firstStep": 7, "total": 100, "loss": 0.25, "checkpointStep": 5, "checkpoints": None}
-    told |= {"commitEverySteps": 12, "samplesPerStep": 64}
+    told |= {"commitEverySteps": 12, "samplesPerStep": 64, "startedAgeSeconds": None, "formedAgeSeconds": None}
     assert receiver.current().to_json() == told
 
 
@@ -45,16 +45,38 @@ def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) 
     wait(lambda: receiver.current().step == 6)
 
 
-def test_the_first_step_of_each_round_is_news(receiver: ProgressReceiver) -> None:
+def test_when_the_processes_started_and_their_group_formed(receiver: ProgressReceiver) -> None:
+    receiver.note_started()
+    report_group_formed()
+    wait(lambda: receiver.current().formed_at is not None)
+    found = receiver.current()
+    assert found.started_at is not None
+    assert found.formed_at is not None
+    assert found.started_at <= found.formed_at
+    report(step=1)
+    report_group_formed()  # another process of the pod
+    report(step=2)
+    wait(lambda: receiver.current().step == 2)
+    assert receiver.current().formed_at == found.formed_at
+    told = found.to_json(found.started_at + 2.0)
+    assert told is not None
+    assert told["startedAgeSeconds"] == 2.0
+    assert 0 <= (told["formedAgeSeconds"] or 0) <= 2.0
+    receiver.start_round()
+    assert receiver.current().to_json() is None
+
+
+def test_the_group_and_the_first_step_of_each_round_are_news(receiver: ProgressReceiver) -> None:
     news: list[int | None] = []
-    receiver.on_first_step = lambda: news.append(receiver.current().first_step)
+    receiver.on_news = lambda: news.append(receiver.current().first_step)
     for first in (7, 5):
         receiver.start_round()
         report(loss=1.0)
+        report_group_formed()
         report(step=first)
         report(step=first + 1)
         wait(lambda first=first: receiver.current().step == first + 1)  # type: ignore[misc]
-    assert news == [7, 5]
+    assert news == [None, 7, None, 5]
 
 
 def test_a_burst_blocks_nobody(receiver: ProgressReceiver) -> None:

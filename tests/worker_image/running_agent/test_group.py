@@ -148,6 +148,7 @@ def test_progress_is_told(group: Group) -> None:
     assert progress["step"] >= progress["firstStep"] >= 1
     assert progress["total"] == 10**6
     assert 0 < progress["loss"] <= 1
+    assert progress["startedAgeSeconds"] >= progress["formedAgeSeconds"] > 0
     number, _ = group.declare("w0", "w1")
     first = next(h for h in group.operator.heard if h.worker == "w1" and h.round == number)
     assert first.progress["firstStep"] is None, "the steps of the last round are none of this one's"
@@ -168,11 +169,11 @@ def test_training_goes_on_without_the_operator(group: Group) -> None:
     group.declare("w0", "w1")
     group.operator.go_away()
     steps = len(group.events.all(what="step"))
-    time.sleep(3)
-    assert len(group.events.all(what="step")) > steps + 20
+    time.sleep(3)  # several tries of each connection
+    group.operator.wait(lambda: len(group.events.all(what="step")) > steps + 20)
     heard = len(group.operator.heard)
     group.operator.come_back()
-    group.operator.wait(lambda: {h.worker for h in group.operator.heard[heard:]} == set(WORKERS), seconds=15)
+    group.operator.wait(lambda: {h.worker for h in group.operator.heard[heard:]} == set(WORKERS))
     assert {h.state for h in group.operator.heard[heard:] if h.worker != "w2"} == {"running"}
     group.declare("w0", "w1", "w2")
 

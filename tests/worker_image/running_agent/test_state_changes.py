@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -34,10 +33,7 @@ def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any)
 
 
 def until_step(events: Events, step: int, world: int) -> None:
-    deadline = time.monotonic() + 60
-    while not any(e["step"] >= step for e in events.all(what="step", WORLD_SIZE=world)):
-        assert time.monotonic() < deadline, f"no step {step} in a world of {world}; last: {events.all()[-4:]}"
-        time.sleep(0.02)
+    events.until_step(step, world, 60.0)
 
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> list[float]:

@@ -17,7 +17,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--samples", type=int, default=500)
 parser.add_argument("--batch-size", type=int, default=12)
-parser.add_argument("--micro-batch-size", type=int, default=4, help="so that dropout does not depend on the group")
+parser.add_argument("--micro-batch-size", type=int, default=4, help="so that dropout does not depend on the group; 0: none")
+parser.add_argument("--dropout", type=float, default=0.1)
+parser.add_argument("--double", action="store_true", help="64-bit numbers: what the order of sums changes stays small for long")
 parser.add_argument("--loader-workers", type=int, default=0)
 parser.add_argument("--step-seconds", type=float, default=0.02)
 parser.add_argument("--folder", default=None)
@@ -41,12 +43,14 @@ device = "cuda" if options.backend == "nccl" else "cpu"
 if device == "cuda":  # processes of one pod share the GPU, too
     os.environ["NCCL_HOSTID"] += "-" + os.environ["LOCAL_RANK"]
 time.sleep(options.set_up_seconds)
+if options.double:
+    torch.set_default_dtype(torch.float64)
 torch.manual_seed(5)
-numbers = torch.arange(options.samples, dtype=torch.float32)
+numbers = torch.arange(options.samples, dtype=torch.get_default_dtype())
 data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
-model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.1), nn.Tanh(), nn.Linear(32, 1)).to(device)
+model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(options.dropout), nn.Tanh(), nn.Linear(32, 1)).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size, seed=3)
+sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size or None, seed=3)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
 state = elastic.State(
     options.folder,

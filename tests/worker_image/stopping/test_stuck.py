@@ -57,6 +57,10 @@ CASES = {
         [*observed(LOOP, 0.2), Observation(0.3, ""), *observed(LOOP, WAITING_SECONDS - STEP, since=0.4)],
         False,
     ),
+    "it computes, and writes each stack late": (
+        [seen for n in range(14) for seen in (Observation(STEP * n, LOOP), Observation(STEP * (n + 0.5), ""))],
+        True,
+    ),
     "it was not observed for a time": ([*observed(LOOP, 0), *observed(LOOP, 0, since=GAP_SECONDS + 1)], False),
     "it was not observed for a time, and waits since": (
         [*observed(LOOP, 0), *observed(LOOP, SHORT, since=GAP_SECONDS + 1)],

@@ -1,5 +1,6 @@
 """Prepares the connection to the operator, for this package's agent and for torchrun's."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -40,11 +41,11 @@ def prepare_client(
         ),
         local_world_size=local_world_size,
         port=lambda: store_port.number,
-        progress=lambda: progress.current().to_json(),
+        progress=lambda: progress.current().to_json(time.monotonic()),
         on_news=on_news,
         on_dump=on_dump,
     )
-    progress.on_first_step = client.speak
+    progress.on_news = client.speak
     if settings.checkpoint_path is not None:
         watch_for_checkpoints(settings.checkpoint_path, client, progress)
     return client

@@ -136,6 +136,7 @@ class ElasticAgent(LocalElasticAgent):
             self._signals.install()  # torch has just installed its own
         assert self._pcontext is not None
         self._processes = WorkerProcesses(self._pcontext)
+        self._rendezvous_handler.note_started()
         logger.info("workers started in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
         return pids
 
@@ -206,6 +207,7 @@ class ElasticAgent(LocalElasticAgent):
                 for worker in worker_group.workers
             }
         )
+        self._rendezvous_handler.note_started()
         logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
 
     def _dump_stacks(self, worker_group: WorkerGroup) -> None:

@@ -26,7 +26,7 @@ from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.pod.server import PodServer
-from elastic_pytorch.processes import warm_start
+from elastic_pytorch.processes import group_formation, warm_start
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.run_script import run_script
 from elastic_pytorch.processes.stderr_tail import StderrTails
@@ -164,6 +164,7 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
         warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
         store_connect.install()
         destroy_deadlock.install()
+        group_formation.install()
         sys.stdout.flush()
         sys.stderr.flush()
         warm_start.start_forkserver()

@@ -120,6 +120,10 @@ class OperatorRendezvous(RendezvousHandler):
         store = RendezvousStoreInfo(declared.store_address, declared.store_port)
         return RendezvousInfo(self.make_store(rank, declared.size), rank, declared.size, store)
 
+    def note_started(self) -> None:
+        """Records that the workers of this pod run in the round that was taken up."""
+        self._progress.note_started()
+
     def make_store(self, rank: int, size: int) -> HashStore:
         """Returns the agent's own store, which torch requires: nothing is exchanged through it."""
         del rank, size

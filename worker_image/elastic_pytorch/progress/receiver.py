@@ -7,6 +7,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,9 +27,15 @@ class Progress:
     commit_every_steps: int | None = None
     samples_per_step: int | None = None
     checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
+    started_at: float | None = None  # when all processes of the pod had been started for the round, monotonic seconds
+    formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
 
-    def with_report(self, datagram: bytes) -> "Progress":
+    def with_report(self, datagram: bytes, now: float = 0.0) -> "Progress":
         """Returns the progress after a report: the largest step, and the newest of everything else.
+
+        Args:
+            datagram: the report.
+            now: monotonic seconds.
 
         Raises:
             ValueError: the datagram is not what `report` sends.
@@ -50,16 +57,23 @@ class Progress:
             commit_every_steps=self.commit_every_steps if commit_every is None else commit_every,
             samples_per_step=self.samples_per_step if samples is None else samples,
             checkpoints=self.checkpoints,
+            started_at=self.started_at,
+            formed_at=now if self.formed_at is None and fields.get("formed") is True else self.formed_at,
         )
 
-    def to_json(self) -> dict[str, float | None] | None:
-        """Returns the progress as a heartbeat carries it."""
+    def to_json(self, now: float = 0.0) -> dict[str, float | None] | None:
+        """Returns the progress as a heartbeat carries it at a moment, monotonic seconds."""
         if self == Progress():
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
         checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
         commits = {"commitEverySteps": self.commit_every_steps, "samplesPerStep": self.samples_per_step}
-        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits}
+        ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages}
+
+
+def _age(moment: float | None, now: float) -> float | None:
+    return None if moment is None else round(max(0.0, now - moment), 4)
 
 
 def _number(value: object) -> float | None:
@@ -83,7 +97,7 @@ class ProgressReceiver:
 
     Attributes:
         path: the socket's path, for the workers' environment; empty if no socket could be made.
-        on_first_step: called from a thread when the first step of a round is reported.
+        on_news: called from a thread when the first step of a round is reported, or that its process group has formed.
     """
 
     def __init__(self) -> None:
@@ -93,7 +107,7 @@ class ProgressReceiver:
             self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
             Path(self._directory).chmod(0o711)  # a script may have given up its privileges
             self.path = str(Path(self._directory, "report"))
-        self.on_first_step: Callable[[], None] = lambda: None
+        self.on_news: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()
         self._lock = threading.Lock()
@@ -119,6 +133,11 @@ class ProgressReceiver:
         """Records how many checkpoints have been seen in the watched folder. From any thread."""
         with self._lock:
             self._progress = replace(self._progress, checkpoints=count)
+
+    def note_started(self) -> None:
+        """Records that all processes of the pod have been started for the round, or taken along into it."""
+        with self._lock:
+            self._progress = replace(self._progress, started_at=time.monotonic())
 
     def close(self) -> None:
         """Removes the socket."""
@@ -147,7 +166,8 @@ class ProgressReceiver:
                         return
                     before = self._progress
                     with contextlib.suppress(ValueError):
-                        self._progress = before.with_report(datagram)
-                    first = before.first_step is None and self._progress.first_step is not None
-                if first:
-                    self.on_first_step()
+                        self._progress = before.with_report(datagram, time.monotonic())
+                    stepped = before.first_step is None and self._progress.first_step is not None
+                    formed = before.formed_at is None and self._progress.formed_at is not None
+                if stepped or formed:
+                    self.on_news()

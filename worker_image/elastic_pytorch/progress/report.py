@@ -54,6 +54,13 @@ def report(
             _socket().sendto(json.dumps(given).encode(), path)
 
 
+def report_group_formed() -> None:
+    """Reports that the process group of this process has formed. Never raises; without an agent it does nothing."""
+    with contextlib.suppress(Exception):
+        if path := os.environ.get(REPORT_SOCKET):
+            _socket().sendto(json.dumps({"formed": True}).encode(), path)
+
+
 def _decide_on_bar() -> ProgressBar | None:
     global _bar, _bar_decided
     _bar, _bar_decided = bar_of_this_process(), True

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from elastic_pytorch.stopping.answers import ANSWER_HEAD, ANSWER_SIGNAL, MEMORY_NAME, STACK_HEAD, STACK_SIGNAL
 from elastic_pytorch.stopping.stacks import children, handles
-from elastic_pytorch.stopping.stuck import MainThread, Observation
+from elastic_pytorch.stopping.stuck import GAP_SECONDS, MainThread, Observation
 
 OBSERVE_SECONDS = 0.1  # from one observation to the next, at first: the time to write a stack on a busy machine
 MAX_OBSERVE_SECONDS = 0.5  # once a handler has been running for long
@@ -84,7 +84,7 @@ class _Process:
         self.pid = pid
         self._link = memory
         self._memory = os.open(memory, os.O_RDONLY)
-        self._asked_at = 0.0
+        self._asked_at = self._signalled_at = 0.0
         self._read_bytes = os.fstat(self._memory).st_size
         self._thread = MainThread()
 
@@ -93,7 +93,7 @@ class _Process:
         return self._thread.last.stack if self._thread.last else ""
 
     def ask_stack(self) -> None:
-        self._asked_at = time.monotonic()
+        self._asked_at = self._signalled_at = time.monotonic()
         self._signal(STACK_SIGNAL)
 
     def ask_answer(self) -> None:
@@ -125,6 +125,9 @@ class _Process:
             self.ask_answer()
         if stack:
             self.ask_stack()
+        elif time.monotonic() - self._signalled_at > GAP_SECONDS:
+            self._signalled_at = time.monotonic()
+            self._signal(STACK_SIGNAL)  # in case that the signal was not sent: without another, it would be waited for in vain
         return self._thread.stuck(patience_seconds)
 
     def close(self) -> None:

@@ -1,0 +1,35 @@
+"""A warm worker's process group reports that it has formed."""
+
+import subprocess
+import sys
+
+import pytest
+from elastic_pytorch.progress.receiver import ProgressReceiver
+from elastic_pytorch.progress.report import REPORT_SOCKET
+
+from tests.worker_image.waiting import wait
+
+pytestmark = [pytest.mark.torch, pytest.mark.process]
+
+SCRIPT = """
+from elastic_pytorch.processes import group_formation
+group_formation.install()
+group_formation.install()
+import torch.distributed as dist
+from torch.distributed import device_mesh, distributed_c10d
+assert dist.init_process_group is distributed_c10d.init_process_group is device_mesh.init_process_group
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+assert dist.get_world_size() == 1
+dist.destroy_process_group()
+"""
+
+
+def test_group_that_has_formed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = ProgressReceiver()
+    try:
+        monkeypatch.setenv(REPORT_SOCKET, receiver.path)
+        receiver.start_round()
+        subprocess.run([sys.executable, "-c", SCRIPT], check=True)
+        wait(lambda: receiver.current().formed_at is not None)
+    finally:
+        receiver.close()
