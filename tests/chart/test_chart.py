@@ -1,7 +1,6 @@
 """The Helm chart, linted and rendered by the real helm."""
 
 import json
-import re
 import shutil
 import textwrap
 from pathlib import Path
@@ -23,12 +22,6 @@ VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 def test_crd_of_the_chart_is_a_copy_of_the_one_source() -> None:
     remedy = f"cp {CRD_FILE.relative_to(ROOT)} {CRD_COPY.relative_to(ROOT)}"
     assert CRD_COPY.read_text() == CRD_FILE.read_text(), remedy
-
-
-def test_versions_are_those_of_the_project() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    (version,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert chart["version"] == chart["appVersion"] == version
 
 
 def test_artifact_hub_is_told_of_the_resource_by_a_valid_example() -> None:

@@ -52,7 +52,7 @@ def test_operator_of_all_namespaces_may_do_exactly_what_it_does() -> None:
 def test_operator_that_asks_kueue_for_quota_may_write_workloads_and_read_what_they_refer_to() -> None:
     objects = render("kueue.enabled=true")
     extra = {
-        ("kueue.x-k8s.io", "workloads"): ["create", "delete", "list", "patch", "watch"],
+        ("kueue.x-k8s.io", "workloads"): ["create", "delete", "get", "list", "patch", "watch"],
         ("kueue.x-k8s.io", "workloads/status"): ["patch"],
         ("kueue.x-k8s.io", "resourceflavors"): ["get"],
         ("kueue.x-k8s.io", "workloadpriorityclasses"): ["get"],

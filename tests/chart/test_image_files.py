@@ -42,6 +42,7 @@ def test_agents_image_copies_the_agent_to_the_folder_that_is_its_argument() -> N
 
 @pytest.mark.parametrize("file", ["Dockerfile", "worker_image/agent.Dockerfile"])
 def test_image_says_which_version_it_is(file: str) -> None:
-    (version,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    (labels,) = [line for line in instructions(file) if line.startswith("LABEL ")]
-    assert f'org.opencontainers.image.version="{version}"' in labels
+    *before, _ = "\n".join(instructions(file)).partition("LABEL org.opencontainers.image.version=$VERSION ")
+    assert before[0].endswith("ARG VERSION=unknown\n"), "an argument holds only in the stage that declares it"
+    assert before[1]
+    assert '--build-arg "VERSION=$(<VERSION)"' in (ROOT / "hack" / "images" / "build.sh").read_text()

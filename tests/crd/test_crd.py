@@ -241,6 +241,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "lastGrowthTime",
         "progress",
         "lastRecovery",
+        "recentRecoveries",
         "scaling",
         "history",
         "recoveries",
@@ -260,7 +261,9 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert set(PROPERTIES["status.scaling"]["properties"]) == {
         *("message", "efficiency", "margin", "fewer", "more", "sizes", "autoscale"),
     }
-    assert set(PROPERTIES["status.lastRecovery"]["properties"]) == {"cause", "seconds", "stepsLost"}
+    recovery = {"cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "round", "time"}
+    assert set(PROPERTIES["status.lastRecovery"]["properties"]) == recovery
+    assert set(PROPERTIES["status.recentRecoveries[]"]["properties"]) == recovery
     assert set(PROPERTIES["status.rootCause"]["properties"]) == {
         *("worker", "node", "rank", "pid", "time", "exitCode", "signal", "message"),
     }

@@ -1,5 +1,6 @@
 """The manifests that tests/e2e/api/test_admission.py applies, as far as they can be checked without a cluster."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ def test_example_is_valid_and_asks_for_nothing_that_a_cluster_need_not_have(path
     modes = [mode for claim in claims.values() for mode in claim["accessModes"]]
     assert modes == ["ReadWriteMany" if spec["replicas"] > 1 else "ReadWriteOnce"]
     assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
-    assert container["image"].endswith(("elastic-pytorch-worker:dev", "elastic-pytorch-worker:gpu"))
+    assert re.search(r"(^|/)elastic-pytorch-(worker|worker-lightning|deepspeed|torchtitan):(dev|gpu)$", container["image"])
 
 
 @pytest.mark.parametrize("path", GPU_EXAMPLES, ids=lambda path: path.parent.name)

@@ -3,24 +3,15 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
-from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.reconcile.controller import Controller
-from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
-from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
-from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
 from tests.operator.kueue_stand_in import KueueCluster
+from tests.operator.running_controller import RunningController, running_status, succeeded_status
 from tests.operator.virtual_time import run_in_virtual_time
 
 TICK_SECONDS = 0.25
@@ -29,7 +20,7 @@ STOP_SECONDS = 1.0  # from a pod's deletion to its end
 SUCCEEDS = 10**9
 
 
-class QueueWorld:
+class QueueWorld(RunningController[KueueCluster]):
     """An operator, a queue, and the jobs in it.
 
     Attributes:
@@ -39,12 +30,7 @@ class QueueWorld:
     """
 
     def __init__(self, quota: int, *, supported: bool = True) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.cluster = KueueCluster(quota, nodes=4, pods_per_node=100)
-        self.cache, self.registry = Cache(), AgentRegistry()
-        self.work: WorkQueue[JobKey] = WorkQueue(clock=self.loop.time)
-        self.supported = supported
-        self.controller = self._controller()
+        super().__init__(KueueCluster(quota, nodes=4, pods_per_node=100), kueue=supported)
         self.rounds: dict[str, list[tuple[str, int]]] = {}
         self.steps: dict[str, int] = {}
         self.overuse: list[str] = []
@@ -53,30 +39,17 @@ class QueueWorld:
         self._born: dict[str, float] = {}  # pods, by UID
         self._dying: dict[str, float] = {}
         self._seen: dict[str, int] = {}  # the newest round of each job, by UID
-        self.cluster.watch(self._watch)
 
-    def _controller(self) -> Controller:
-        return Controller(
-            self.cluster,
-            self.cache,
-            self.registry,
-            self.work,
-            AgentSettings("http://operator"),
-            self.loop.time,
-            slots=WriteSlots(self.loop.time),
-            time_of_day=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.loop.time()),
-            kueue=self.supported,
-        )
-
-    def _watch(self, kind: str, change: str, found: dict[str, object]) -> None:
-        self.work.add_all(self.cache.observe_change(kind, change, found, self.loop.time()))
-
-    def submit(self, name: str, minimum: int | None, replicas: int, *, priority: str = "", **spec: Any) -> None:
-        """Creates a job in the queue, with the name of a WorkloadPriorityClass."""
+    def submit(
+        self, name: str, minimum: int | None, replicas: int, *, priority: str = "", prebuilt: str = "", **spec: Any
+    ) -> None:
+        """Creates a job in the queue, with the names of a WorkloadPriorityClass and of a Workload that others have made."""
         manifest = a_manifest(name, replicas=replicas, minimum=minimum, maximum=replicas if minimum else None, **spec)
         manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: "team"}
         if priority:
             manifest["metadata"]["labels"][kueue.LABEL_PRIORITY_CLASS] = priority
+        if prebuilt:
+            manifest["metadata"]["labels"][kueue.PREBUILT] = prebuilt
         self.cluster.apply_job(manifest)
 
     def change(self, name: str, **spec: Any) -> None:
@@ -121,12 +94,9 @@ class QueueWorld:
             self._note_rounds()
             await asyncio.sleep(TICK_SECONDS)
 
-    def _round(self, name: str) -> Round | None:
-        return self.registry.job(self.cluster.job(name)["metadata"]["uid"]).round
-
     def _note_rounds(self) -> None:
         for key in self.cache.keys:
-            declared = self._round(key.name)
+            declared = self.round_of(key.name)
             if declared is None or declared.number == self._seen.get(key.name):
                 continue
             self._seen[key.name] = declared.number
@@ -144,23 +114,20 @@ class QueueWorld:
             if now - self._dying.setdefault(uid, now) >= STOP_SECONDS:
                 self.cluster.finish_deletion("default", name)
         elif pod["status"].get("phase") == "Pending" and pod["spec"].get("nodeName"):
-            running = [{"name": "pytorch", "state": {"running": {}}}]
-            address = f"10.0.0.{next(self._addresses)}"
-            self.cluster.set_pod_status("default", name, {"phase": "Running", "podIP": address, "containerStatuses": running})
+            self.cluster.set_pod_status("default", name, running_status(f"10.0.0.{next(self._addresses)}"))
         elif pod["status"].get("phase") == "Running" and now - born >= START_SECONDS:
             self._speak(job, name, uid)
 
     def _speak(self, job: str, pod: str, uid: str) -> None:
-        owner = self.cache.worker("default", pod, uid)
-        if owner is None:
+        if self.cache.worker("default", pod, uid) is None:
             return
-        declared = self.registry.job(owner[1]).round
-        beat: dict[str, Any] = {"incarnation": uid, "state": "ready", "round": 0}
+        declared = self.round_of(job)
+        beat: dict[str, Any] = {"state": "ready", "round": 0}
         if declared is not None and pod in declared.ranks:
             if declared.ranks[pod] == 0:
                 self.steps[job] = self.steps.get(job, 0) + 1
             done = job in self._ended
-            beat |= {
+            beat = {
                 "state": "succeeded" if done else "running",
                 "round": declared.number,
                 "rank": declared.ranks[pod],
@@ -168,11 +135,8 @@ class QueueWorld:
                 "progress": {"step": self.steps.get(job, 0), "firstStep": 0},
             }
             if done:
-                ended = [{"name": "pytorch", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]
-                self.cluster.set_pod_status("default", pod, {"phase": "Succeeded", "containerStatuses": ended})
-        delay_seconds = self.registry.note_heartbeat(owner[1], pod, parse_heartbeat(beat), self.loop.time())
-        if delay_seconds is not None:
-            self.work.add(owner[0], delay_seconds)
+                self.cluster.set_pod_status("default", pod, succeeded_status())
+        self.hear(pod, uid, beat)
 
 
 def play(story: Callable[[QueueWorld], Coroutine[Any, Any, None]], quota: int = 6, *, supported: bool = True) -> None:
@@ -180,13 +144,13 @@ def play(story: Callable[[QueueWorld], Coroutine[Any, Any, None]], quota: int = 
 
     async def run() -> None:
         world = QueueWorld(quota, supported=supported)
-        await world.controller.prime()
-        tasks = [asyncio.create_task(world.controller.run()), asyncio.create_task(world.live())]
-        await story(world)
-        for task in tasks:
-            assert not task.done(), task
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with world.runs() as working:
+            living = asyncio.create_task(world.live())
+            await story(world)
+            for task in (working, living):
+                assert not task.done(), task
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
         assert world.overuse == []
         assert world.cluster.most_used <= quota
 

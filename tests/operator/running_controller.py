@@ -1,24 +1,106 @@
-"""A controller that runs on a cluster in memory, with words for what a test waits for."""
+"""Controllers on a cluster in memory, on the clock of the running event loop, and words for what a test waits for."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypeVar
 
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
+from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
 from tests.operator.faulty_cluster import FaultyCluster
 
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+Memory = TypeVar("Memory", bound=FakeCluster)
 
-@dataclass
-class Running:
-    cluster: FaultyCluster
-    registry: AgentRegistry
-    cache: Cache
+
+def running_status(address: str = "10.0.0.1") -> dict[str, Any]:
+    """The status of a worker pod that runs."""
+    containers = [{"name": "pytorch", "state": {"running": {}}}]
+    return {"phase": "Running", "podIP": address, "containerStatuses": containers}
+
+
+def succeeded_status() -> dict[str, Any]:
+    """The status of a worker pod that has ended with success."""
+    ended = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    return {"phase": "Succeeded", "containerStatuses": [{"name": "pytorch", "state": ended}]}
+
+
+class RunningController(Generic[Memory]):
+    """A controller, and all that it works on.
+
+    Args:
+        cluster: whose changes it watches.
+        queue: of the jobs to plan; None: one of its own.
+        kueue: whether it talks to Kueue.
+        began: the time of day at second 0 of the event loop.
+    """
+
+    def __init__(
+        self, cluster: Memory, queue: WorkQueue[JobKey] | None = None, *, kueue: bool = False, began: datetime = BEGIN
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        clock = self.loop.time
+        self.cluster, self.cache, self.registry = cluster, Cache(), AgentRegistry()
+        self.queue: WorkQueue[JobKey] = WorkQueue(clock=clock) if queue is None else queue
+        self.controller = Controller(
+            cluster,
+            self.cache,
+            self.registry,
+            self.queue,
+            AgentSettings("http://operator"),
+            clock,
+            slots=WriteSlots(clock),
+            time_of_day=lambda: began + timedelta(seconds=clock()),
+            kueue=kueue,
+        )
+        cluster.watch(self._watch)
+
+    def _watch(self, kind: str, change: str, found: dict[str, object]) -> None:
+        self.queue.add_all(self.cache.observe_change(kind, change, found, self.loop.time()))
+
+    @asynccontextmanager
+    async def runs(self) -> AsyncIterator["asyncio.Task[None]"]:
+        """Has the controller list the cluster, and work until the end of the context; yields its task."""
+        await self.controller.prime()
+        working = asyncio.create_task(self.controller.run())
+        yield working
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    def round_of(self, job: str) -> Round | None:
+        """The newest round that was declared to a job."""
+        return self.registry.job(self.cluster.job(job)["metadata"]["uid"]).round
+
+    def hear(self, pod: str, uid: str, beat: Mapping[str, Any]) -> None:
+        """Has an agent report, and its job be planned when that is due. That of a pod that is not known is not heard."""
+        job = self.cache.worker("default", pod, uid)
+        if job is None:
+            return
+        delay_seconds = self.registry.note_heartbeat(
+            job[1], pod, parse_heartbeat({"incarnation": uid, **beat}), self.loop.time()
+        )
+        if delay_seconds is not None:
+            self.queue.add(job[0], delay_seconds)
+
+
+class Running(RunningController[FaultyCluster]):
+    """A controller for one job, whose API server may fail."""
+
+    def __init__(self) -> None:
+        super().__init__(FaultyCluster(), began=datetime.now(UTC))
 
     async def begin(self) -> None:
         """Has the job, with its three pods, begun."""
@@ -29,23 +111,13 @@ class Running:
 
     def start_pods(self) -> None:
         """Has the pods run, and their agents speak once: they are ready."""
-        running = {
-            "phase": "Running",
-            "podIP": "10.0.0.1",
-            "containerStatuses": [{"name": "pytorch", "state": {"running": {}}}],
-        }
         for pod in self.cluster.pods():
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            job = self.cache.worker("default", name, uid)
-            assert job is not None
-            beat = parse_heartbeat({"incarnation": uid, "state": "ready", "round": 0})
-            self.registry.note_heartbeat(job[1], name, beat, asyncio.get_running_loop().time())
-            self.cluster.set_pod_status("default", name, running)
+            self.hear(pod["metadata"]["name"], pod["metadata"]["uid"], {"state": "ready", "round": 0})
+            self.cluster.set_pod_status("default", pod["metadata"]["name"], running_status())
 
     def members(self) -> tuple[str, ...]:
         """The workers of the newest round."""
-        job_uid = self.cluster.job("lm")["metadata"]["uid"]
-        declared = self.registry.job(job_uid).round
+        declared = self.round_of("lm")
         return declared.workers if declared else ()
 
     def round_size(self) -> int:

@@ -31,6 +31,8 @@ class Heartbeat:
     failure: Failure | None
     failure_age_seconds: float
     newest: int = 0
+    started_age_seconds: float | None = None
+    formed_age_seconds: float | None = None
 
     def failure_at(self, now: float) -> Failure | None:
         """The failure, with its time on the operator's clock."""
@@ -53,6 +55,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
     except ValueError as error:
         raise MalformedHeartbeat(f"state: must be one of {', '.join(AgentState)}") from error
     failure, age = _failure(body.get("failure"))
+    progress = body.get("progress") or {}
     return Heartbeat(
         incarnation=_text(body, "incarnation"),
         state=state,
@@ -66,6 +69,8 @@ def parse_heartbeat(body: object) -> Heartbeat:
         failure=failure,
         failure_age_seconds=age,
         newest=_number(body, "newest", 0),
+        started_age_seconds=_age(progress, "startedAgeSeconds"),
+        formed_age_seconds=_age(progress, "formedAgeSeconds"),
     )
 
 
@@ -126,6 +131,11 @@ def _real(value: object, name: str, *, least: float, most: float = MAX_REAL) -> 
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise MalformedHeartbeat(f"{name}: must be a number from {least:g} to {most:g}")
     return float(value)
+
+
+def _age(progress: dict[str, Any], name: str) -> float | None:
+    value = progress.get(name)
+    return None if value is None else _real(value, f"progress.{name}", least=0.0, most=MAX_NUMBER)
 
 
 def _optional(body: dict[str, Any], name: str) -> int | None:

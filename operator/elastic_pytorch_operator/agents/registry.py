@@ -161,6 +161,8 @@ class AgentRegistry:
             newest=max(beat.newest, beat.round),
             progress=beat.progress,
             progressed_at=now if stepped else (known.progressed_at if known else 0.0),
+            started_at=_moment(steady.started_at if steady else None, beat.started_age_seconds, now),
+            formed_at=_moment(steady.formed_at if steady else None, beat.formed_age_seconds, now),
             steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),
         )
         job.agents[worker] = agent
@@ -248,6 +250,11 @@ class AgentRegistry:
 def _is_known(progress: Progress) -> tuple[bool, bool]:
     """Whether a script has reported a step, and the first step of its round."""
     return progress.step is not None, progress.first_step is not None
+
+
+def _moment(known: float | None, age_seconds: float | None, now: float) -> float | None:
+    """When something happened, monotonic seconds: as it was first reported, since what a heartbeat takes on its way varies."""
+    return now - age_seconds if known is None and age_seconds is not None else known
 
 
 def _speed(known: AgentView, beat: Heartbeat, now: float) -> float | None:

@@ -23,7 +23,8 @@ def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any] |
     """The condition of a type in a job's status, None if there is none."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == type_:
-            return dict(condition)
+            found: Mapping[str, Any] = condition
+            return found
     return None
 
 

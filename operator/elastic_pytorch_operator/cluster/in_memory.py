@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
-from elastic_pytorch_operator.cluster.interface import PodIdentity
+from elastic_pytorch_operator.cluster.interface import PodIdentity, WorkloadPart
 from elastic_pytorch_operator.cluster.merge_patch import apply_merge_patch
 from elastic_pytorch_operator.cluster.object_store import ObjectStore, check_version
 
@@ -227,11 +227,14 @@ class FakeCluster(ObjectStore):
         self._called("create_workload")
         return copy.deepcopy(self._create(kueue.WORKLOAD, manifest))
 
+    async def get_workload(self, namespace: str, name: str) -> Manifest:
+        self._called("get_workload")
+        return copy.deepcopy(self._get(kueue.WORKLOAD, namespace, name))
+
     async def patch_workload(
-        self, namespace: str, name: str, patch: Manifest, version: str, *, status: bool = False
+        self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
     ) -> Manifest | None:
-        self._called("patch_workload_status" if status else "patch_workload")
-        part = "status" if status else "spec"
+        self._called("patch_workload_status" if part == "status" else "patch_workload")
         return self._change_workload(
             namespace, name, version, lambda found: {part: apply_merge_patch(found.get(part, {}), patch)}
         )

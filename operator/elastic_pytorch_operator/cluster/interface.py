@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
+
+WorkloadPart = Literal["metadata", "spec", "status"]
 
 
 class ClusterError(Exception):
@@ -152,8 +154,12 @@ class Cluster(Protocol):
         """Creates a Workload."""
         ...
 
+    async def get_workload(self, namespace: str, name: str) -> Manifest:
+        """A Workload: one of ours, or of another controller or a user."""
+        ...
+
     async def patch_workload(
-        self, namespace: str, name: str, patch: Manifest, version: str, *, status: bool = False
+        self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
     ) -> Manifest | None:
         """Merges fields into a Workload (null removes one); returns it, None if it is gone.
 
@@ -162,7 +168,7 @@ class Cluster(Protocol):
             name: of the Workload.
             patch: the fields.
             version: the resource version that they are based on; ClusterError 409 if the Workload has another one by now.
-            status: the fields are those of the status.
+            part: whose fields they are.
         """
         ...
 

@@ -14,7 +14,7 @@ from kubernetes.aio import client, config
 from elastic_pytorch_operator.api import gang_schedulers, kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause
-from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver, WorkloadPart
 
 PAGE_SIZE = 250
 REQUEST_TIMEOUT_SECONDS = 15
@@ -153,11 +153,16 @@ class KubernetesCluster:
     async def create_workload(self, manifest: Manifest) -> Manifest:
         return await self._request("POST", _workloads(manifest["metadata"]["namespace"]), manifest)
 
+    async def get_workload(self, namespace: str, name: str) -> Manifest:
+        return await self._request("GET", f"{_workloads(namespace)}/{name}")
+
     async def patch_workload(
-        self, namespace: str, name: str, patch: Manifest, version: str, *, status: bool = False
+        self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
     ) -> Manifest | None:
-        body = {"metadata": {"resourceVersion": version}, ("status" if status else "spec"): patch}
-        return await self._patch_workload(f"{_workloads(namespace)}/{name}{'/status' if status else ''}", body, MERGE_PATCH)
+        known = {"resourceVersion": version}
+        body = {"metadata": {**known, **patch}} if part == "metadata" else {"metadata": known, part: patch}
+        path = f"{_workloads(namespace)}/{name}{'/status' if part == 'status' else ''}"
+        return await self._patch_workload(path, body, MERGE_PATCH)
 
     async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
         patch: Body = [

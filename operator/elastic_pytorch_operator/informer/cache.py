@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.pod_index import PodEntry, PodIndex
+from elastic_pytorch_operator.informer.owned_objects import Entry
+from elastic_pytorch_operator.informer.pod_index import PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_node, view_pod, without_managed_fields
 from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
-from elastic_pytorch_operator.informer.workload_views import WorkloadEntry, WorkloadIndex, job_of_workload, view_workload
+from elastic_pytorch_operator.informer.workload_views import WorkloadIndex, job_of_workload, view_workload
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import Nodes, NodeView, PodView
 from elastic_pytorch_operator.model.workload import WorkloadView
@@ -337,7 +338,7 @@ class Cache:
         view = view_pod(manifest, seen_at=known.created_at if known else now, at_start=not self.primed)
         if known is not None:
             view = follow_view(known, view, now)
-        self._pods.put(place, PodEntry(view, owner, version_of(metadata), now))
+        self._pods.put(place, Entry(view, owner, version_of(metadata), now))
         job = self.job(owner[0])
         read = job.pod_conditions if isinstance(job, Job) else frozenset()
         return set() if known is not None and pods_alike(known, view, read) else {owner[0]}
@@ -352,10 +353,10 @@ class Cache:
         if not self._is_news(metadata, known, now, listed=listed):
             return None
         view = view_workload(manifest, known.view if known else None, now)
-        return {owner[0]} if self._workloads.put(place, WorkloadEntry(view, owner, version_of(metadata), now)) else set()
+        return {owner[0]} if self._workloads.put(place, Entry(view, owner, version_of(metadata), now)) else set()
 
     def _is_news(
-        self, metadata: Manifest, known: _JobEntry | PodEntry | WorkloadEntry | None, now: float, *, listed: bool
+        self, metadata: Manifest, known: _JobEntry | Entry[PodView] | Entry[WorkloadView] | None, now: float, *, listed: bool
     ) -> bool:
         """Whether an object that was reported is newer than what is known by its name.
 

@@ -5,34 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.informer.owned_objects import Entry, Owner, Place
 from elastic_pytorch_operator.model.observed import PodView
-from elastic_pytorch_operator.spec.job import JobKey
 
 Key = TypeVar("Key")
-Owner = tuple[JobKey, str]  # a job, and its UID
-Place = tuple[str, str]  # a namespace, and the name of a pod there
-
-
-@dataclass(slots=True)
-class PodEntry:
-    """A pod that is known.
-
-    Attributes:
-        view: what plans read of it.
-        owner: the job that it names as its owner. It may lie: that job may be another namespace's.
-        version: the resource version.
-        seen_at: when it was last reported, monotonic seconds.
-    """
-
-    view: PodView
-    owner: Owner
-    version: int
-    seen_at: float
-
-    @property
-    def uid(self) -> str:
-        """The pod's."""
-        return self.view.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +26,21 @@ NONE = _Sorted()
 class PodIndex:
     """The pods of all jobs. What is answered for one job or node costs nothing for the others'."""
 
-    _entries: dict[Place, PodEntry] = field(default_factory=dict)
+    _entries: dict[Place, Entry[PodView]] = field(default_factory=dict)
     _of_owner: dict[Owner, set[Place]] = field(default_factory=dict)
     _on_node: dict[str, set[Place]] = field(default_factory=dict)
     _at_address: dict[str, set[Place]] = field(default_factory=dict)
     _sorted: dict[Owner, _Sorted] = field(default_factory=dict)  # until one of the job's pods changes
 
-    def __iter__(self) -> Iterator[tuple[Place, PodEntry]]:
+    def __iter__(self) -> Iterator[tuple[Place, Entry[PodView]]]:
         """All pods, as they are now: they may be changed meanwhile."""
         return iter(list(self._entries.items()))
 
-    def get(self, place: Place) -> PodEntry | None:
+    def get(self, place: Place) -> Entry[PodView] | None:
         """A pod; None if it is not known."""
         return self._entries.get(place)
 
-    def put(self, place: Place, entry: PodEntry) -> None:
+    def put(self, place: Place, entry: Entry[PodView]) -> None:
         """Takes in a pod. It replaces the one of its name."""
         self.drop(place)
         self._entries[place] = entry

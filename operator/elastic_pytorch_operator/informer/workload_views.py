@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.pod_index import Owner, Place
+from elastic_pytorch_operator.informer.owned_objects import Entry, Owner, Place
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -66,39 +66,17 @@ def _view_admission(status: Manifest) -> Admission | None:
 
 
 @dataclass(slots=True)
-class WorkloadEntry:
-    """A Workload that is known.
-
-    Attributes:
-        view: what plans read of it.
-        owner: the job that it names as its owner.
-        version: the resource version.
-        seen_at: when it was last reported, monotonic seconds.
-    """
-
-    view: WorkloadView
-    owner: Owner
-    version: int
-    seen_at: float
-
-    @property
-    def uid(self) -> str:
-        """The Workload's."""
-        return self.view.uid
-
-
-@dataclass(slots=True)
 class WorkloadIndex:
     """The Workloads of all jobs, by name and by job."""
 
-    _entries: dict[Place, WorkloadEntry] = field(default_factory=dict)
+    _entries: dict[Place, Entry[WorkloadView]] = field(default_factory=dict)
     _of_owner: dict[Owner, dict[Place, WorkloadView]] = field(default_factory=dict)
 
-    def get(self, place: Place) -> WorkloadEntry | None:
+    def get(self, place: Place) -> Entry[WorkloadView] | None:
         """A Workload; None if it is not known."""
         return self._entries.get(place)
 
-    def put(self, place: Place, entry: WorkloadEntry) -> bool:
+    def put(self, place: Place, entry: Entry[WorkloadView]) -> bool:
         """Takes in a Workload. It replaces the one of its name; returns whether a plan may differ by that."""
         known = self._entries.get(place)
         self.drop(place)
@@ -115,7 +93,7 @@ class WorkloadIndex:
             if not views:
                 del self._of_owner[entry.owner]
 
-    def drop_others(self, uids: Container[str], before: float) -> list[WorkloadEntry]:
+    def drop_others(self, uids: Container[str], before: float) -> list[Entry[WorkloadView]]:
         """Forgets those that a list does not have, but not those that were reported since it began; returns them."""
         gone = {p: entry for p, entry in self._entries.items() if entry.uid not in uids and entry.seen_at < before}
         for place in gone:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity, WorkloadPart
 
 
 class NotLeadingError(ClusterError):
@@ -108,11 +108,14 @@ class FencedCluster:
         async with self._write() as cluster:
             return await cluster.create_workload(manifest)
 
+    async def get_workload(self, namespace: str, name: str) -> Manifest:
+        return await self._cluster.get_workload(namespace, name)
+
     async def patch_workload(
-        self, namespace: str, name: str, patch: Manifest, version: str, *, status: bool = False
+        self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
     ) -> Manifest | None:
         async with self._write() as cluster:
-            return await cluster.patch_workload(namespace, name, patch, version, status=status)
+            return await cluster.patch_workload(namespace, name, patch, version, part)
 
     async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
         async with self._write() as cluster:

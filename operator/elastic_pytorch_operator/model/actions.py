@@ -118,6 +118,13 @@ class CreateWorkload:
 
 
 @dataclass(frozen=True, slots=True)
+class AdoptWorkload:
+    """Take a Workload that others have made for the job as its base."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteWorkload:
     """Give quota back, or no longer ask for it."""
 
@@ -150,7 +157,7 @@ class ResizeWorkload:
     count: int
 
 
-WorkloadAction = CreateWorkload | DeleteWorkload | PatchWorkload | ResizeWorkload
+WorkloadAction = CreateWorkload | AdoptWorkload | DeleteWorkload | PatchWorkload | ResizeWorkload
 Action = (
     CreateService
     | PutPodGroup

@@ -176,6 +176,8 @@ class AgentView:
     progressed_at: float = 0.0  # when it last reported a new step
     steps_per_second: float | None = None  # over the last few heartbeats
     newest: int = 0  # the number of the newest round that it knows, whether or not it has taken it up
+    started_at: float | None = None  # when all its processes of the round had been started; None: not known
+    formed_at: float | None = None  # when their process group had formed; None: not known, as of a script that starts cold
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
 
 CONTROLLER = "elasticpytorchjob"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -155,6 +156,12 @@ class Metrics:
             ("reason",),
             RECOVERY_BUCKETS,
         )
+        self._recovery_phases = self._histogram(
+            "elastic_pytorch_recovery_phase_seconds",
+            f"Time of each phase of a recovery: {', '.join(PHASES)} (docs/rounds.md). Phases that are not known are left out.",
+            ("phase",),
+            RECOVERY_BUCKETS,
+        )
         self._steps_lost = self._counter(
             "elastic_pytorch_steps_lost_total", "Training steps repeated after a change of the group.", ("namespace",)
         )
@@ -213,6 +220,8 @@ class Metrics:
             self._reconciles.labels(CONTROLLER, result)
         for reason in ROUND_REASONS:
             self._recovery.labels(reason)
+        for phase in PHASES:
+            self._recovery_phases.labels(phase)
         for result in REVIEW_RESULTS:
             self._token_reviews.labels(result)
         for refusal in REFUSAL_REASONS:
@@ -321,6 +330,8 @@ class Metrics:
         recovery, last = todo.memory.recovery, todo.memory.budget.last
         if recovery is not None and recovery.seconds is not None and recovery != before.recovery:
             self._recovery.labels(recovery.reason).observe(recovery.seconds)
+            for phase, seconds in recovery.phases.items():
+                self._recovery_phases.labels(phase).observe(seconds)
             self._steps_lost.labels(namespace).inc(recovery.steps_lost or 0)
         if last is not None and last is not before.budget.last:
             self._failures.labels(namespace, last.kind).inc()

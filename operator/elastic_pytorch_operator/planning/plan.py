@@ -12,6 +12,7 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_ended import plan_ended
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
+from elastic_pytorch_operator.planning.queueing.delegation import delegate
 from elastic_pytorch_operator.planning.queueing.placement import grant_pods
 from elastic_pytorch_operator.planning.queueing.quota import Quota, find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, plan_workloads
@@ -28,8 +29,11 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
 
     Deciding again on the outcome of having done it yields nothing more to do.
     """
-    if job.deleting or not job.ours:
+    if job.deleting:
         return Plan(memory)  # the garbage collector removes what the job owns
+    if not job.ours:
+        delegation = delegate(job, observed)
+        return Plan(memory, actions=delegation.actions, recheck_at=delegation.recheck_at)
     if has_ended(job.status):
         ended = plan_ended(job, observed, memory)
         return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))
@@ -42,7 +46,8 @@ def _plan_by_worth(job: Job, observed: Observed, memory: Memory) -> Plan:
     """Plans for as many workers as are worth their cost. Only for those is quota asked for."""
     scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
     decide = partial(plan_rounds, scaling=write_scaling(job, observed, scaling), scaling_news=news)
-    limited = replace(job, wanted=scaling.autoscale.limit(job.wanted))
+    worth = scaling.autoscale.limit(job.wanted)
+    limited = job if worth == job.wanted else replace(job, wanted=worth)
     todo = _plan_by_quota(limited, observed, replace(memory, scaling=scaling), decide)
     change = todo.memory.recovery
     if change is None or change == memory.recovery or change.seconds is None or change.reason not in PLANNED:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from elastic_pytorch_operator.model.actions import Action, PatchStatus
+from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.failure import FailureRecord, dated, has_succeeded
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed
@@ -31,7 +31,7 @@ from elastic_pytorch_operator.planning.plan_workers import plan_workers
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events
 from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
-from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, write_status_at
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, status_write
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
@@ -106,14 +106,11 @@ def plan_rounds(
     )
     if deferral.until is not None:
         decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
-    recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values())
+    recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values(), observed.time)
     if decision.round is not None:
         recovery = begin_recovery(observed.round, decision.round, observed, recovery)
     recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
     grown = grows(observed.round, decision.round)
-    memory = replace(
-        memory, recovery=recovery, checkpoint_wait=deferral.wait, grown_at=observed.now if grown else memory.grown_at
-    )
     round_ = decision.round or observed.round
     findings = Findings(
         budget=memory.budget,
@@ -139,7 +136,6 @@ def plan_rounds(
             max(workers.starts.backoff_until.get(index, 0.0), memory.budget.backoff_until) for index in workers.replicas.create
         ]
         recheck = earliest(recheck, *(until for until in pauses if until > observed.now))
-    news = unreported(memory.failed)
     ruled = memory.budget.last if memory.budget.last is not last_before else None
     actions += [
         *record_announcements(observed, workers.evacuation.announced),
@@ -149,7 +145,7 @@ def plan_rounds(
             decision.round,
             recovery if recovered else None,
             ending,
-            news,
+            unreported(memory.failed),
             deferral.over,
             ruled,
             scaling_news,
@@ -157,22 +153,21 @@ def plan_rounds(
         ),
         *report_timeout(job, workers.schedule),
     ]
-    memory = replace(memory, failed=mark_reported(memory.failed))
-    progress_at = next_progress_write(job.uid, memory.written_at, observed.reporting_jobs)
-    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, progress_at)
-    if due is not None and due <= observed.now:
-        actions.append(PatchStatus(status))
-    else:
-        recheck = earliest(recheck, due)
-    recheck = earliest(recheck, _progress_at(job, observed))
+    write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
     return Plan(
-        memory,
+        replace(
+            memory,
+            recovery=recovery,
+            checkpoint_wait=deferral.wait,
+            grown_at=observed.now if grown else memory.grown_at,
+            failed=mark_reported(memory.failed),
+        ),
         decision.round,
         nudge=decision.nudge,
         dump_stacks=dump_stacks,
         verdict=None if ending is None else ("complete" if ending.complete else "failed"),
-        actions=tuple(actions),
-        recheck_at=recheck,
+        actions=(*actions, *write),
+        recheck_at=earliest(recheck, write_at, _progress_at(job, observed)),
         urgent_at=decision.recheck_at,
     )
 

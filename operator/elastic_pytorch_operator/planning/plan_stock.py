@@ -14,7 +14,6 @@ from elastic_pytorch_operator.model.actions import (
     CreateService,
     CreateStore,
     DeletePod,
-    PatchStatus,
     RecordEvent,
     TryPod,
 )
@@ -32,7 +31,7 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_events
-from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, write_status_at
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, status_write
 from elastic_pytorch_operator.planning.stock.group import adopt_group, next_group
 from elastic_pytorch_operator.planning.stock.memory import StockMemory
 from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, Manner, read_end
@@ -118,14 +117,9 @@ def plan_stock(asked: Job, observed: Observed, memory: Memory, quota: Quota = NO
     actions += record_events(
         asked, view.observed, changed if changed and changed.reason else None, None, ending, news, failed=ruled, quota=quota
     )
+    write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
     memory = replace(memory, failed=mark_reported(memory.failed))
-    progress_at = next_progress_write(job.uid, memory.written_at, observed.reporting_jobs)
-    due = write_status_at(job.status, status, memory.written, memory.written_at, observed.now, progress_at)
-    if due is not None and due <= observed.now:
-        actions.append(PatchStatus(status))
-    else:
-        rechecks.append(due)
-    return Plan(memory, actions=tuple(actions), recheck_at=earliest(*rechecks))
+    return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))
 
 
 def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMemory]:

@@ -173,6 +173,7 @@ def parse_job(manifest: Manifest) -> Job:
     backend, endpoint = _rendezvous(spec)
     checkpoint_wait, checkpoint_path = _checkpoint_wait(spec, backend)
     sizes = read_sizes(spec, stock=backend != names.BACKEND_OPERATOR)
+    queue = read_queue(metadata)
     return Job(
         key=key,
         uid=metadata.get("uid", ""),
@@ -205,14 +206,14 @@ def parse_job(manifest: Manifest) -> Job:
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
         keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),
-        scheduling=read_scheduling(spec, stock=backend != names.BACKEND_OPERATOR),
+        scheduling=read_scheduling(spec, stock=backend != names.BACKEND_OPERATOR, kueue_queue=queue.name if queue else ""),
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
         inject_agent=read_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),
         template=template,
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
-        queue=read_queue(metadata),
+        queue=queue,
         version=str(metadata.get("resourceVersion", "")),
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler, Queueing
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
 
@@ -31,12 +32,13 @@ class Scheduling:
 NO_SCHEDULING = Scheduling()
 
 
-def read_scheduling(spec: Mapping[str, Any], *, stock: bool) -> Scheduling:
+def read_scheduling(spec: Mapping[str, Any], *, stock: bool, kueue_queue: str = "") -> Scheduling:
     """Reads how a job's pods are scheduled.
 
     Args:
         spec: of the job.
         stock: stock torchrun forms the group: its workers wait for each other in pods, so that pods are not given back.
+        kueue_queue: in which the job waits for quota of Kueue; empty: in none.
 
     Raises:
         InvalidJob: a field is unknown to every scheduler, or does not go with the others.
@@ -50,6 +52,12 @@ def read_scheduling(spec: Mapping[str, Any], *, stock: bool) -> Scheduling:
     if not isinstance(queue, str):
         raise InvalidJob(f"{PATH}.queue", f"must be the name of a queue, not {queue!r}")
     gang = GANG_SCHEDULERS[name] if name is not None else None
+    if gang is not None and kueue_queue:
+        problem = (
+            f"may not be set together with the label {kueue.LABEL_QUEUE}: Kueue admits the minimum as a whole already; "
+            "remove podGroup, or the label"
+        )
+        raise InvalidJob(f"{PATH}.podGroup", problem)
     if queue and (gang is None or gang.queueing is Queueing.NONE):
         problem = "may not be set unless podGroup is volcano or kai; a queue of Kueue is named by a label of the job"
         raise InvalidJob(f"{PATH}.queue", problem)

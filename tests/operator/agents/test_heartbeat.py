@@ -26,6 +26,8 @@ GOOD: dict[str, Any] = {
         "checkpoints": 4,
         "commitEverySteps": 12,
         "samplesPerStep": 64,
+        "startedAgeSeconds": 2.5,
+        "formedAgeSeconds": None,
     },
     "failure": None,
 }
@@ -38,6 +40,12 @@ def test_good_heartbeat() -> None:
     assert beat.progress.checkpoints == 4
     assert beat.progress.commit_every_steps == 12
     assert beat.progress.samples_per_step == 64
+    assert (beat.started_age_seconds, beat.formed_age_seconds) == (2.5, None)
+
+
+def test_agents_of_0_2_do_not_tell_when_their_processes_started() -> None:
+    beat = parse_heartbeat({**GOOD, "progress": None})
+    assert (beat.started_age_seconds, beat.formed_age_seconds) == (None, None)
 
 
 def test_failure_gets_its_time_on_the_operators_clock() -> None:
@@ -62,6 +70,8 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": {"loss": -(10**400)}}, "progress.loss"),
         ({"progress": {"loss": math.nan}}, "progress.loss"),
         ({"progress": {"loss": math.inf}}, "progress.loss"),
+        ({"progress": {"startedAgeSeconds": -1}}, "progress.startedAgeSeconds"),
+        ({"progress": {"formedAgeSeconds": "now"}}, "progress.formedAgeSeconds"),
         ({"progress": {"step": 1.5}}, "step"),
         ({"progress": {"checkpoints": -1}}, "checkpoints"),
         ({"progress": {"checkpoints": "many"}}, "checkpoints"),

@@ -49,6 +49,19 @@ def test_first_step_of_a_round_is_planned_for_and_no_other(registry: AgentRegist
         assert beat(registry, "w0", progress={"step": step, "firstStep": 1, "loss": 1 / step}) is None
 
 
+def test_moments_of_a_round_are_those_of_their_first_report(registry: AgentRegistry) -> None:
+    def moments() -> tuple[float | None, float | None]:
+        agent = registry.agents(JOB, {"w0", "w1", "w2"})["w0"]
+        return agent.started_at, agent.formed_at
+
+    assert moments() == (None, None)
+    beat(registry, "w0", at=5.0, progress={"startedAgeSeconds": 1.0})
+    beat(registry, "w0", at=6.5, progress={"startedAgeSeconds": 2.4, "formedAgeSeconds": 0.5})
+    assert moments() == (4.0, 6.0)
+    beat(registry, "w0", at=9.0, round_=2, progress={"startedAgeSeconds": 0.5})
+    assert moments() == (8.5, None)
+
+
 def test_agent_that_is_heard_again_after_a_silence_is_planned_for(registry: AgentRegistry) -> None:
     assert beat(registry, "w0", at=3.5) is None
     assert beat(registry, "w1", at=4.5) is not None

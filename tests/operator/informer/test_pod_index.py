@@ -4,7 +4,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from elastic_pytorch_operator.informer.pod_index import Owner, PodEntry, PodIndex
+from elastic_pytorch_operator.informer.owned_objects import Entry, Owner
+from elastic_pytorch_operator.informer.pod_index import PodIndex
+from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.spec.job import JobKey
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,11 +19,11 @@ def owner(name: str) -> Owner:
     return JobKey("default", name), f"uid-{name}"
 
 
-def entry(index: int, job: str = "lm", **fields: str) -> PodEntry:
-    return PodEntry(a_pod(index, name=f"{job}-{index}", **fields), owner(job), 1, 1.0)
+def entry(index: int, job: str = "lm", **fields: str) -> Entry[PodView]:
+    return Entry(a_pod(index, name=f"{job}-{index}", **fields), owner(job), 1, 1.0)
 
 
-def put(index: PodIndex, *entries: PodEntry) -> PodIndex:
+def put(index: PodIndex, *entries: Entry[PodView]) -> PodIndex:
     for found in entries:
         index.put(("default", found.view.name), found)
     return index
@@ -95,7 +97,7 @@ def test_answers_are_those_of_a_scan(changes: list[tuple[bool, tuple[int, str, s
             index.drop(place)
             known.pop(place, None)
         else:
-            known[place] = PodEntry(a_pod(number, name=f"p{number}", node=node, address=node), owner(job), 1, 1.0)
+            known[place] = Entry(a_pod(number, name=f"p{number}", node=node, address=node), owner(job), 1, 1.0)
             index.put(place, known[place])
         for job_ in ("a", "b"):
             mine = [found.view for found in known.values() if found.owner == owner(job_)]

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, Metrics
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
 from elastic_pytorch_operator.planning.rounds import next_round
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.runtime.gauges import pending_since, read_gauges
@@ -54,7 +55,7 @@ def test_every_reason_of_a_round_has_its_series() -> None:
 
 def test_a_decision_is_told_by_its_round_its_recovery_and_its_cause() -> None:
     metrics, before = Metrics(), Memory()
-    recovery = Recovery(2, "WorkerLost", since=0.0, seconds=0.7, steps_lost=4)
+    recovery = Recovery(2, "WorkerLost", since=0.0, seconds=0.7, steps_lost=4, phases={"stop": 0.5, "init": 0.2})
     after = Plan(replace(before, recovery=recovery), round=replace(a_round(0, 1), reason="WorkerLost"))
     metrics.decided("team", before, after)
     metrics.decided("team", after.memory, Plan(after.memory))
@@ -63,6 +64,9 @@ def test_a_decision_is_told_by_its_round_its_recovery_and_its_cause() -> None:
     assert found["elastic_pytorch_recovery_seconds_count{reason=WorkerLost}"] == 1, "once, however often it is remembered"
     assert found["elastic_pytorch_recovery_seconds_bucket{le=1.0,reason=WorkerLost}"] == 1
     assert found["elastic_pytorch_steps_lost_total{namespace=team}"] == 4
+    counts = {phase: found[f"elastic_pytorch_recovery_phase_seconds_count{{phase={phase}}}"] for phase in PHASES}
+    assert {phase for phase, count in counts.items() if count} == {"stop", "init"}
+    assert found["elastic_pytorch_recovery_phase_seconds_sum{phase=stop}"] == 0.5
 
 
 def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:

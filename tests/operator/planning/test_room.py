@@ -61,12 +61,12 @@ def test_nodes_that_come_soon_one_after_the_other_change_the_group_once() -> Non
 
 
 def test_nodes_that_come_within_the_pause_change_the_group_once_after_it() -> None:
-    simulation = on_nodes(2, replicas=8, policy={"minSecondsBetweenResizes": 600})
+    simulation = on_nodes(2, replicas=8, policy={"minSecondsBetweenResizes": 150})
     for _ in range(6):
         add_node(simulation)
-        simulation.settle(60)
+        simulation.settle(15)
     assert [round_.size for round_ in simulation.declared] == [2]
-    simulation.settle(600)
+    simulation.settle(150)
     assert [round_.size for round_ in simulation.declared] == [2, 8]
 
 

@@ -1,21 +1,13 @@
 """The controller on a cluster in memory: what it writes, and what it does when the API server refuses or fails."""
 
 import asyncio
-import time
 
 import pytest
-from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.write_errors import Cause
-from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.execute import merge_patch
-from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
-from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
-from tests.operator.faulty_cluster import FaultyCluster
 from tests.operator.running_controller import Running
 
 
@@ -317,14 +309,11 @@ async def test_refused_service_is_not_asked_for_again_and_again(running: Running
 
 
 async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> None:
-    cluster, cache = FaultyCluster(), Cache()
-    queue: WorkQueue[JobKey] = WorkQueue()
-    controller = Controller(cluster, cache, AgentRegistry(), queue, AgentSettings("http://operator"))
-    cluster.watch(lambda kind, change, found: queue.add_all(cache.observe_change(kind, change, found, time.monotonic())))
+    running = Running()
+    cluster, controller = running.cluster, running.controller
     await controller.prime()
     cluster.apply_job(a_manifest())
     leading = asyncio.create_task(controller.work())
-    running = Running(cluster, AgentRegistry(), cache)
     await running.until(lambda: len(running.indices()) == 3)
     leading.cancel()
     await asyncio.gather(leading, return_exceptions=True)

@@ -1,52 +1,31 @@
-"""Hours and days in time that passes at once: nothing is left of jobs that have ended, and what is not watched is found again."""
+"""Hours in time that passes at once: nothing is left of jobs that have ended, and what is not watched is found again."""
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS, Controller
+from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES, WorkQueue
-from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
-from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
+from tests.operator.running_controller import RunningController, running_status, succeeded_status
 from tests.operator.virtual_time import run_in_virtual_time
 
 HOUR = 3600.0
-DAY = 24 * HOUR
+HALF_A_DAY = 12 * HOUR
 KEPT = 8  # jobs that have ended, and stay for a week
 PAUSE_SECONDS = 900.0  # from one new job to the next
 TTL_SECONDS = 3600
 
 
-class Day:
+class Day(RunningController[FakeCluster]):
     """An operator on a cluster in memory, and the agents of its jobs."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.cluster, self.cache, self.registry = FakeCluster(nodes=4, pods_per_node=1000), Cache(), AgentRegistry()
-        self.queue: WorkQueue[JobKey] = WorkQueue(self, clock=self.loop.time)
         self.plans = 0
-        self.controller = Controller(
-            self.cluster,
-            self.cache,
-            self.registry,
-            self.queue,
-            AgentSettings("http://operator"),
-            self.loop.time,
-            slots=WriteSlots(self.loop.time),
-            time_of_day=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.loop.time()),
-        )
-        self.cluster.watch(self._watch)
-
-    def _watch(self, kind: str, change: str, found: dict[str, object]) -> None:
-        self.queue.add_all(self.cache.observe_change(kind, change, found, self.loop.time()))
+        super().__init__(FakeCluster(nodes=4, pods_per_node=1000), WorkQueue(self, clock=asyncio.get_running_loop().time))
 
     # What the queue tells.
 
@@ -66,25 +45,19 @@ class Day:
         await asyncio.sleep(10)
         (pod,) = [pod for pod in self.cluster.pods() if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == name]
         pod_name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        trains = [{"name": "pytorch", "state": {"running": {}}}]
-        self.cluster.set_pod_status("default", pod_name, {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": trains})
+        self.cluster.set_pod_status("default", pod_name, running_status())
         for second in range(25):
-            self._speak(pod_name, uid, "succeeded" if second > 20 else "running", second)
+            self._speak(name, pod_name, uid, "succeeded" if second > 20 else "running", second)
             await asyncio.sleep(1)
-        ended = [{"name": "pytorch", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]
-        self.cluster.set_pod_status("default", pod_name, {"phase": "Succeeded", "containerStatuses": ended})
+        self.cluster.set_pod_status("default", pod_name, succeeded_status())
 
-    def _speak(self, pod: str, uid: str, state: str, step: int) -> None:
-        job = self.cache.worker("default", pod, uid)
-        assert job is not None
-        declared = self.registry.job(job[1]).round
-        beat = {"incarnation": uid, "state": "ready", "round": 0}
+    def _speak(self, job: str, pod: str, uid: str, state: str, step: int) -> None:
+        declared = self.round_of(job)
+        beat: dict[str, Any] = {"state": "ready", "round": 0}
         if declared is not None and declared.size:
             progress = {"step": step, "firstStep": 0}
-            beat |= {"state": state, "round": declared.number, "rank": 0, "worldSize": 1, "progress": progress}
-        delay_seconds = self.registry.note_heartbeat(job[1], pod, parse_heartbeat(beat), self.loop.time())
-        if delay_seconds is not None:
-            self.queue.add(job[0], delay_seconds)
+            beat = {"state": state, "round": declared.number, "rank": 0, "worldSize": 1, "progress": progress}
+        self.hear(pod, uid, beat)
 
     def sizes(self) -> Mapping[str, int]:
         """Of all that the operator keeps."""
@@ -102,35 +75,32 @@ class Day:
         }
 
 
-def test_day_of_ended_jobs_leaves_nothing_behind() -> None:
+def test_half_a_day_of_ended_jobs_leaves_nothing_behind() -> None:
     async def story() -> None:
         day = Day()
-        await day.controller.prime()
-        working = asyncio.create_task(day.controller.run())
-        for number in range(KEPT):
-            await day.run_job(f"kept-{number}", ttl_seconds=7 * 24 * 3600)
-        running, hours, plans = set(), [], []
-        next_hour, number, before = day.loop.time() + HOUR, 0, day.plans
-        while day.loop.time() < DAY:
-            task = asyncio.create_task(day.run_job(f"goes-{number}", TTL_SECONDS))
-            running.add(task)
-            task.add_done_callback(running.discard)
-            number += 1
-            await asyncio.sleep(PAUSE_SECONDS)
-            assert not working.done()
-            if day.loop.time() >= next_hour:
-                hours.append(day.sizes())
-                plans.append(day.plans - before)
-                next_hour, before = next_hour + HOUR, day.plans
-        ended = day.cluster.calls.count("delete_job")
-        assert ended >= number - TTL_SECONDS / PAUSE_SECONDS - 2
-        steady = 2  # by then, as many jobs go as come
-        for name in hours[0]:
-            assert hours[-1][name] <= hours[steady][name] + 1, (name, [sizes[name] for sizes in hours])
-        assert hours[-1]["jobs"] <= KEPT + TTL_SECONDS / PAUSE_SECONDS + 2
-        assert plans[-1] <= 1.05 * plans[steady], plans
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        async with day.runs() as working:
+            for number in range(KEPT):
+                await day.run_job(f"kept-{number}", ttl_seconds=7 * 24 * 3600)
+            running, hours, plans = set(), [], []
+            next_hour, number, before = day.loop.time() + HOUR, 0, day.plans
+            while day.loop.time() < HALF_A_DAY:
+                task = asyncio.create_task(day.run_job(f"goes-{number}", TTL_SECONDS))
+                running.add(task)
+                task.add_done_callback(running.discard)
+                number += 1
+                await asyncio.sleep(PAUSE_SECONDS)
+                assert not working.done()
+                if day.loop.time() >= next_hour:
+                    hours.append(day.sizes())
+                    plans.append(day.plans - before)
+                    next_hour, before = next_hour + HOUR, day.plans
+            ended = day.cluster.calls.count("delete_job")
+            assert ended >= number - TTL_SECONDS / PAUSE_SECONDS - 2
+            steady = 2  # by then, as many jobs go as come
+            for name in hours[0]:
+                assert hours[-1][name] <= hours[steady][name] + 1, (name, [sizes[name] for sizes in hours])
+            assert hours[-1]["jobs"] <= KEPT + TTL_SECONDS / PAUSE_SECONDS + 2
+            assert plans[-1] <= 1.05 * plans[steady], plans
 
     run_in_virtual_time(story())
 
@@ -138,14 +108,11 @@ def test_day_of_ended_jobs_leaves_nothing_behind() -> None:
 def test_service_that_was_deleted_is_made_again_within_minutes() -> None:
     async def story() -> None:
         day = Day()
-        await day.controller.prime()
-        working = asyncio.create_task(day.controller.run())
-        day.cluster.apply_job(a_manifest())
-        await asyncio.sleep(30)
-        day.cluster._remove("Service", "default", "lm")
-        await asyncio.sleep(RESYNC_SECONDS + 1)
-        await day.cluster.get_service("default", "lm")
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        async with day.runs():
+            day.cluster.apply_job(a_manifest())
+            await asyncio.sleep(30)
+            day.cluster._remove("Service", "default", "lm")
+            await asyncio.sleep(RESYNC_SECONDS + 1)
+            await day.cluster.get_service("default", "lm")
 
     run_in_virtual_time(story())

@@ -1,5 +1,7 @@
 """Jobs that share a queue: they grow into free quota, give it back worker by worker, and none runs outside it."""
 
+import asyncio
+
 from elastic_pytorch_operator.api import kueue
 
 from tests.operator.kueue_stand_in import NODE_LABELS
@@ -114,6 +116,78 @@ def test_scaled_job_gives_back_extras_and_asks_for_more() -> None:
         assert world.rounds["a"][-1] == ("ScaledDown", 2)
         world.change("a", replicas=4)
         await world.until(lambda: world.size("a") == 4)
+
+    play(story)
+
+
+def test_lowered_minimum_costs_no_worker() -> None:
+    async def story(world: QueueWorld) -> None:
+        def counts() -> dict[str, int]:
+            found = (world.cluster.workload(name) for name in sorted(world.cluster.workloads) if name.startswith("a-"))
+            return {workload["metadata"]["name"]: workload["spec"]["podSets"][0]["count"] for workload in found}
+
+        world.submit("full", None, 2)
+        await world.until(lambda: world.size("full") == 2)
+        world.submit("a", 3, 4)
+        await world.until(lambda: world.size("a") == 4)
+        rounds = len(world.rounds["a"])
+        world.change("a", minReplicas=2)
+        await world.until(lambda: "a-extra-2" in world.cluster.workloads)
+        await asyncio.sleep(10)
+        assert counts() == {"a-base": 3, "a-extra-1": 1, "a-extra-2": 1}, "the queue is full"
+
+        world.succeed("full")
+        await world.until(lambda: counts() == {"a-base": 2, "a-extra-1": 1, "a-extra-2": 1})
+        await world.until(lambda: world.cluster.used == 4)
+        assert len(world.rounds["a"]) == rounds
+
+    play(story)
+
+
+def test_copy_of_a_job_runs_by_the_workload_that_came_with_it_and_grows() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 2, 4, prebuilt="copied")
+        await world.until(lambda: "Workload copied" in world.condition("a", "Running")[2])
+        assert world.pods("a") == []
+
+        pods = {"name": "main", "count": 2, "template": {"spec": {"containers": [{"name": "pytorch"}]}}}
+        metadata = {"name": "copied", "namespace": "default", "labels": {"kueue.x-k8s.io/multikueue-origin": "multikueue"}}
+        await world.cluster.create_workload(
+            {"metadata": metadata, "spec": {"queueName": "team", "priority": 0, "podSets": [pods]}}
+        )
+        await world.until(lambda: world.size("a") == 4)
+        assert set(world.cluster.workloads) == {"copied", "a-extra-1", "a-extra-2"}
+
+        world.cluster.evict("copied", "DeactivatedDueToEvictedOnManagerCluster", "Evicted on manager")
+        await world.until(lambda: "admission" not in world.cluster.workload("copied")["status"])
+        assert world.pods("a") == []
+        assert world.rounds["a"][-1] == ("Evicted", 0)
+
+    play(story)
+
+
+def test_delegated_job_gets_quota_and_no_pods() -> None:
+    async def story(world: QueueWorld) -> None:
+        async def copy_status(**status: int) -> None:
+            version = world.cluster.job("a")["metadata"]["resourceVersion"]
+            await world.cluster.patch_job_status("default", "a", status, version)
+
+        def ready() -> str:
+            conditions = world.cluster.workload("a-base")["status"]["conditions"]
+            return next((c["reason"] for c in conditions if c["type"] == kueue.PODS_READY), "")
+
+        world.submit("a", 2, 4, managedBy=kueue.MULTIKUEUE)
+        await world.until(lambda: world.cluster.used == 2)
+        await copy_status(replicas=2, readyReplicas=2)
+        await world.until(lambda: ready() == kueue.STARTED)
+        world.cluster.evict("a-base", "AdmissionCheck", "the other cluster has evicted it")
+        await asyncio.sleep(10)
+        assert world.cluster.used == 2, "its pods run on the other cluster"
+        await copy_status(replicas=0, readyReplicas=0)
+        await world.until(lambda: "admission" not in world.cluster.workload("a-base")["status"])
+        assert set(world.cluster.workloads) == {"a-base"}
+        assert world.pods("a") == []
+        assert set(world.cluster.job("a")["status"]) == {"replicas", "readyReplicas"}
 
     play(story)
 

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KAI, VOLCANO
 from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
+
+from tests.operator.builders import a_manifest
 
 
 @pytest.mark.parametrize(
@@ -43,3 +46,18 @@ def test_what_does_not_go_together_is_refused(fields: object, stock: bool, path:
         read_scheduling({"scheduling": fields}, stock=stock)
     assert refused.value.path == f"spec.scheduling{path}"
     assert problem in str(refused.value)
+
+
+def test_two_gangs_at_once_are_refused() -> None:
+    with pytest.raises(InvalidJob) as refused:
+        read_scheduling({"scheduling": {"podGroup": "volcano"}}, stock=False, kueue_queue="team")
+    assert refused.value.path == "spec.scheduling.podGroup"
+    assert "together with the label kueue.x-k8s.io/queue-name" in str(refused.value)
+    assert "remove podGroup, or the label" in str(refused.value)
+
+
+def test_the_label_of_a_queue_is_seen_beside_a_pod_group() -> None:
+    manifest = a_manifest("lm", scheduling={"podGroup": "volcano"})
+    manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    with pytest.raises(InvalidJob, match="together with the label"):
+        parse_job(manifest)

@@ -23,7 +23,7 @@ class Quota:
         limited: the job is in a queue.
         size: how many workers may run.
         base: the Workload for the minimum, whether or not it is admitted; None: there is none.
-        base_size: for how many workers the base may be used now.
+        base_size: for how many workers the base holds quota that may be used now.
         extras: those that may be used now, by number.
         counts: for how many workers each extra asks, or is to ask.
         supported: the operator talks to Kueue.
@@ -77,47 +77,44 @@ def find_quota(job: Job, observed: Observed) -> Quota:
     if observed.workloads is None:
         return Quota(limited=True, supported=False, text=UNSUPPORTED if job.wanted else "")
     base = next((workload for workload in observed.workloads if workload.number == BASE), None)
-    usable = job.wanted > 0 and base is not None and base.queue == job.queue.name
-    base_size = min(base.granted, job.minimum) if base is not None and usable else 0
+    serves = job.wanted > 0 and base is not None and base.queue == job.queue.name
+    base_size = base.granted if base is not None and serves else 0
     if not base_size or base is None:
         text = explain_base(job.queue.name, base) if job.wanted else ""
         return Quota(limited=True, base=base, text=text)
-    counts = extra_counts(job, base_size)
-    extras = _usable_extras(base, observed.workloads, counts)
-    evicted = [
-        w
-        for w in observed.workloads
-        if w.number != BASE and fits_job(w, base, counts) and w.active and w.evicted and w.reserves
-    ]
-    settled_at = earliest(*(extra.evicted_since for extra in evicted if extra.evicted_since is not None))
-    settled_at = None if settled_at is None else settled_at + EVICTION_SETTLE_SECONDS
-    staying = tuple(evicted) if settled_at is not None and observed.now < settled_at else ()
-    workers = base_size + sum(extra.granted for extra in extras) + sum(extra.count for extra in staying)
-    size = largest_allowed(workers, job.allowed)
-    quota = Quota(
-        True,
-        min(size, job.wanted),
-        base,
-        base_size,
-        extras,
-        counts,
+    counts = extra_counts(job, _base_to_be(job, base_size))
+    extras = [workload for workload in observed.workloads if workload.number != BASE]
+    usable = tuple(w for w in extras if fits_job(w, base, counts) and w.granted and same_flavors(w, base))
+    evicted = tuple(w for w in extras if fits_job(w, base, counts) and w.active and w.evicted and w.reserves)
+    until = earliest(*(w.evicted_since + EVICTION_SETTLE_SECONDS for w in evicted if w.evicted_since is not None))
+    if until is not None and until <= observed.now:
+        until = None
+    staying = () if until is None else evicted
+    workers = base_size + sum(extra.granted for extra in usable) + sum(extra.count for extra in staying)
+    size = min(largest_allowed(workers, job.allowed), job.wanted)
+    waiting = [extra for extra in extras if extra not in usable]
+    return Quota(
+        limited=True,
+        size=size,
+        base=base,
+        base_size=base_size,
+        extras=usable,
+        counts=counts,
+        text=explain_extras(job.queue.name, job.wanted - size, waiting) if size < job.wanted else "",
         staying=staying,
         reclaimed=explain_eviction(job.queue.name, evicted),
-        recheck_at=settled_at if staying else None,
+        recheck_at=until,
     )
-    if quota.size < job.wanted:
-        waiting = [extra for extra in observed.workloads if extra.number != BASE and extra not in extras]
-        quota = replace(quota, text=explain_extras(job.queue.name, job.wanted - quota.size, waiting))
-    return quota
 
 
-def _usable_extras(base: WorkloadView, workloads: Sequence[WorkloadView], counts: Sequence[int]) -> tuple[WorkloadView, ...]:
-    """The admitted extras that still serve: they lead to a size that is wanted, in the base's queue and of its flavors."""
-    return tuple(
-        extra
-        for extra in workloads
-        if extra.number != BASE and fits_job(extra, base, counts) and extra.granted and same_flavors(extra, base)
-    )
+def _base_to_be(job: Job, base_size: int) -> int:
+    """From which size the extras count: a base that is larger than the minimum becomes smaller as extras take its place.
+
+    With allowed sizes, extras lead from one to the next: other steps would not fit those that there are. The size of a base that others
+    have made is theirs.
+    """
+    fixed = job.allowed or job.queue is None or job.queue.prebuilt
+    return base_size if fixed else min(base_size, job.minimum)
 
 
 def fits_job(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> bool:

@@ -20,7 +20,7 @@ def explain_base(queue: str, base: WorkloadView | None) -> str:
         base: the Workload for its minimum; None: there is none.
     """
     if base is None or base.deleting:
-        return f"waits for quota in queue {queue}: its Workload is yet to be created"
+        return f"waits for quota in queue {queue}: it has no Workload yet"
     if base.queue != queue:
         return f"leaves queue {base.queue} for queue {queue}"
     if not base.active:

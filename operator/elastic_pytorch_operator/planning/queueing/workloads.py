@@ -9,6 +9,7 @@ from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.api.names import COMPLETE
 from elastic_pytorch_operator.model.actions import (
+    AdoptWorkload,
     CreateWorkload,
     DeleteWorkload,
     PatchWorkload,
@@ -22,6 +23,7 @@ from elastic_pytorch_operator.planning.queueing.holding import holding_pods
 from elastic_pytorch_operator.planning.queueing.quota import Quota, fits_job, same_flavors
 from elastic_pytorch_operator.planning.queueing.readiness import report_readiness
 from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.queue import Queue
 
 # Extras of a job that wait at the same time: Kueue tries each of them after every change of its queue.
 MAX_PENDING_EXTRAS = 4
@@ -49,14 +51,13 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
     actions = _give_back(surplus, holding, quota, observed.time)
     if quota.base is None:
-        return [*actions, *([CreateWorkload(BASE, job.minimum)] if job.wanted and not holding else [])]
+        return [*actions, *([_ask_for_base(job, job.queue)] if job.wanted and not holding else [])]
     if kept:
-        actions += _look_after_base(job, quota, quota.base, len(holding), observed.time)
+        actions += reconcile_base(job, quota, quota.base, len(holding), observed.time)
     if quota.usable:
         actions += _ask_for_extras(observed.workloads, quota, quota.base)
-        resized = {action.name for action in actions if isinstance(action, ResizeWorkload)}
-        ready = int(job.status.get("readyReplicas", 0))
-        actions += [p for p in report_readiness(quota.usable, ready, observed.time) if p.name not in resized]
+        if not any(isinstance(action, ResizeWorkload) for action in actions):  # else workers count for another Workload soon
+            actions += report_readiness(quota.usable, int(job.status.get("readyReplicas", 0)), observed.time)
     return actions
 
 
@@ -109,11 +110,26 @@ def _give_back(surplus: Iterable[WorkloadView], holding: Sequence[PodView], quot
     return actions
 
 
-def _look_after_base(job: Job, quota: Quota, base: WorkloadView, holding: int, time: str) -> list[WorkloadAction]:
+def _ask_for_base(job: Job, queue: Queue) -> WorkloadAction:
+    return AdoptWorkload(queue.prebuilt) if queue.prebuilt else CreateWorkload(BASE, job.minimum)
+
+
+def reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, time: str) -> list[WorkloadAction]:
+    """Releases an evicted base, and keeps its count at the minimum. One that others have made is as they want it.
+
+    Args:
+        job: whose minimum counts.
+        quota: what it may use.
+        base: the Workload for its minimum.
+        holding: how many pods use quota.
+        time: RFC 3339.
+    """
     if base.deleting:
         return []
     if base.evicted and base.reserves:
         return [release(base, time)] if not holding else []
+    if job.queue is None or job.queue.prebuilt:
+        return []
     if not base.reserves:
         if (
             base.active
@@ -122,9 +138,8 @@ def _look_after_base(job: Job, quota: Quota, base: WorkloadView, holding: int, t
         ):
             return [DeleteWorkload(base.name, base.uid, "it is active again, and Kueue leaves it out of its queue")]
         return [ResizeWorkload(base.name, base.version, job.minimum)] if base.count != job.minimum else []
-    if base.count > job.minimum and holding <= quota.covered:
-        return [ResizeWorkload(base.name, base.version, job.minimum)]
-    return []
+    needed = max(job.minimum, holding - (quota.covered - quota.base_size))
+    return [ResizeWorkload(base.name, base.version, needed)] if quota.base_size and needed < base.count else []
 
 
 def _ask_for_extras(workloads: Sequence[WorkloadView], quota: Quota, base: WorkloadView) -> list[WorkloadAction]:

@@ -12,6 +12,7 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, reason_of
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.recovery_phases import slowest_phase
 from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
 from elastic_pytorch_operator.planning.workers.evacuation import announcement
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
@@ -88,6 +89,8 @@ def record_events(
         if recovered.steps_lost:
             lost = f", {recovered.steps_lost} {'step is' if recovered.steps_lost == 1 else 'steps are'} done again"
         note = f"Trains again with {size} workers {recovered.seconds:.1f} s after {recovered.reason}{lost}"
+        if slowest := slowest_phase(recovered.phases):
+            note += f"; the slowest phase was {slowest} ({recovered.phases[slowest]:.1f} s)"
         events.append(RecordEvent(names.TRAINING_RESUMED, note))
     if ending is not None:
         reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED

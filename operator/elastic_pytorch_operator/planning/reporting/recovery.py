@@ -1,11 +1,18 @@
 """How long the last change of the group took, and what it cost: `status.lastRecovery`."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.reporting.recovery_phases import Milestones, slowest_phase, split_recovery
+from elastic_pytorch_operator.planning.workers.liveness import BROKEN_SILENCE_SECONDS
+
+ACTIVE = (AgentState.RUNNING, AgentState.SUCCEEDED)
+LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM)
+MAX_RECENT = 8  # recoveries that the status keeps: about two kilobytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +26,11 @@ class Recovery:
         step_before: the last step known of the group before, None if its script reports none.
         seconds: what it took; None while it is going on.
         steps_lost: steps done again; None if unknown.
+        group: the round that trained before; None: not known.
+        declared_at: when the first round after the disturbance was declared, monotonic seconds.
+        stopped_at: when those members of the group before that go on had stopped, monotonic seconds; None: they have not.
+        phases: the seconds of each phase that is known, once it is over.
+        time: when it was over, RFC 3339.
     """
 
     round: int
@@ -27,6 +39,33 @@ class Recovery:
     step_before: int | None = None
     seconds: float | None = None
     steps_lost: int | None = None
+    group: Round | None = None
+    declared_at: float | None = None
+    stopped_at: float | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    time: str = ""
+
+    def as_status(self) -> dict[str, Any]:
+        """As `status.lastRecovery` has it, once it is over."""
+        found: dict[str, Any] = {"cause": self.reason, "seconds": f"{self.seconds or 0.0:.2f}"}
+        if self.steps_lost is not None:
+            found["stepsLost"] = self.steps_lost
+        if self.phases:
+            found["phaseSeconds"] = {phase: f"{seconds:.2f}" for phase, seconds in self.phases.items()}
+            found["slowestPhase"] = slowest_phase(self.phases)
+        if self.time:
+            found |= {"round": self.round, "time": self.time}
+        return found
+
+
+def extend_recent(old: Sequence[Mapping[str, Any]], last: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns `status.recentRecoveries`, oldest first, with the last recovery as its newest entry.
+
+    Args:
+        old: the entries there are.
+        last: `status.lastRecovery`, which may be among them already.
+    """
+    return [*(entry for entry in old if entry.get("round") != last.get("round")), last][-MAX_RECENT:]
 
 
 def begin_recovery(before: Round | None, after: Round, observed: Observed, unfinished: Recovery | None) -> Recovery | None:
@@ -45,15 +84,36 @@ def begin_recovery(before: Round | None, after: Round, observed: Observed, unfin
     if before is None or before.size == 0:
         return None
     agents = [agent for name in before.ranks if (agent := observed.agents.get(name))]
-    signs = [a.state_since for a in agents if a.state is AgentState.FAILED and a.round == before.number]
-    signs += [a.disconnected_since for a in agents if a.disconnected_since is not None]
+    signs = [moment for agent in agents for moment in _signs(agent, before)]
+    if after.reason in LOSSES:
+        signs += _silences([agent for agent in agents if agent.worker not in after.ranks], agents, observed)
     steps = [a.progress.step for a in agents if a.progress.step is not None]
     return Recovery(
         round=after.number,
         reason=after.reason,
-        since=min([*signs, after.declared_at]),
+        since=min([*(max(sign, before.declared_at) for sign in signs), after.declared_at]),
         step_before=max(steps, default=None),
+        group=before,
+        declared_at=after.declared_at,
     )
+
+
+def _signs(agent: AgentView, group: Round) -> list[float]:
+    """When an agent's workers failed, and when its connection was closed, monotonic seconds."""
+    signs = []
+    if agent.state is AgentState.FAILED and agent.round == group.number:
+        failed_at = agent.failure.failed_at if agent.failure else agent.state_since
+        signs.append(min(agent.state_since, failed_at))
+    if agent.disconnected_since is not None:
+        signs.append(agent.disconnected_since)
+    return signs
+
+
+def _silences(lost: Sequence[AgentView], group: Sequence[AgentView], observed: Observed) -> list[float]:
+    """Since when each lost agent has been silent, monotonic seconds; not before the last step of its group, which needs all members."""
+    stepped_at = max((agent.progressed_at for agent in group), default=0.0)
+    longest = BROKEN_SILENCE_SECONDS * observed.heartbeat_seconds
+    return [max(agent.heard_at, stepped_at) for agent in lost if observed.now - agent.heard_at >= longest]
 
 
 def pause_seconds(recovery: Recovery, agents: Iterable[AgentView]) -> float:
@@ -63,20 +123,83 @@ def pause_seconds(recovery: Recovery, agents: Iterable[AgentView]) -> float:
     return (recovery.seconds or 0.0) + again
 
 
-def advance_recovery(recovery: Recovery | None, round_: Round | None, agents: Iterable[AgentView]) -> Recovery | None:
-    """Ends a recovery once its group trains: at its first step, or if its script reports none, when all its workers run."""
-    if recovery is None or recovery.seconds is not None or round_ is None or round_.size == 0:
+def advance_recovery(
+    recovery: Recovery | None, round_: Round | None, agents: Iterable[AgentView], time: str = ""
+) -> Recovery | None:
+    """Ends a recovery once its group trains: at its first step, or if its script reports none, when all its workers run.
+
+    Args:
+        recovery: the last one, if there was any.
+        round_: the newest round.
+        agents: of the job.
+        time: now, RFC 3339.
+    """
+    if recovery is None or recovery.seconds is not None or round_ is None:
+        return recovery
+    agents = list(agents)
+    if recovery.stopped_at is None and (stopped_at := _stopped_at(recovery, round_, agents)) is not None:
+        recovery = replace(recovery, stopped_at=stopped_at)
+    if round_.size == 0:
         return recovery
     here = [a for a in agents if a.worker in round_.ranks and a.round == round_.number]
-    active = [a for a in here if a.state in (AgentState.RUNNING, AgentState.SUCCEEDED)]
+    active = [a for a in here if a.state in ACTIVE]
     if len(active) < round_.size:
         return recovery
     first_steps = [a.progress.first_step for a in active if a.progress.first_step is not None]
     if first_steps and recovery.step_before is not None:
         ended_at = min(a.progressed_at for a in active if a.progress.first_step is not None)
         lost = max(0, recovery.step_before - min(first_steps) + 1)
-        return replace(recovery, seconds=max(0.0, ended_at - recovery.since), steps_lost=lost)
+        phases = _phases(recovery, round_, active, stepped_at=ended_at)
+        return replace(recovery, seconds=max(0.0, ended_at - recovery.since), steps_lost=lost, phases=phases, time=time)
     if recovery.step_before is None or any(a.state is AgentState.SUCCEEDED for a in active):
         ended_at = max(a.state_since for a in active)
-        return replace(recovery, seconds=max(0.0, ended_at - recovery.since))
+        phases = _phases(recovery, round_, active, running_at=ended_at)
+        return replace(recovery, seconds=max(0.0, ended_at - recovery.since), phases=phases, time=time)
     return recovery
+
+
+def _stopped_at(recovery: Recovery, round_: Round, agents: Sequence[AgentView]) -> float | None:
+    """When the members of the group before that go on had stopped its processes, monotonic seconds; None: one of them has not."""
+    group, begun_at = recovery.group, recovery.declared_at
+    if group is None or begun_at is None:
+        return None
+    going_on = [
+        agent
+        for agent in agents
+        if agent.worker in group.ranks
+        and (agent.worker in round_.ranks or (not round_.size and agent.state is not AgentState.LEAVING))
+    ]
+    # What a failed worker's agent reports does not tell when its other processes have been stopped.
+    stopped = [a for a in going_on if a.state is AgentState.READY or (a.round > group.number and a.state in ACTIVE)]
+    if len(stopped) < len(going_on):
+        return None
+    return max([begun_at, *(agent.state_since for agent in stopped)])
+
+
+def _phases(
+    recovery: Recovery,
+    round_: Round,
+    active: Sequence[AgentView],
+    *,
+    stepped_at: float | None = None,
+    running_at: float | None = None,
+) -> dict[str, float]:
+    """The phases of a recovery that is over; without reports of steps, the last one ends when all processes run.
+
+    An agent that has not told its moments yet is left out: one pod's word that the group has formed holds for all.
+    """
+    if recovery.declared_at is None:
+        return {}
+    started = [a.started_at for a in active if a.started_at is not None]
+    formed = [a.formed_at for a in active if a.formed_at is not None]
+    return split_recovery(
+        Milestones(
+            since=recovery.since,
+            declared_at=recovery.declared_at,
+            stopped_at=recovery.stopped_at,
+            regrouped_at=max(round_.declared_at, recovery.stopped_at or 0.0),
+            started_at=running_at if running_at is not None else max(started, default=None),
+            formed_at=None if running_at is not None else max(formed, default=None),
+            stepped_at=stepped_at,
+        )
+    )

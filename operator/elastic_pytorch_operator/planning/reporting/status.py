@@ -15,6 +15,7 @@ from elastic_pytorch_operator.api.conditions import (
     merge_conditions,
     not_ended,
 )
+from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
@@ -25,7 +26,7 @@ from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.recovery import Recovery, extend_recent
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
@@ -125,13 +126,7 @@ def describe_job(
     progress = _progress(agents) or old.get("progress")
     if progress:
         status["progress"] = progress
-    if recovery is not None and recovery.seconds is not None:
-        status["lastRecovery"] = {"cause": recovery.reason, "seconds": f"{recovery.seconds:.2f}"}
-        if recovery.steps_lost is not None:
-            status["lastRecovery"]["stepsLost"] = recovery.steps_lost
-    elif old.get("lastRecovery"):
-        status["lastRecovery"] = old["lastRecovery"]
-    status["recoveries"] = int(old.get("recoveries", 0)) + _newly_recovered(old, status, recovery)
+    status |= _recoveries(old, recovery)
     history = extend_history(
         old.get("history") or {},
         time=observed.time,
@@ -231,8 +226,30 @@ def write_status_at(
     return min(times, default=None)
 
 
-def _newly_recovered(old: Mapping[str, Any], new: Status, recovery: Recovery | None) -> int:
-    return int(recovery is not None and recovery.seconds is not None and old.get("lastRecovery") != new.get("lastRecovery"))
+def status_write(
+    job: Job, status: Status, observed: Observed, written: Mapping[str, Any] | None, written_at: float
+) -> tuple[list[PatchStatus], float | None]:
+    """The write of a status if it is due now; if not, when it will be, monotonic seconds (None: there is no need).
+
+    Args:
+        job: with the status there is.
+        status: the one there should be.
+        observed: the moment.
+        written: as of `write_status_at`.
+        written_at: when that was.
+    """
+    progress_at = next_progress_write(job.uid, written_at, observed.reporting_jobs)
+    due = write_status_at(job.status, status, written, written_at, observed.now, progress_at)
+    return ([PatchStatus(status)], None) if due is not None and due <= observed.now else ([], due)
+
+
+def _recoveries(old: Mapping[str, Any], recovery: Recovery | None) -> Status:
+    """The last recovery that is over, the latest few, and how many there have been."""
+    last, recent, count = old.get("lastRecovery"), old.get("recentRecoveries") or [], int(old.get("recoveries", 0))
+    if recovery is not None and recovery.seconds is not None and last != (over := recovery.as_status()):
+        last, recent, count = over, extend_recent(recent, over), count + 1
+    known = {"lastRecovery": last, "recentRecoveries": recent}
+    return {"recoveries": count, **{name: value for name, value in known.items() if value}}
 
 
 def _progress(agents: Sequence[AgentView]) -> Status | None:

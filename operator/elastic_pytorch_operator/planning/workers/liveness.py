@@ -19,6 +19,7 @@ from elastic_pytorch_operator.planning.workers.node_outage import is_outage
 
 SILENCE_SECONDS = 3.0  # of heartbeats that come every second; longer in proportion where they come less often
 GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are heard
+DEAF_RECHECK_SECONDS = 10.0  # between two plans while no agent of any job is heard
 BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, whose agents have all been asked to report
 DISCONNECTED_SECONDS = 0.25  # between two polls of an agent; after that it is to blame for its peers' failure
 NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready, or has been removed
@@ -289,8 +290,9 @@ def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: boo
         lost_at = max(lost_at, evidence.last_progress + SILENCE_SECONDS * observed.heartbeat_seconds)
     if now > lost_at:
         return _Assessment(Liveness.GONE, f"has been silent for {silent_for:.1f} s")
-    recheck = min(lost_at, stop_until)
-    return _Assessment(Liveness.READY, recheck_at=None if math.isinf(recheck) else recheck)
+    if math.isinf(lost_at):  # when other jobs are heard again, nothing tells this one
+        lost_at = max(agent.heard_at + GROUP_SILENCE_SECONDS, now + DEAF_RECHECK_SECONDS)
+    return _Assessment(Liveness.READY, recheck_at=min(lost_at, stop_until))
 
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:

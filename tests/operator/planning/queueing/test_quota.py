@@ -41,7 +41,9 @@ def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
         ((a_workload(), a_workload(1, active=False)), 2),
         ((a_workload(), a_workload(1, count=2)), 2),  # of other sizes than now
         ((a_workload(), a_workload(1, admission=Admission("shared", 1, ("other",)))), 2),
-        ((a_workload(count=3),), 2),  # the minimum was lowered
+        ((a_workload(count=3),), 3),  # the minimum was lowered
+        ((a_workload(count=3), a_workload(1)), 4),
+        ((a_workload(count=3), a_workload(1), a_workload(2)), 4),
         ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 0),
     ],
 )
@@ -59,6 +61,13 @@ def test_size_is_one_of_those_that_are_allowed() -> None:
     assert quota(a_workload(), a_workload(1, count=2), **allowed).size == 4
     assert quota(a_workload(), a_workload(2, count=4), **allowed).size == 4
     assert quota(a_workload(), a_workload(1, count=2), a_workload(2, count=4), **allowed).size == 8
+
+
+def test_a_lowered_minimum_asks_for_extras_in_place_of_a_part_of_the_base() -> None:
+    assert quota(a_workload(count=3), a_workload(1)).counts == (1, 1)
+    # The steps between allowed sizes stay as they were: others would not fit the extras that there are.
+    allowed = {"allowed": (2, 4, 8), "wanted": 8, "requested": 8}
+    assert quota(a_workload(count=4), a_workload(1, count=4), **allowed).size == 8
 
 
 def test_suspended_job_is_not_held() -> None:

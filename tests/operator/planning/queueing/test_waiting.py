@@ -8,7 +8,7 @@ from tests.operator.builders import a_workload
 @pytest.mark.parametrize(
     ("base", "text"),
     [
-        (None, "waits for quota in queue team: its Workload is yet to be created"),
+        (None, "waits for quota in queue team: it has no Workload yet"),
         (a_workload(state="unseen"), "waits for quota in queue team: Kueue has not looked at it yet"),
         (a_workload(state="pending"), "waits for quota in queue team: QuotaReserved said"),
         (a_workload(conditions={"Admitted": ("False", "UnsatisfiedChecks")}), "waits for quota in queue team: Admitted said"),

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.actions import (
+    AdoptWorkload,
     CreateWorkload,
     DeleteWorkload,
     PatchWorkload,
@@ -14,6 +15,7 @@ from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.planning.queueing.quota import find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import MAX_PENDING_EXTRAS, finish_workloads, plan_workloads
 from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.queue import Queue
 
 from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
 
@@ -73,6 +75,18 @@ BASE = a_workload(conditions=READY)
         ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 0, ["delete lm-base"]),
         ((a_workload(count=3, conditions=READY),), 3, ["create 1 of 1", "create 2 of 1"]),
         ((a_workload(count=3, conditions=READY),), 2, ["resize lm-base to 2", "create 1 of 1", "create 2 of 1"]),
+        # A lowered minimum: extras take over from the base once they are admitted, and no worker is lost.
+        ((a_workload(count=3, conditions=READY), a_workload(1, conditions=READY)), 4, ["create 2 of 1"]),
+        (
+            (a_workload(count=3, conditions=READY), a_workload(1, conditions=READY), a_workload(2, conditions=READY)),
+            4,
+            ["resize lm-base to 2"],
+        ),
+        (
+            (a_workload(count=4, conditions=READY), a_workload(1, conditions=READY), a_workload(2, "pending")),
+            4,
+            ["resize lm-base to 3"],
+        ),
         (
             (a_workload(state="pending", conditions={"Requeued": ("False", "DeactivatedDueToAdmissionCheck")}),),
             0,
@@ -89,6 +103,16 @@ BASE = a_workload(conditions=READY)
 )
 def test_workloads_follow_from_what_there_is(workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]) -> None:
     assert told(a_queued_job(status={"readyReplicas": 4}), *workloads, pods=pods) == expected
+
+
+def test_workload_that_others_have_made_is_adopted_and_stays_as_it_is() -> None:
+    job = replace(a_queued_job(status={"readyReplicas": 4}), queue=Queue("team", prebuilt="made"))
+    assert actions(job) == [AdoptWorkload("made")]
+    assert told(job, BASE, pods=2) == ["create 1 of 1", "create 2 of 1"], "the job grows by extras of its own"
+    for base in (a_workload(state="pending", count=3), a_workload(count=3, conditions=READY)):
+        assert not any(isinstance(action, ResizeWorkload) for action in actions(job, base, pods=2))
+    pending = a_workload(state="pending", conditions={"Requeued": ("False", "DeactivatedDueToEvictedOnManagerCluster")})
+    assert actions(job, pending) == []
 
 
 def test_few_extras_wait_at_a_time() -> None:

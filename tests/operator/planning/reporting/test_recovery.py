@@ -1,11 +1,18 @@
 """How long a change of the group took."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery, advance_recovery, begin_recovery
+from elastic_pytorch_operator.planning.reporting.recovery import (
+    MAX_RECENT,
+    Recovery,
+    advance_recovery,
+    begin_recovery,
+    extend_recent,
+)
 
-from tests.operator.builders import NOW, Progress, a_round, an_agent, observed
+from tests.operator.builders import NOW, TIME, Progress, a_failure, a_round, an_agent, observed
 
 BEFORE, AFTER = a_round(0, 1, 2, number=1), replace(a_round(0, 1, number=2), declared_at=NOW)
 
@@ -57,3 +64,83 @@ def test_second_round_before_the_end_is_the_same_recovery() -> None:
     begun = Recovery(2, "WorkerLost", NOW - 1.0, step_before=96)
     again = begin_recovery(AFTER, a_round(0, number=3), observed(), begun)
     assert again == Recovery(3, "WorkerLost", NOW - 1.0, step_before=96)
+
+
+@pytest.mark.parametrize(
+    ("reason", "member", "since"),
+    [
+        pytest.param("WorkerFailed", {"failure": a_failure(failed_at=NOW - 0.4)}, NOW - 0.4, id="when the process ended"),
+        pytest.param("WorkerFailed", {"failure": a_failure(failed_at=NOW - 1e9)}, NOW - 100, id="not before the round"),
+        pytest.param("WorkerLost", {"state": "running", "heard_at": NOW - 4.0}, NOW - 4.0, id="its last word"),
+        pytest.param("ScaledDown", {"state": "running", "heard_at": NOW - 4.0}, NOW, id="no loss"),
+        pytest.param("WorkerLost", {"state": "running", "heard_at": NOW - 1.0}, NOW, id="no silence"),
+        pytest.param(
+            "WorkerLost", {"state": "running", "heard_at": NOW - 9.0, "progressed_at": NOW - 3.0}, NOW - 3.0, id="steps"
+        ),
+    ],
+)
+def test_when_the_group_was_disturbed(reason: str, member: dict[str, Any], since: float) -> None:
+    agents = [an_agent("w0"), an_agent("w1"), an_agent("w2", **{"state": "failed", "state_since": NOW - 0.1, **member})]
+    begun = begin_recovery(BEFORE, replace(AFTER, reason=reason), observed(agents=agents), None)
+    assert begun is not None
+    assert begun.since == pytest.approx(since)
+
+
+def test_phases_of_a_loss() -> None:
+    begun = begin_recovery(BEFORE, AFTER, observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)]), None)
+    fields = {"started_at": NOW + 0.6, "formed_at": NOW + 1.6}
+    agents = [
+        an_agent("w0", round_=2, state_since=NOW + 0.5, **fields),
+        an_agent("w1", round_=2, state_since=NOW + 0.3, **fields),
+    ]
+    stopped = advance_recovery(replace(begun, step_before=9), AFTER, agents)  # type: ignore[type-var]
+    assert stopped is not None
+    assert (stopped.stopped_at, stopped.seconds) == (NOW + 0.5, None)
+    stepped = [replace(a, progress=Progress(step=10, first_step=10), progressed_at=NOW + 1.8) for a in agents]
+    ended = advance_recovery(stopped, AFTER, stepped, TIME)
+    assert ended is not None
+    assert ended.phases == pytest.approx(
+        {"detection": 0.2, "stop": 0.5, "wait": 0.0, "start": 0.1, "init": 1.0, "firstStep": 0.2}
+    )
+    assert sum(ended.phases.values()) == pytest.approx(ended.seconds)
+    assert ended.as_status() == {
+        "cause": AFTER.reason,
+        "seconds": "2.00",
+        "stepsLost": 0,
+        "phaseSeconds": {
+            "detection": "0.20",
+            "stop": "0.50",
+            "wait": "0.00",
+            "start": "0.10",
+            "init": "1.00",
+            "firstStep": "0.20",
+        },
+        "slowestPhase": "init",
+        "round": 2,
+        "time": TIME,
+    }
+
+
+def test_job_below_its_minimum_waits() -> None:
+    empty, whole = replace(a_round(number=2), declared_at=NOW), replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
+    recovery = begin_recovery(BEFORE, empty, observed(), None)
+    stopping = [an_agent("w0", "stopping"), an_agent("w1", "ready", 1, state_since=NOW + 1), an_agent("w2", "leaving")]
+    recovery = advance_recovery(recovery, empty, stopping)
+    assert recovery is not None
+    assert recovery.stopped_at is None
+    recovery = advance_recovery(recovery, empty, [an_agent("w0", "ready", 1, state_since=NOW + 3), *stopping[1:]])
+    assert recovery is not None
+    assert recovery.stopped_at == NOW + 3
+    recovery = begin_recovery(empty, whole, observed(), recovery)
+    running = [an_agent(w, round_=3, state_since=NOW + 41) for w in ("w0", "w1", "w2")]
+    ended = advance_recovery(recovery, whole, running)
+    assert ended is not None
+    assert ended.phases == pytest.approx({"detection": 0.0, "stop": 3.0, "wait": 37.0, "start": 1.0})
+
+
+def test_recent_recoveries_are_bounded_and_none_is_twice() -> None:
+    recent: list[Any] = []
+    for number in range(2 * MAX_RECENT):
+        for _ in range(2):
+            recent = extend_recent(recent, {"round": number})
+    assert [entry["round"] for entry in recent] == [*range(MAX_RECENT, 2 * MAX_RECENT)]

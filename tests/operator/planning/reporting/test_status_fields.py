@@ -108,6 +108,12 @@ def test_what_is_known_from_before_stays() -> None:
             {"cause": "WorkerFailed", "seconds": "1.23", "stepsLost": 3},
             id="a recovery is over",
         ),
+        pytest.param(
+            {"recovery": Recovery(5, "WorkerFailed", NOW, seconds=1.234)},
+            "recentRecoveries",
+            [{"cause": "WorkerFailed", "seconds": "1.23"}],
+            id="it is one of the last",
+        ),
         pytest.param({"recovery": Recovery(5, "WorkerFailed", NOW, seconds=1.234)}, "recoveries", 3, id="it is counted"),
         pytest.param({"recovery": Recovery(5, "WorkerFailed", NOW)}, "recoveries", 2, id="it goes on"),
         pytest.param({"recovery": Recovery(5, "WorkerLost", NOW, seconds=1.0)}, "recoveries", 2, id="it has been counted"),

@@ -15,7 +15,8 @@ from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.history import extend_history
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.recovery import MAX_RECENT, Recovery
+from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
@@ -67,7 +68,9 @@ def a_long_history() -> dict[str, Any]:
 def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     seen = a_group(every)
     old = {"history": a_long_history(), "rootCause": BOOM.as_status(), "lastGrowthTime": TIME, "startTime": TIME}
-    findings = Findings(**{"budget": Budget(last=BOOM), "recovery": Recovery(1, "WorkerLost", NOW, 1, 1e6, 10**12), **said})
+    recovery = Recovery(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
+    old["recentRecoveries"] = [recovery.as_status() | {"round": 10**9 + number} for number in range(MAX_RECENT)]
+    findings = Findings(**{"budget": Budget(last=BOOM), "recovery": recovery, **said})
     status = describe_job(a_job(**LIMITS, status=old), seen, assess_workers(seen), seen.round, findings)
     assert len(status["workers"]) == 128
     assert len(json.dumps(status).encode()) < MAX_BYTES

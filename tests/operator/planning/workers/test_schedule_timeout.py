@@ -22,6 +22,7 @@ from elastic_pytorch_operator.planning.workers.schedule_timeout import (
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
 
+from tests.hypothesis_examples import examples
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 from tests.operator.simulation import Simulation
 
@@ -124,6 +125,7 @@ def two_jobs(seed: int, timeout_seconds: int | None, replicas: int = 3) -> list[
         Simulation(
             replace(a_job(name=name, replicas=replicas, minimum=3, maximum=4, **scheduling), uid=f"{seed}-{name}"),
             nodes=nodes,
+            step_seconds=0.5,  # the scheduler and the jobs wait for whole seconds, or longer
         )
         for name in ("one", "two")
     ]
@@ -182,7 +184,7 @@ def test_two_jobs_that_each_hold_half_do_not_start_without_a_timeout() -> None:
 
 
 @pytest.mark.parametrize("replicas", [3, 4])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_two_jobs_that_each_hold_half_complete_one_after_the_other(seed: int, replicas: int) -> None:
     jobs = two_jobs(seed, 30, replicas)
     for job in jobs:
