@@ -2,22 +2,20 @@
 
 import json
 import os
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.errors import EpjError, NoJobKind, NoSuchJob, NotAllowed, NotFound, Refused, Unreachable
+from elastic_pytorch_client.errors import EpjError, Refused, Unreachable, error_of, error_of_exec, one_line, reason_of
 
 Object = dict[str, Any]
 
 PAGE_SIZE = 500
 REQUEST_SECONDS = 30
 WATCH_SECONDS = 60  # then the API server ends a watch, and the next one begins: a dead connection is noticed within this time
-INVALID_VALUE = re.compile(r"^Invalid value: [^:]*: ")  # the API server puts it before the sentence of a rule
 JOBS = f"/apis/{names.API_VERSION}"
 
 
@@ -58,8 +56,15 @@ class Cluster(Protocol):
         """Changes a job by a JSON merge patch."""
         ...
 
-    def scale_job(self, namespace: str, name: str, replicas: int) -> None:
-        """Sets `spec.replicas` by the scale subresource, as `kubectl scale` does: that may be allowed where editing is not."""
+    def scale_job(self, namespace: str, name: str, replicas: int, *, dry_run: bool = False) -> None:
+        """Sets `spec.replicas` by the scale subresource, as `kubectl scale` does: that may be allowed where editing is not.
+
+        Args:
+            namespace: of the job.
+            name: of the job.
+            replicas: from minReplicas to maxReplicas.
+            dry_run: the API server checks everything, permissions too, and changes nothing.
+        """
         ...
 
     def delete_job(self, namespace: str, name: str) -> None:
@@ -70,8 +75,36 @@ class Cluster(Protocol):
         """The pods of a job; only those of some indexes, if any are given."""
         ...
 
+    def delete_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
+        """Deletes a pod with its grace period, if it still has the UID."""
+        ...
+
+    def evict_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
+        """Evicts a pod as `kubectl drain` does, if it still has the UID and PodDisruptionBudgets allow it."""
+        ...
+
+    def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
+        """Runs a command in a container, as `kubectl exec` does; returns what it has written to stdout.
+
+        Raises:
+            Refused: it has ended with another exit code than 0; the message has what it has written to stderr.
+        """
+        ...
+
+    def may(self, verb: str, resource: str, namespace: str, name: str = "") -> bool:
+        """Whether the user has a permission on an object of the core API, such as `pods/exec`; empty name: on any."""
+        ...
+
     def list_nodes(self) -> list[Object]:
         """All nodes."""
+        ...
+
+    def get_node(self, name: str) -> Object:
+        """A node."""
+        ...
+
+    def cordon_node(self, name: str, *, cordoned: bool, dry_run: bool = False) -> None:
+        """Has a node take no more pods, or take them again."""
         ...
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
@@ -151,12 +184,12 @@ class KubernetesCluster:
             namespace = (chosen.get("context") or {}).get("namespace") or namespace
         except (ConfigException, OSError) as error:
             if access.kubeconfig or context:
-                raise Unreachable(f"cannot use the kubeconfig: {_one_line(error)}") from error
+                raise Unreachable(f"cannot use the kubeconfig: {one_line(error)}") from error
             try:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
                 namespace = _own_namespace()
             except ConfigException:
-                raise Unreachable(f"no cluster is configured: {_one_line(error)}") from error
+                raise Unreachable(f"no cluster is configured: {one_line(error)}") from error
         configuration.retries = False
         return cls(ApiClient(configuration), access.namespace or namespace)
 
@@ -184,9 +217,9 @@ class KubernetesCluster:
     def patch_job(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
         return self._request("PATCH", _job_path(namespace, name), patch, job=(namespace, name))
 
-    def scale_job(self, namespace: str, name: str, replicas: int) -> None:
+    def scale_job(self, namespace: str, name: str, replicas: int, *, dry_run: bool = False) -> None:
         body = {"spec": {"replicas": replicas}}
-        self._request("PATCH", f"{_job_path(namespace, name)}/scale", body, job=(namespace, name))
+        self._request("PATCH", f"{_job_path(namespace, name)}/scale{_query(dry_run)}", body, job=(namespace, name))
 
     def delete_job(self, namespace: str, name: str) -> None:
         self._request("DELETE", _job_path(namespace, name), {"propagationPolicy": "Background"}, job=(namespace, name))
@@ -197,8 +230,50 @@ class KubernetesCluster:
             selector += f",{names.LABEL_WORKER_INDEX} in ({','.join(map(str, sorted(indexes)))})"
         return self._list(f"/api/v1/namespaces/{quote(namespace)}/pods", labelSelector=selector)
 
+    def delete_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
+        self._request("DELETE", _pod_path(namespace, pod), _delete_options(uid, dry_run))
+
+    def evict_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
+        about = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        body = about | {"deleteOptions": _delete_options(uid, dry_run)}
+        self._request("POST", f"{_pod_path(namespace, pod)}/eviction", body)
+
+    def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
+        from kubernetes.stream import ws_client  # noqa: PLC0415  as the client itself
+
+        query = [("command", word) for word in command] + [("container", container), ("stdout", "true"), ("stderr", "true")]
+        path = f"{_pod_path(namespace, pod)}/exec?{urlencode(query)}"
+        try:
+            _, url, headers, _, _ = self._api.param_serialize("GET", path, header_params={}, auth_settings=["BearerToken"])
+            lower = {name.lower(): value for name, value in headers.items()}
+            connect: Any = ws_client.websocket_call
+            client = connect(self._api.configuration, "GET", url, headers=lower, _preload_content=False)
+            client.run_forever(timeout=REQUEST_SECONDS)
+            output, errors, code = client.read_stdout(timeout=0), client.read_stderr(timeout=0), client.returncode
+            client.close()
+        except Exception as error:
+            raise error_of_exec(error, namespace, pod) from error
+        if code != 0:
+            raise Refused(f"the command in pod {pod} has ended with exit code {code}: {one_line(errors)}")
+        return str(output)
+
+    def may(self, verb: str, resource: str, namespace: str, name: str = "") -> bool:
+        kind, _, part = resource.partition("/")
+        asked = {"verb": verb, "resource": kind, "subresource": part, "namespace": namespace, "name": name}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body = review | {"spec": {"resourceAttributes": asked}}
+        answer = self._request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+        return bool((answer.get("status") or {}).get("allowed"))
+
     def list_nodes(self) -> list[Object]:
         return self._list("/api/v1/nodes")
+
+    def get_node(self, name: str) -> Object:
+        return self._request("GET", f"/api/v1/nodes/{quote(name)}")
+
+    def cordon_node(self, name: str, *, cordoned: bool, dry_run: bool = False) -> None:
+        body = {"spec": {"unschedulable": True if cordoned else None}}
+        self._request("PATCH", f"/api/v1/nodes/{quote(name)}{_query(dry_run)}", body)
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
         selector = f"involvedObject.kind={kind},involvedObject.name={name}"
@@ -214,14 +289,13 @@ class KubernetesCluster:
         since: str | None = None,
         limit_bytes: int | None = None,
     ) -> Iterator[str]:
-        found = self._request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}")
+        found = self._request("GET", _pod_path(namespace, pod))
         query = {"timestamps": "true", "container": training_container(found)}
         query |= {"follow": "true"} if follow else {}
         query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
         query |= {"sinceTime": since} if since else {}
         query |= {"limitBytes": str(limit_bytes)} if limit_bytes else {}
-        path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/log"
-        yield from self._lines(path, query, read_seconds=None if follow else REQUEST_SECONDS)
+        yield from self._lines(f"{_pod_path(namespace, pod)}/log", query, read_seconds=None if follow else REQUEST_SECONDS)
 
     def _list(self, path: str, **query: str) -> list[Object]:
         items: list[Object] = []
@@ -241,7 +315,7 @@ class KubernetesCluster:
         try:
             found = json.loads(response.read())
         except Exception as error:
-            raise Unreachable(f"the API server's answer broke off: {_one_line(error)}") from error
+            raise Unreachable(f"the API server's answer broke off: {one_line(error)}") from error
         assert isinstance(found, dict)  # the API server answers with objects
         return found
 
@@ -281,54 +355,10 @@ class KubernetesCluster:
         except Exception as error:  # the client has as many kinds as it has layers; none is worth a stack trace here
             if isinstance(error, EpjError):
                 raise
-            raise Unreachable(f"no answer from the API server: {_reason_of(error)}") from error
+            raise Unreachable(f"no answer from the API server: {reason_of(error)}") from error
         if 200 <= response.status < 300:
             return response
         raise error_of(response.status, response.read(), job)
-
-
-def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> EpjError:
-    """What an answer of the API server means.
-
-    Args:
-        code: its HTTP status.
-        answer: its body.
-        job: the namespace and name that were asked for, if a job was.
-    """
-    try:
-        status = json.loads(answer)
-        message, details = str(status["message"]), status.get("details") or {}
-    except (ValueError, KeyError, TypeError):
-        message, details = answer[:300].decode(errors="replace").strip(), {}
-    match code:
-        case 404 if job is not None and details.get("name"):
-            namespace, name = job
-            return NoSuchJob(
-                f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"; `kubectl epj list -A` shows all'
-            )
-        case 404 if not details.get("name"):
-            return NoJobKind(
-                "this cluster does not have the kind ElasticPyTorchJob: install the chart elastic-pytorch-operator"
-            )
-        case 404:
-            return NotFound(message)
-        case 401:
-            return NotAllowed("the API server does not accept your credentials: they may have expired")
-        case 403:
-            return NotAllowed(_one_line(message))
-        case 422 if causes := details.get("causes"):
-            return Refused("; ".join(_cause(cause) for cause in causes))
-        case 400 | 409 | 422:
-            return Refused(_one_line(message))
-        case _:
-            return Unreachable(f"the API server answers {code}: {_one_line(message)}")
-
-
-def _cause(cause: Mapping[str, Any]) -> str:
-    """The field and the sentence of one cause of a refusal, without the value that was sent."""
-    message = INVALID_VALUE.sub("", _one_line(cause.get("message", "")))
-    field = str(cause.get("field", ""))
-    return f"{field}: {message}" if field and field != "<nil>" else message
 
 
 def training_container(pod: Mapping[str, Any]) -> str:
@@ -344,20 +374,21 @@ def _job_path(namespace: str | None, name: str = "") -> str:
     return f"{JOBS}{place}/{names.PLURAL}" + (f"/{quote(name)}" if name else "")
 
 
+def _pod_path(namespace: str, pod: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}"
+
+
+def _delete_options(uid: str, dry_run: bool) -> Object:
+    # Beside a body, the API server ignores the query.
+    return {"preconditions": {"uid": uid}} | ({"dryRun": ["All"]} if dry_run else {})
+
+
+def _query(dry_run: bool) -> str:
+    return "?dryRun=All" if dry_run else ""
+
+
 def _own_namespace() -> str:
     try:
         return Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace").read_text().strip()
     except OSError:
         return "default"
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())
-
-
-def _reason_of(error: BaseException) -> str:
-    """The innermost reason of a connection error: the outer ones quote objects."""
-    while (inner := getattr(error, "reason", None)) is not None and isinstance(inner, BaseException):
-        error = inner
-    text = _one_line(error)
-    return text.rpartition(": ")[2] if text.startswith(("<", "HTTP")) and ": " in text else text

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access, KubernetesCluster
+from elastic_pytorch_client.drill.faults import Fault
 from elastic_pytorch_client.errors import EpjError
+from elastic_pytorch_client.verbs import drill
 
 NO_FILES, FILES = ":4", ":0"  # cobra's directives
 OPTIONS_WITH_FILE = ("--output", "-o", "--kubeconfig", "--filename", "--runtime")
@@ -20,8 +22,11 @@ OPTIONS_WITH_VALUE = (
     "--timeout",
     "--turns",
     "--entrypoint",
+    "--only",
     *OPTIONS_WITH_FILE,
 )
+# What an option of a verb may be.
+VALUES = {drill.NAME: {"-o": ("json",), "--only": tuple(Fault)}}
 
 
 def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]]) -> tuple[list[str], str]:
@@ -36,10 +41,15 @@ def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]
     """
     *before, unfinished = words or [""]
     verb = next((word for word in _plain(before) if word in cli.VERBS), None)
-    if (before and before[-1] in OPTIONS_WITH_FILE) or (verb == "migrate" and not unfinished.startswith("-")):
+    listed = VALUES.get(verb or "", {})
+    if (before and before[-1] in OPTIONS_WITH_FILE and before[-1] not in listed) or (
+        verb == "migrate" and not unfinished.startswith("-")
+    ):
         return [], FILES
     if unfinished.startswith("-"):
         found = cli.options_of(verb)
+    elif before and before[-1] in listed:
+        found = list(listed[before[-1]])
     elif before and before[-1] in OPTIONS_WITH_VALUE:
         found = []
     elif verb is None:

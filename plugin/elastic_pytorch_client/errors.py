@@ -1,5 +1,12 @@
 """What can go wrong between a client and the API server, each in one line that says what to do."""
 
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+INVALID_VALUE = re.compile(r"^Invalid value: [^:]*: ")  # the API server puts it before the sentence of a rule
+
 
 class EpjError(Exception):
     """Something that a person should read, in one line."""
@@ -43,3 +50,74 @@ class JobFailed(EpjError):
 
 class TimedOut(EpjError):
     """What was waited for did not come in time."""
+
+
+def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> EpjError:
+    """What an answer of the API server means.
+
+    Args:
+        code: its HTTP status.
+        answer: its body.
+        job: the namespace and name that were asked for, if a job was.
+    """
+    try:
+        status = json.loads(answer)
+        message, details = str(status["message"]), status.get("details") or {}
+    except (ValueError, KeyError, TypeError):
+        message, details = answer[:300].decode(errors="replace").strip(), {}
+    match code:
+        case 404 if job is not None and details.get("name"):
+            namespace, name = job
+            return NoSuchJob(
+                f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"; `kubectl epj list -A` shows all'
+            )
+        case 404 if not details.get("name"):
+            return NoJobKind(
+                "this cluster does not have the kind ElasticPyTorchJob: install the chart elastic-pytorch-operator"
+            )
+        case 404:
+            return NotFound(message)
+        case 401:
+            return NotAllowed("the API server does not accept your credentials: they may have expired")
+        case 403:
+            return NotAllowed(one_line(message))
+        case 429 if details.get(
+            "causes"
+        ):  # an eviction that a PodDisruptionBudget does not allow; otherwise it has too much to do
+            return Refused(one_line(message))
+        case 422 if causes := details.get("causes"):
+            return Refused("; ".join(_cause(cause) for cause in causes))
+        case 400 | 409 | 422:
+            return Refused(one_line(message))
+        case _:
+            return Unreachable(f"the API server answers {code}: {one_line(message)}")
+
+
+def error_of_exec(error: Exception, namespace: str, pod: str) -> EpjError:
+    """What became of a command: the client has one kind of error for all, with the HTTP status in its words."""
+    said = one_line(getattr(error, "reason", None) or error)
+    if getattr(error.__context__, "status_code", None) == 403:
+        return NotAllowed(
+            f"you may not run a command in pod {pod}: it needs the verbs get and create on pods/exec in {namespace}"
+        )
+    return Unreachable(f"cannot run a command in pod {pod}: {said}")
+
+
+def _cause(cause: Mapping[str, Any]) -> str:
+    """The field and the sentence of one cause of a refusal, without the value that was sent."""
+    message = INVALID_VALUE.sub("", one_line(cause.get("message", "")))
+    field = str(cause.get("field", ""))
+    return f"{field}: {message}" if field and field != "<nil>" else message
+
+
+def one_line(error: object) -> str:
+    """The words of an error, without line breaks."""
+    return " ".join(str(error).split())
+
+
+def reason_of(error: BaseException) -> str:
+    """The innermost reason of a connection error: the outer ones quote objects."""
+    while (inner := getattr(error, "reason", None)) is not None and isinstance(inner, BaseException):
+        error = inner
+    text = one_line(error)
+    return text.rpartition(": ")[2] if text.startswith(("<", "HTTP")) and ": " in text else text

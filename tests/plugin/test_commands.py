@@ -17,6 +17,7 @@ from elastic_pytorch_client.verbs.context import Context
 from rich.console import Console
 
 from tests.paths import ROOT
+from tests.plugin.drill.drilled_cluster import DrilledCluster
 from tests.plugin.plugin_console import FakeTime
 from tests.plugin.recorded_cluster import RecordedCluster, moment_of, recorded
 
@@ -59,6 +60,8 @@ def test_each_command_of_the_documentation(
     elif verb == "migrate":
         Path("job.yaml").write_text((CASES / "trainjob" / "before.yaml").read_text())
         Path("runtime.yaml").write_text((CASES / "trainjob-with-runtime" / "before.yaml").read_text())
+    elif verb == "drill":
+        cluster, words = DrilledCluster(), [word.replace("char-lm", "lm") for word in words]
     elif "-f" in words or "--watch" in words:
         cluster.put(over(cluster))
     code, printed = epj(cluster, *words, now=moment_of("young"))
@@ -243,3 +246,10 @@ def test_completion_of_files() -> None:
     assert candidates(["migrate", ""], lambda access: []) == ([], ":0")
     assert candidates(["migrate", "--r"], lambda access: []) == (["--runtime"], ":4")
     assert candidates(["plot", "x", "--output", ""], lambda access: []) == ([], ":0")
+    assert candidates(["plot", "x", "-o", ""], lambda access: []) == ([], ":0")
+
+
+def test_completion_of_values() -> None:
+    assert candidates(["drill", "x", "--only", "p"], lambda access: []) == (["pod", "process"], ":4")
+    assert candidates(["drill", "x", "-o", ""], lambda access: []) == (["json"], ":4")
+    assert candidates(["drill", "x", "--output", ""], lambda access: []) == ([], ":0")

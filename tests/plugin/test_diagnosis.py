@@ -151,7 +151,11 @@ def without_pod_group(job: JobView) -> JobView:
     [
         (gave_places_back, ["Fewer than 3 workers had a place for 60 s", "next try is at 2026-01-01T00:00:00Z.", "their turn"]),
         (without_pod_group, ["spec.scheduling.podGroup is kai", "Do what the message says"]),
-        (lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"), ["is managed by kueue.x-k8s.io/multikueue"]),
+        (
+            lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"),
+            ["is managed by kueue.x-k8s.io/multikueue", "kubectl describe workload -n team char-lm-base"],
+        ),
+        (lambda job: replace(job, managed_by="example.com/other"), ["is managed by example.com/other"]),
         (
             lambda job: replace(job, seen=False),
             ["The operator has not seen the newest spec of char-lm", "kubectl get deployments -A"],
@@ -195,7 +199,8 @@ def test_room_does_not_help_a_pod_that_is_gated() -> None:
     for pod in pods:
         gated(pod)
     shown = said(why("too-large", pods=pods))
-    assert "held back by the scheduling gate kueue.x-k8s.io/admission" in shown
+    assert "held back by the scheduling gate kueue.x-k8s.io/admission, as Kueue queues this pod by itself" in shown
+    assert "To queue the job as a whole" in shown
     assert "kubectl get workloads.kueue.x-k8s.io -n team" in shown
     assert "Free resources" not in shown
     assert "larger nodes" not in shown

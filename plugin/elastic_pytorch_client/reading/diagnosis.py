@@ -12,9 +12,10 @@ from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.nodes import NodeView, shortage_of_room
-from elastic_pytorch_client.reading.pods import PodTrouble, pod_troubles, silent_pods
+from elastic_pytorch_client.reading.pods import KUEUE, PodTrouble, pod_troubles, silent_pods
 from elastic_pytorch_client.reading.timeline import JobEvent
 
+MULTIKUEUE = f"{KUEUE}multikueue"  # in spec.managedBy: Kueue has another cluster run the job
 UNSEEN_SECONDS = 10.0
 
 # As the operator words them in the messages of conditions (cluster/interface.py, planning/workers/process_counts.py).
@@ -98,7 +99,10 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         return _ended(job)
     if job.managed_by and job.managed_by != names.MANAGER:
         what = f"spec.managedBy is {job.managed_by}: the operator does not reconcile the job, and that controller decides when it runs."
-        return Diagnosis(f"{name} is managed by {job.managed_by}.", False, (Finding(what),))
+        do = ""
+        if job.managed_by == MULTIKUEUE:
+            do = f"Its Workload says on which cluster it runs, or why on none:\n  kubectl describe workload -n {job.namespace} {name}-base"
+        return Diagnosis(f"{name} is managed by {job.managed_by}.", False, (Finding(what, do),))
     if not job.seen and seconds_since(job.created, evidence.now) >= UNSEEN_SECONDS:
         return Diagnosis(f"The operator has not seen the newest spec of {name}.", False, (_operator_away(),))
     if job.suspended:

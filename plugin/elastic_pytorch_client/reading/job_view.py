@@ -7,6 +7,7 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.index_ranges import parse_ranges
+from elastic_pytorch_client.reading.recovery_phases import PHASES
 
 RUNNING = "Running"
 HEARD_STATES = (RUNNING, "Ready", "Succeeded", "Silent")  # of workers whose agents have reported
@@ -72,11 +73,23 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """`status.lastRecovery`."""
+    """`status.lastRecovery`, or an entry of `status.recentRecoveries`.
+
+    Attributes:
+        cause: one word.
+        seconds: what it took.
+        steps_lost: steps done again.
+        phases: the seconds of each phase that is known, in their order; empty with operators before 0.3.
+        slowest: the phase that took longest; empty if none is known.
+        round: the round that trains since then; None with operators before 0.3.
+    """
 
     cause: str
     seconds: float | None
     steps_lost: int | None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    slowest: str = ""
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +168,7 @@ class JobView:
     completed: datetime | None
     progress: Progress
     last_recovery: Recovery | None
+    recent_recoveries: tuple[Recovery, ...]
     root_cause: RootCause | None
     workers: tuple[Worker, ...]
     conditions: tuple[Condition, ...]
@@ -251,13 +265,8 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             checkpoint_step=_whole(progress.get("checkpointStep")),
             commit_every_steps=_whole(progress.get("commitEverySteps")),
         ),
-        last_recovery=Recovery(
-            cause=str(recovery.get("cause", "")),
-            seconds=parse_number(recovery.get("seconds")),
-            steps_lost=_whole(recovery.get("stepsLost")),
-        )
-        if recovery
-        else None,
+        last_recovery=_view_recovery(recovery) if recovery else None,
+        recent_recoveries=tuple(map(_view_recovery, status.get("recentRecoveries") or ())),
         root_cause=RootCause(
             worker=str(cause.get("worker", "")),
             rank=_whole(cause.get("rank")),
@@ -294,6 +303,18 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
         newest_pod_time=str(unlisted.get("newestPodTime", "")),
         scaling=str((status.get("scaling") or {}).get("message", "")),
+    )
+
+
+def _view_recovery(recovery: Mapping[str, Any]) -> Recovery:
+    seconds = {phase: parse_number(recovery.get("phaseSeconds", {}).get(phase)) for phase in PHASES}
+    return Recovery(
+        cause=str(recovery.get("cause", "")),
+        seconds=parse_number(recovery.get("seconds")),
+        steps_lost=_whole(recovery.get("stepsLost")),
+        phases={phase: taken for phase, taken in seconds.items() if taken is not None},
+        slowest=str(recovery.get("slowestPhase", "")),
+        round=_whole(recovery.get("round")),
     )
 
 

@@ -13,6 +13,7 @@ from elastic_pytorch_client.reading.nodes import requests_of
 
 SLOW_START_SECONDS = 60.0
 KUEUE = "kueue.x-k8s.io/"
+KUEUE_ADMISSION = f"{KUEUE}admission"  # on a pod that Kueue has taken for a job of its own
 
 # What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
 _CLAIM = re.compile(
@@ -101,6 +102,11 @@ def _gated(name: str, namespace: str, gates: Sequence[str]) -> PodTrouble:
     do = "The controller that set the gate removes it. Until then the scheduler does not place the pod."
     if any(gate.startswith(KUEUE) for gate in gates):
         do = f"Kueue removes the gate when the queue has quota for the pod:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}"
+    if KUEUE_ADMISSION in gates:
+        said += (
+            ", as Kueue queues this pod by itself: the namespace has a LocalQueue named `default`, or Kueue manages all pods"
+        )
+        do += "\nTo queue the job as a whole, configure Kueue as docs/kueue.md says, or give the LocalQueue another name."
     return PodTrouble(name, "gated", said, do)
 
 

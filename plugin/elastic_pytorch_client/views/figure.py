@@ -12,6 +12,7 @@ from elastic_pytorch_client.reading.series import Series
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+NO_MATPLOTLIB = "pictures need matplotlib: pipx inject elastic-pytorch-client matplotlib"
 INK, MUTED, GRID = "#1f2933", "#6b7785", "#e4e8ec"
 LOSS, WORLD, RECOVERY = "#1b7f9e", "#9cc3e6", "#c8322b"
 
@@ -26,7 +27,7 @@ def save_figure(job: JobView, series: Series, path: Path) -> None:
         import matplotlib as mpl  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
-        raise EpjError("pictures need matplotlib: pipx inject elastic-pytorch-client matplotlib") from None
+        raise EpjError(NO_MATPLOTLIB) from None
     times = [sample.at for sample in series.samples] + [end for _, end in series.suspensions]
     if len(times) < 2:
         raise EpjError(f"there is nothing to plot of {job.name} yet")
@@ -73,7 +74,7 @@ def save_figure(job: JobView, series: Series, path: Path) -> None:
                 color = LOSS if recovery.resized else RECOVERY
                 axis.axvline(place(recovery.at), color=color, linewidth=1, alpha=0.7, linestyle=(0, (2, 2)))
         for axis in (upper, lower):
-            _dress(axis)
+            dress(axis)
         figure.text(0.08, 0.945, job.name, fontsize=14, fontweight="bold")
         figure.text(0.08, 0.905, _caption(job, series, length), color=MUTED)
         try:
@@ -94,7 +95,8 @@ def _caption(job: JobView, series: Series, length: float) -> str:
     return "   ·   ".join(parts)
 
 
-def _dress(axis: "Axes") -> None:
+def dress(axis: "Axes") -> None:
+    """Gives a pair of axes the look of all figures."""
     axis.tick_params(colors=MUTED, labelsize=9, length=0)
     axis.grid(color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)

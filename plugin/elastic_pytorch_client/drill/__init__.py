@@ -1,0 +1,1 @@
+"""Faults that a user tries on a running job of theirs, to see what each costs."""

@@ -1,0 +1,114 @@
+"""What a drill has shown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastic_pytorch_client.drill.faults import Fault, PlannedFault
+from elastic_pytorch_client.reading.job_view import Recovery
+from elastic_pytorch_client.reading.pod_start import PodStart
+from elastic_pytorch_client.reading.recovery_phases import advise
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRecovery:
+    """A recovery, as the drill saw it.
+
+    Attributes:
+        recovery: as the operator measured it.
+        after_seconds: from what was done to the job until its status showed that it trained again.
+        before: the number of workers before.
+        workers: and after.
+    """
+
+    recovery: Recovery
+    after_seconds: float
+    before: int
+    workers: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one fault.
+
+    Attributes:
+        planned: what was to be done.
+        recoveries: in their order.
+        whole_seconds: until all wanted workers trained; None: they did not.
+        starts: of the pods that replaced others.
+        error: why it is not known that the job recovered; empty: it did, or the fault was left out.
+        advice: what to set.
+    """
+
+    planned: PlannedFault
+    recoveries: list[SeenRecovery] = field(default_factory=list)
+    whole_seconds: float | None = None
+    starts: list[PodStart] = field(default_factory=list)
+    error: str = ""
+    advice: list[str] = field(default_factory=list)
+
+    @property
+    def fault(self) -> Fault:
+        """What was done."""
+        return self.planned.fault
+
+    def conclude(self, grace_seconds: float) -> None:
+        """Finds out what to advise.
+
+        Args:
+            grace_seconds: the pods' terminationGracePeriodSeconds.
+        """
+        found = [
+            line
+            for seen in self.recoveries
+            for line in advise(seen.recovery.phases, seen.recovery.steps_lost, grace_seconds=grace_seconds)
+        ]
+        found += [line for start in self.starts if (line := start.advice())]
+        self.advice = list(dict.fromkeys(found))
+
+    def to_json(self) -> dict[str, Any]:
+        """As `-o json` has it."""
+        found: dict[str, Any] = {"fault": self.fault.value, "does": self.planned.does}
+        if self.planned.skipped:
+            return found | {"skipped": self.planned.skipped}
+        found["recoveries"] = [
+            {
+                "cause": seen.recovery.cause,
+                "seconds": seen.recovery.seconds,
+                "trainsAgainAfterSeconds": round(seen.after_seconds, 2),
+                "stepsLost": seen.recovery.steps_lost,
+                "workersBefore": seen.before,
+                "workers": seen.workers,
+                "phaseSeconds": dict(seen.recovery.phases),
+                "slowestPhase": seen.recovery.slowest,
+            }
+            for seen in self.recoveries
+        ]
+        whole = None if self.whole_seconds is None else round(self.whole_seconds, 2)
+        return found | {"wholeAfterSeconds": whole, "advice": self.advice, "error": self.error}
+
+
+def drill_json(namespace: str, job: str, planned: Sequence[PlannedFault], outcomes: Sequence[Outcome] | None) -> dict[str, Any]:
+    """The whole drill as JSON.
+
+    Args:
+        namespace: of the job.
+        job: its name.
+        planned: all chosen faults.
+        outcomes: of those that were done; None: nothing was done.
+    """
+    about = {"namespace": namespace, "job": job, "dryRun": outcomes is None}
+    if outcomes is None:
+        faults = [
+            {"fault": p.fault.value, "does": p.does, **({"skipped": p.skipped} if p.skipped else {"cost": p.cost})}
+            for p in planned
+        ]
+        return about | {"faults": faults}
+    done = {outcome.fault: outcome for outcome in outcomes}
+    shown = [done.get(p.fault) or Outcome(p if p.skipped else p.skip("the drill ended before it")) for p in planned]
+    return about | {"recovered": recovered(outcomes), "faults": [outcome.to_json() for outcome in shown]}
+
+
+def recovered(outcomes: Sequence[Outcome]) -> bool:
+    """Whether the job recovered from all that was done to it."""
+    return all(not outcome.error for outcome in outcomes)
