@@ -1,0 +1,181 @@
+"""A run: the jobs are made, faults are made to them, and all that was seen is held against the promises."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch_client import names
+from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
+from measure.commands import Commands
+from measure.kind_cluster import KUBECONFIG, KUBECTL
+from measure.watcher import background
+
+from tests.e2e.job_under_test import report
+from tests.e2e.kind_nodes import CONTROL_PLANE
+from tests.soak.inject import TROUBLE, perform, suspend_and_resume
+from tests.soak.jobs import Sort, expected, manifest, scripts, undisturbed
+from tests.soak.observe import Observer
+from tests.soak.plan import Act
+from tests.soak.stage import Stage
+from tests.soak.timeline import Hit, read_training
+from tests.soak.verdict import Seen
+
+START_SECONDS = 600.0  # until all jobs train and the undisturbed ones are done
+END_SECONDS = 900.0  # after the last fault, besides the time that the steps that are left take
+STEP_SECONDS = 2.0  # more than a step takes on a machine that does little else
+GONE_SECONDS = 180.0
+LOOK_SECONDS = 1.0
+
+
+class Stuck(Exception):
+    """Something that the run needs has not come."""
+
+
+async def run(acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> Seen:
+    """Makes the jobs, the faults, and returns what was seen; what it has made is removed in the end.
+
+    Raises:
+        Stuck: the jobs did not begin to train.
+    """
+    namespace = f"soak-{int(time.time()) & 0xFFFFFF:06x}"
+    commands = Commands(KUBECTL, KUBECONFIG)
+    async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
+        nodes = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
+        workers = sorted(node for node in nodes if node != CONTROL_PLANE)
+        folder = await _make_folder(commands, namespace, [sort.name for sort in (*sorts, *undisturbed(sorts).values())])
+        stack.push_async_callback(commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespace}")
+        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        stack.push_async_callback(_remove_namespace, api, namespace, say)
+        say(f"Namespace {namespace}: {', '.join(sort.name for sort in sorts)}")
+        observer = Observer(api, commands, namespace, folder, workers)
+        stage = Stage(api, commands, observer, namespace, folder, workers, CONTROL_PLANE)
+        async with background(observer.run()):
+            return await _act(stage, acts, sorts, seconds, say)
+
+
+async def _act(stage: Stage, acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> Seen:
+    hits: list[Hit] = []
+    await _start(stage, sorts, seconds, say)
+    toggled = [suspend_and_resume(stage, sort.name, hits) for sort in sorts if sort.suspended]
+    async with background(*toggled):
+        for number, act in enumerate(acts, 1):
+            if not stage.running_jobs():
+                say("all jobs have ended: the other acts are left out")
+                break
+            await perform(stage, act, hits, partial(_say_of, say, f"{number}/{len(acts)}"))
+    say("no more faults: the jobs train to their ends")
+    steps = max(expected(sort, seconds).total for sort in sorts)
+    try:
+        await _until(lambda: not stage.running_jobs(), END_SECONDS + steps * STEP_SECONDS, "the jobs to end")
+    except Stuck as stuck:
+        say(str(stuck))
+    states = {name: job.state for name, job in stage.observer.jobs.items()}
+    await asyncio.to_thread(report, stage.namespace)
+    left = await _delete_jobs(stage, say)
+    return _seen(stage, sorts, seconds, hits, states, left)
+
+
+def _say_of(say: Callable[[str], None], act: str, text: str) -> None:
+    say(f"{act} {text}")
+
+
+async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> None:
+    """Creates the jobs, the undisturbed ones first; returns when all train and the undisturbed ones are done."""
+    path = jobs_path(stage.namespace)
+    await stage.api.ask("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", scripts())
+    alone = {sort.name for sort in undisturbed(sorts).values()}
+    for sort in {sort.name: sort for sort in (*undisturbed(sorts).values(), *sorts)}.values():
+        await stage.api.ask("POST", path, manifest(sort, seconds, stage.namespace))
+
+    def begun() -> bool:
+        jobs, lines = stage.observer.jobs, stage.observer.lines
+        done = all(name in jobs and jobs[name].complete for name in alone)
+        return done and all(any(line["what"] == "step" for line in lines[sort.name]) for sort in sorts)
+
+    try:
+        await _until(begun, START_SECONDS, "all jobs to train, and the undisturbed ones to end")
+    except Stuck:
+        await asyncio.to_thread(report, stage.namespace)
+        raise
+    say("all jobs train")
+
+
+async def _delete_jobs(stage: Stage, say: Callable[[str], None]) -> list[str]:
+    """Deletes all jobs; returns what is left of them after a while."""
+    await _insist(lambda: stage.api.ask("DELETE", jobs_path(stage.namespace)))
+    kinds = {"pods": pods_path(stage.namespace), "services": f"/api/v1/namespaces/{stage.namespace}/services"}
+    selector, left = f"labelSelector={names.LABEL_JOB_NAME}", ["?"]
+    until = time.monotonic() + GONE_SECONDS
+    while left and time.monotonic() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        left = []
+        for kind, path in kinds.items():
+            found = await _insist(partial(stage.api.ask, "GET", f"{path}?{selector}"))
+            left += [f"{kind}/{item['metadata']['name']}" for item in found["items"]]
+    if left:
+        say(f"left: {', '.join(left)}")
+    return left
+
+
+def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], states: dict[str, str], left: list[str]) -> Seen:
+    observer = stage.observer
+    read = {job: read_training(lines) for job, lines in observer.lines.items()}
+    alone = {job: read[sort.name][1][-1].parameters for job, sort in undisturbed(sorts).items() if read[sort.name][1]}
+    kept = {sort.name for sort in sorts}
+    return Seen(
+        expected={sort.name: expected(sort, seconds) for sort in sorts},
+        hits=sorted(hits, key=lambda hit: hit.at),
+        steps={job: steps for job, (steps, _) in read.items() if job in kept},
+        done={job: done for job, (_, done) in read.items() if job in kept},
+        undisturbed=alone,
+        statuses=observer.statuses,
+        ends=[end for end in observer.ends if end.job in kept],
+        usages=observer.usages,
+        states=states,
+        left=left,
+        violations=observer.violations,
+        stock=frozenset(sort.name for sort in sorts if sort.stock),
+    )
+
+
+async def _make_folder(commands: Commands, namespace: str, jobs: list[str]) -> Path:
+    """Makes a folder for each job, which every node has below /shared, and any user may write to."""
+    mounts = '{{range .Mounts}}{{if eq .Destination "/shared"}}{{.Source}}{{end}}{{end}}'
+    source = (await commands.docker("inspect", "--format", mounts, CONTROL_PLANE)).strip()
+    folder = Path(source, namespace)
+    for path in (folder, *(folder / job for job in sorted(set(jobs)))):
+        path.mkdir()
+        path.chmod(0o777)
+    return folder
+
+
+async def _remove_namespace(api: Api, namespace: str, say: Callable[[str], None]) -> None:
+    try:
+        await remove_namespace(api, namespace, GONE_SECONDS)
+    except TROUBLE as error:
+        say(f"namespace {namespace} is not gone yet: {type(error).__name__} {error}")
+
+
+async def _insist(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Asks again while the API server is not well."""
+    while True:
+        try:
+            return await ask()
+        except ApiError as error:
+            if error.status < 500:
+                raise
+        except TROUBLE:
+            pass
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _until(found: Callable[[], bool], seconds: float, what: str) -> None:
+    until = time.monotonic() + seconds
+    while not found():
+        if time.monotonic() > until:
+            raise Stuck(f"waited {seconds:.0f} s for {what}")
+        await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,99 @@
+"""Holds all that was seen against the promises, and makes the table of recoveries. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from tests.soak.checks import cluster, training
+from tests.soak.checks.training import Expected
+from tests.soak.plan import KINDS
+from tests.soak.timeline import SUSPEND, Done, Hit, PodSeen, StatusSeen, Step, Usage, Violation
+
+FELT_SECONDS = (
+    30.0  # after a fault was undone: a pause of the training until then, or until the next fault, is taken for its effect
+)
+
+
+@dataclass(slots=True)
+class Seen:
+    """All that was seen in a run.
+
+    Attributes:
+        expected: what holds for each job.
+        steps: of each job, as they came.
+        done: ends of each job's processes.
+        undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
+        states: of the jobs at the end.
+        left: names of objects that were there after the jobs had been deleted.
+    """
+
+    expected: Mapping[str, Expected]
+    hits: Sequence[Hit]
+    steps: Mapping[str, Sequence[Step]]
+    done: Mapping[str, Sequence[Done]]
+    undisturbed: Mapping[str, Sequence[float]]
+    statuses: Mapping[str, Sequence[StatusSeen]]
+    ends: Sequence[PodSeen]
+    usages: Sequence[Usage]
+    states: Mapping[str, str]
+    left: Sequence[str] = ()
+    violations: Sequence[Violation] = ()  # that were seen at once
+    stock: frozenset[str] = field(default_factory=frozenset)  # jobs whose group stock torchrun forms
+
+
+def violations(seen: Seen) -> list[Violation]:
+    """All promises that were not kept, by time."""
+    found = [*seen.violations, *cluster.check_growth(seen.usages)]
+    found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
+    for job in seen.expected:
+        found += _of_job(seen, job)
+    # Torch up to 2.7 may end a whole rendezvous; its pods are then made again.
+    trained = {job: {step.pod for step in steps} for job, steps in seen.steps.items() if job not in seen.stock}
+    ended = {job: min(end.at for end in done) for job, done in seen.done.items() if done}
+    found += cluster.check_healthy_pods(seen.ends, seen.hits, trained, ended)
+    return sorted(found, key=lambda violation: violation.at)
+
+
+def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
+    expected, steps, done = seen.expected[job], seen.steps.get(job, ()), seen.done.get(job, ())
+    if seen.states.get(job) != "Complete":
+        yield Violation("every job ends Complete", job, 0.0, f"{job} is {seen.states.get(job, 'not there')}")
+    yield from training.check_groups(expected, steps)
+    yield from training.check_repeats(expected, steps, seen.hits)
+    yield from training.check_end(expected, steps, done, seen.undisturbed.get(job, ()))
+    if expected.epochs:
+        yield from training.check_samples(expected, steps)
+    if job not in seen.stock:
+        yield from cluster.check_status(job, seen.statuses.get(job, ()), steps, seen.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a kind of fault did, of all times that it was made.
+
+    Attributes:
+        kind: a name of `plan.KINDS`.
+        count: how often it was made.
+        pauses: the longest pause of each job that it was done to, seconds: the median, the 90th percentile, the longest.
+    """
+
+    kind: str
+    count: int
+    pauses: tuple[float, float, float] | None
+
+
+def table(seen: Seen) -> list[Row]:
+    """For each kind the pauses of the jobs it was done to. A pause may be another fault's, if both came at once."""
+    pauses: dict[str, list[float]] = defaultdict(list)
+    toggled = {job for hit in seen.hits if hit.kind == SUSPEND for job in hit.jobs}  # their pauses are long anyway
+    for hit in seen.hits:
+        for job, steps in seen.steps.items():
+            told = hit.touches(job) and steps and steps[0].at < hit.at < steps[-1].at
+            if not told or (job in toggled and hit.kind != SUSPEND):
+                continue
+            until = min((other.at for other in seen.hits if other.at > hit.until), default=hit.until + FELT_SECONDS)
+            pauses[hit.kind].append(training.longest_pause(steps, hit.at, min(until, hit.until + FELT_SECONDS)))
+    counts = {kind: sum(hit.kind == kind for hit in seen.hits) for kind in chain(KINDS, (SUSPEND,))}
+    rows = ((kind, count, pauses[kind]) for kind, count in counts.items() if count)
+    return [Row(kind, count, cluster.spread(found) if found else None) for kind, count, found in rows]
