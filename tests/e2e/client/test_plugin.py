@@ -40,10 +40,10 @@ while True:
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "KUBECONFIG": str(KUBECONFIG)}
 
 
-def epj(namespace: str, *words: str, code: int = 0) -> str:
+def epj(namespace: str, *words: str, code: int = 0, seconds: float = 100) -> str:
     """Runs `kubectl epj …`; returns what it printed, errors among it."""
     command = [str(KUBECTL), "epj", "-n", namespace, *words]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == code, f"kubectl epj {' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 

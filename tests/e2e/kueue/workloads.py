@@ -137,17 +137,23 @@ class Queue:
     strategy: str = "BestEffortFIFO"
     preemption: str = "LowerPriority"
     local_name: str = "training"
+    topology: str = ""
+    checks: list[str] = field(default_factory=list)
 
     def create(self) -> None:
         quota = [{"name": "cpu", "nominalQuota": f"{self.workers * 100}m"}, {"name": "memory", "nominalQuota": "100Gi"}]
         group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": self.name, "resources": quota}]}
-        spec = {
+        spec: dict[str, Any] = {
             "namespaceSelector": {},
             "queueingStrategy": self.strategy,
             "preemption": {"withinClusterQueue": self.preemption},
             "resourceGroups": [group],
         }
-        flavor = {"nodeLabels": self.labels} if self.labels else {}
+        if self.checks:
+            spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": check} for check in self.checks]}
+        flavor: dict[str, Any] = {"nodeLabels": self.labels} if self.labels else {}
+        if self.topology:
+            flavor["topologyName"] = self.topology
         apply(
             kueue_object("ResourceFlavor", {"name": self.name}, flavor),
             kueue_object("ClusterQueue", {"name": self.name}, spec),
@@ -170,19 +176,18 @@ class Queue:
         until(lambda: self.used_workers() == workers, lambda: f"{workers} workers of quota in use, not {self.used_workers()}")
 
     def workload(
-        self, name: str, owner: dict[str, Any], count: int, *, priority: int = 0, min_count: int | None = None
+        self, name: str, owner: dict[str, Any] | None, count: int, *, priority: int = 0, min_count: int | None = None
     ) -> Workload:
-        """Creates a Workload of a suspended job, as the operator would."""
+        """Creates a Workload of a suspended job, as the operator would; without an owner as MultiKueue does on a worker cluster."""
         container = {"name": "pytorch", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
         pods: dict[str, Any] = {"name": "workers", "count": count, "template": {"spec": {"containers": [container]}}}
         if min_count is not None:
             pods["minCount"] = min_count
-        metadata = {
-            "name": name,
-            "namespace": self.namespace,
-            "labels": {"kueue.x-k8s.io/job-uid": owner["uid"]},
-            "ownerReferences": [owner],
-        }
+        metadata: dict[str, Any] = {"name": name, "namespace": self.namespace}
+        if owner is None:
+            metadata["labels"] = {"kueue.x-k8s.io/multikueue-origin": "multikueue"}
+        else:
+            metadata |= {"labels": {"kueue.x-k8s.io/job-uid": owner["uid"]}, "ownerReferences": [owner]}
         spec = {"queueName": self.local_name, "priority": priority, "podSets": [pods]}
         apply(kueue_object("Workload", metadata, spec))
         return Workload(name, self.namespace)

@@ -1,6 +1,7 @@
 """A HorizontalPodAutoscaler scales a job by the operator's metric of that job, through the metrics API of the cluster."""
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,13 @@ import yaml
 
 from tests.documentation import blocks
 from tests.e2e.job_under_test import OPERATOR_NAMESPACE, OPERATORS, StartJob, run_kubectl
+from tests.e2e.kind_nodes import CONTROL_PLANE
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.long
 
 NAME = "external-metrics"
+API = "/apis/external.metrics.k8s.io/v1beta1"
 APISERVICE = f"v1beta1.{NAME.replace('-', '.')}.k8s.io"
 
 # A step takes the seconds in a file, divided by the workers: a batch of a fixed size, split among them.
@@ -62,7 +65,7 @@ def metrics_api(namespace: str) -> Iterator[None]:
         "volumeMounts": [{"name": "scripts", "mountPath": "/scripts"}],
     }
     script = (Path(__file__).parent / "external_metrics.py").read_text()
-    objects: list[dict[str, Any]] = [
+    server: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": {"external_metrics.py": script}},
         {
             "apiVersion": "v1",
@@ -76,25 +79,25 @@ def metrics_api(namespace: str) -> Iterator[None]:
             "metadata": {"name": NAME},
             "spec": {"selector": labels, "ports": [{"port": 443, "targetPort": 6443}]},
         },
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": APISERVICE},
-            "spec": {
-                "group": "external.metrics.k8s.io",
-                "version": "v1beta1",
-                "groupPriorityMinimum": 100,
-                "versionPriority": 100,
-                "insecureSkipTLSVerify": True,
-                "service": {"namespace": namespace, "name": NAME},
-            },
-        },
     ]
+    service = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": APISERVICE},
+        "spec": {
+            "group": "external.metrics.k8s.io",
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"namespace": namespace, "name": NAME},
+        },
+    }
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=yaml.safe_dump_all(server))
+    run_kubectl("-n", namespace, "wait", "--for=condition=Ready", f"pod/{NAME}", "--timeout=100s")
+    until_reached(namespace)
     try:
-        run_kubectl(
-            "-n", namespace, "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        )
-        run_kubectl("-n", namespace, "wait", "--for=condition=Ready", f"pod/{NAME}", "--timeout=100s")
+        run_kubectl("apply", "-f", "-", input=json.dumps(service))
         run_kubectl("wait", "--for=condition=Available", f"apiservice/{APISERVICE}", "--timeout=100s")
         until_routed()
         yield
@@ -102,17 +105,33 @@ def metrics_api(namespace: str) -> Iterator[None]:
         run_kubectl("delete", "apiservice", APISERVICE, "--ignore-not-found")
 
 
+def until_reached(namespace: str) -> None:
+    """Waits until the server answers at its Service's address, as seen from the API server's node.
+
+    Before kube-proxy knows the address, a packet to it leaves the cluster. Where a proxy answers for every address there, the API server
+    gets a 404 from it, and keeps that connection: all later requests get the same answer, for as long as it stays open.
+    """
+    found = run_kubectl("-n", namespace, "get", "service", NAME, "-o", "jsonpath={.spec.clusterIP}")
+    asked = ["docker", "exec", CONTROL_PLANE, "curl", "--insecure", "--silent", "--show-error", "--fail", "--max-time", "5"]
+    until = time.monotonic() + 100
+    while (
+        done := subprocess.run([*asked, f"https://{found.stdout}{API}"], capture_output=True, text=True, check=False)
+    ).returncode:
+        assert time.monotonic() < until, done.stderr
+        time.sleep(0.5)
+
+
 def until_routed() -> None:
     """Waits until the API server passes requests on: one of its controllers calls the APIService available, another one routes."""
-    until = time.monotonic() + 300
-    while (done := run_kubectl("get", "--raw", "/apis/external.metrics.k8s.io/v1beta1", check=False)).returncode:
+    until = time.monotonic() + 100
+    while (done := run_kubectl("get", "--raw", API, check=False)).returncode:
         assert time.monotonic() < until, done.stderr
         time.sleep(1)
 
 
 def documented_autoscaler() -> dict[str, Any]:
-    """The manifest of docs/scheduling.md."""
-    page = ROOT / "docs" / "scheduling.md"
+    """The manifest of docs/autoscaling.md."""
+    page = ROOT / "docs" / "autoscaling.md"
     manifests: list[dict[str, Any]] = [yaml.safe_load(block.text) for block in blocks(page) if block.language == "yaml"]
     [found] = [manifest for manifest in manifests if manifest["kind"] == "HorizontalPodAutoscaler"]
     return found

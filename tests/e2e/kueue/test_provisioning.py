@@ -1,0 +1,93 @@
+"""ProvisioningRequests: Kueue asks a cluster autoscaler for nodes first. The test plays the autoscaler, on a CRD without a schema."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.job_under_test import run_kubectl
+from tests.e2e.kueue.admission_checks import admission_check
+from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
+from tests.e2e.kueue.manager import configured
+from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object, until
+
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
+
+PARAMETER = "maxRunDurationSeconds"
+GROUP, PLURAL = "autoscaling.x-k8s.io", "provisioningrequests"
+ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    # Kubernetes' own groups are protected: who defines one says that it is no part of them.
+    "metadata": {"name": f"{PLURAL}.{GROUP}", "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"}},
+    "spec": {
+        "group": GROUP,
+        "names": {"kind": "ProvisioningRequest", "listKind": "ProvisioningRequestList", "plural": PLURAL},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": ANY, "status": ANY}}},
+                "subresources": {"status": {}},
+            }
+        ],
+    },
+}
+
+
+@contextmanager
+def provisioning() -> Iterator[None]:
+    """Kueue makes ProvisioningRequests; its manager looks for their kind when it starts."""
+    apply(CRD)
+    run_kubectl("wait", "--for=condition=Established", "crd", CRD["metadata"]["name"], "--timeout=60s")
+    try:
+        with configured():
+            yield
+    finally:
+        run_kubectl("delete", "crd", CRD["metadata"]["name"])
+
+
+def requests(namespace: str) -> list[str]:
+    found = run_kubectl("-n", namespace, "get", f"{PLURAL}.{GROUP}", "-o", "name").stdout.split()
+    return [name.partition("/")[2] for name in found]
+
+
+def provisioned(namespace: str, parameter: str) -> int:
+    """Says of every request that its nodes are there; returns how many there are. All carry the parameter of their job."""
+    target = ("-n", namespace, "patch", f"{PLURAL}.{GROUP}", "--subresource=status", "--type=merge")
+    found = json.loads(run_kubectl("-n", namespace, "get", f"{PLURAL}.{GROUP}", "-o", "json").stdout)["items"]
+    patch = json.dumps({"status": {"conditions": [condition("Provisioned", "True", "Provisioned")]}})
+    for request in found:
+        assert request["spec"]["parameters"][parameter] == "600"
+        if not request.get("status"):
+            run_kubectl(*target, request["metadata"]["name"], "-p", patch)
+    return len(found)
+
+
+def test_workers_wait_for_nodes_and_consume_their_request(
+    make_queue: MakeQueue, start_queued: StartQueued, namespace: str
+) -> None:
+    apply(kueue_object("ProvisioningRequestConfig", {"name": namespace}, {"provisioningClassName": "by-hand"}))
+    config = {"kind": "ProvisioningRequestConfig", "name": namespace}
+    with provisioning(), admission_check(namespace, "kueue.x-k8s.io/provisioning-request", config):
+        queue = make_queue(3, checks=[namespace])
+        job = start_queued("job", 3, 2, job_annotations={f"provreq.kueue.x-k8s.io/{PARAMETER}": "600"})
+        base = Workload("job-base", namespace)
+        until(lambda: len(requests(namespace)) == 1, lambda: f"the base's request: {job.status}")
+        assert base.holds("QuotaReserved")
+        assert not job.pods(), "there are no nodes yet"
+        assert job.condition("Running")["reason"] == "QuotaRequested"
+
+        provisioned(namespace, PARAMETER)
+        base.until("Admitted")
+        job.until_world(2, QUEUE_SECONDS)
+        until(lambda: provisioned(namespace, PARAMETER) == 2, lambda: "the extra's request", QUEUE_SECONDS)
+        job.until_world(3, QUEUE_SECONDS)
+        consumed = {pod["metadata"]["annotations"]["autoscaling.x-k8s.io/consume-provisioning-request"] for pod in job.pods()}
+        assert consumed == set(requests(namespace))
+        queue.until_used(3)
+    run_kubectl("delete", "provisioningrequestconfigs.kueue.x-k8s.io", namespace)
