@@ -3,18 +3,25 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-gpu test-scale test-kueue test-autoscale matrix
+LONG_TESTS := test-gpu test-scale test-soak test-kueue test-autoscale test-frameworks test-release matrix
 .NOTPARALLEL:
-.PHONY: help demo bench scale docs unit test test-all test-fast test-e2e test-gpu test-scale test-kueue test-autoscale matrix check venv helm etcd kwok cluster images install lock clean
+.PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: venv install ## Train a small model on a kind cluster, and disturb it: kill a worker, scale up, scale down
+try: ## Without cluster, Docker and root: train a small model in processes of this machine, and disturb it (ARGS: --steps N)
+	@hack/try.sh $(ARGS)
+
+demo: venv install ## Train a small model on a kind cluster, and disturb it: kill a worker, scale up, scale down (ARGS: --example lightning)
+	@case '$(ARGS)' in *lightning*) hack/images/lightning.sh ;; esac
 	@PYTHONPATH=hack $(PYTHON) -m demo $(ARGS)
 
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@PYTHONPATH=hack $(PYTHON) -m bench $(ARGS)
+
+soak: venv install ## Faults at random to jobs of all sorts on the kind cluster (ARGS: --minutes 60 --seed 7, --replay FILE)
+	@PYTHONPATH=hack $(PYTHON) -m tests.soak $(ARGS)
 
 scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: --jobs N --workers M, --curve, --profile, --docs)
 	@hack/kind/client-limits.sh
@@ -48,13 +55,23 @@ test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped wh
 test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the leader changes (ARGS: --turns N)
 	@$(PYTHON) -m pytest -m long --capture=no tests/scale $(ARGS)
 
+test-soak: venv install ## Three minutes of faults at random, with a seed; `make soak` makes more (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m long tests/e2e/training/test_soak.py $(ARGS)
+
 test-autoscale: venv install ## Jobs that an autoscaler or the operator itself scales: measured for minutes (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py tests/e2e/scheduling/test_horizontal_autoscaler.py $(ARGS)
 
 test-kueue: venv install ## Queues of a real Kueue; skipped where it cannot be had (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/kueue $(ARGS)
 
-matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest (ARGS: "2.4 2.15", --python python3.10)
+test-frameworks: venv ## Scripts of training frameworks through resizes and losses; each is skipped without its framework (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m long tests/frameworks $(ARGS)
+
+test-release: venv helm ## Two releases of this checkout are the same, and a registry of this machine serves them (ARGS: for pytest)
+	@hack/release/registry.sh
+	@$(PYTHON) -m pytest -m long --capture=no tests/release $(ARGS)
+
+matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest, and on frameworks (ARGS: "2.4 deepspeed-oldest")
 	@$(PYTHON) hack/matrix $(ARGS)
 
 check: venv ## Format, lint, types, prose and layers only
@@ -83,6 +100,13 @@ install: images ## The operator on the cluster, from its Helm chart
 
 lock: venv ## Write both lock files again from pyproject.toml (UPGRADE=1: to the newest versions)
 	@UPGRADE=$(UPGRADE) hack/lock.sh
+
+version: venv ## Write VERSION=X.Y.Z, or X.Y.Z-dev, into every file that has the version
+	@hack/version.sh "$(VERSION)"
+	@$(PYTHON) hack/reference
+
+release: venv ## A release of the last commit in dist/: VERSION=X.Y.Z REGISTRY=host/path [PUSH=1] (docs/releasing.md)
+	@VERSION="$(VERSION)" REGISTRY="$(REGISTRY)" hack/release/release.sh
 
 clean: ## Remove all that was made (KEEP_CACHE=1: but for what is slow to make)
 	@KEEP_CACHE=$(KEEP_CACHE) hack/clean.sh

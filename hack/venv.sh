@@ -9,7 +9,7 @@ STAMP=$ROOT/.venv/.made-from
 
 main() {
     local wanted
-    wanted=$(fingerprint requirements-dev.lock pyproject.toml worker_image/pyproject.toml plugin/pyproject.toml)
+    wanted=$(fingerprint requirements-dev.lock VERSION pyproject.toml worker_image/pyproject.toml plugin/pyproject.toml)
     [[ $(cat "$STAMP" 2>/dev/null) == "$wanted" ]] && return
     one_at_a_time
     [[ -x .venv/bin/pip ]] || step venv "Make a virtual environment" make_venv

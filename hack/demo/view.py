@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 
 from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.views.recovery_table import RecoveryRow, recovery_table
 from measure.records import Done, Step
 from measure.timeline import Resumption
 from measure.watcher import Watcher
-from rich.box import SIMPLE
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -84,13 +84,8 @@ def workers_table(job: JobView) -> Table:
 
 def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
     """Returns a line for each change of the group: what happened, and what it cost."""
-    table = Table("event", "workers", box=SIMPLE, title="What happened", title_justify="left", title_style="bold")
-    for column in ("new group's first step", "pause of training", "steps lost"):
-        table.add_column(column, justify="right")
-    for title, r in events:
-        workers = f"{r.last.world} -> {r.step.world}"
-        table.add_row(title, workers, f"{r.seconds:.1f} s after", f"{r.pause:.1f} s", str(r.steps_lost))
-    return table
+    rows = [RecoveryRow(title, r.last.world, r.step.world, r.seconds, r.pause, r.steps_lost) for title, r in events]
+    return recovery_table(rows, "What happened")
 
 
 def outcome(done: Done, steps: Sequence[Step], asked_at: float) -> str:

@@ -17,15 +17,18 @@ fetch_wheels_if_changed() {
     step wheels "Fetch the operator's wheels" fetch_wheels "$wanted"
 }
 
-# Containers may not be able to reach a package index where this machine can. The image's Python is Debian 12's: 3.11.
 fetch_wheels() {
-    local machine
-    machine=$(uname -m)
     rm -rf "$WHEELS"
-    .venv/bin/python -m pip download --quiet --dest "$WHEELS" --requirement requirements.lock --no-deps --require-hashes \
+    download_wheels "$WHEELS" "$(uname -m)"
+    echo "$1" >"$WHEELS/.inputs"
+}
+
+# Containers may not be able to reach a package index where this machine can. The image's Python is Debian 12's: 3.11.
+download_wheels() {
+    local folder=$1 machine=$2
+    .venv/bin/python -m pip download --quiet --dest "$folder" --requirement requirements.lock --no-deps --require-hashes \
         --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
         --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
-    echo "$1" >"$WHEELS/.inputs"
 }
 
 ensure_base() {
@@ -37,7 +40,8 @@ ensure_base() {
 build_image() {
     local image=$1 folder=$2 file=$2/$3 suite=$4 inputs=$5 base=debian:$4-slim target
     docker image inspect "$base" >/dev/null 2>&1 || base=$(base_image "$suite")
-    local build=(docker build --file "$file" --build-arg "BASE=$base" --build-arg PIP_OPTIONS=--no-index --label "$LABEL")
+    local build=(docker build --file "$file" --build-arg "BASE=$base" --build-arg PIP_OPTIONS=--no-index
+        --build-arg "VERSION=$(<VERSION)" --label "$LABEL")
     for target in base code; do
         "${build[@]}" --target "$target" --tag "${image%:*}-$target:${image#*:}" "$folder"
     done

@@ -9,8 +9,8 @@ source "$ROOT/hack/images/build.sh"
 
 main() {
     local operator_inputs agent_inputs worker_inputs
-    operator_inputs=$(fingerprint .dockerignore Dockerfile LICENSE requirements.lock operator/elastic_pytorch_operator)
-    agent_inputs=$(fingerprint .dockerignore LICENSE worker_image)
+    operator_inputs=$(fingerprint .dockerignore Dockerfile LICENSE VERSION requirements.lock operator/elastic_pytorch_operator)
+    agent_inputs=$(fingerprint .dockerignore LICENSE VERSION worker_image)
     worker_inputs=$(fingerprint .dockerignore worker_image examples)
 
     one_at_a_time

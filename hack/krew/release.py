@@ -47,7 +47,7 @@ def build_wheel() -> tuple[str, bytes]:
         ignored = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
         sources = shutil.copytree(ROOT / "plugin", Path(folder, "plugin"), ignore=ignored)
         command = [sys.executable, *PIP_WHEEL, "--wheel-dir", folder, str(sources)]
-        subprocess.run(command, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": BUILT_AT})
+        subprocess.run(command, check=True, env={"SOURCE_DATE_EPOCH": BUILT_AT, **os.environ})
         (wheel,) = Path(folder).glob("*.whl")
         return wheel.name, wheel.read_bytes()
 

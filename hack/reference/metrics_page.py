@@ -16,7 +16,7 @@ deleted they are removed. The chart's ServiceMonitor and PodMonitor set `honorLa
 dashboard show the namespace of the operator instead.
 
 **Jobs.** `metrics.perJob: true` in the chart adds the gauges `elastic_pytorch_job_*`, with the labels `namespace` and `job_name`,
-which disappear with the job. They can drive an autoscaler: [scheduling.md](scheduling.md#horizontalpodautoscaler) has a manifest for
+which disappear with the job. They can drive an autoscaler: [autoscaling.md](autoscaling.md#horizontalpodautoscaler) has a manifest for
 `elastic_pytorch_job_step_seconds`.
 
 | metric | type | labels | meaning |

@@ -37,6 +37,12 @@ def test_the_job_gets_the_steps_and_prints_each() -> None:
     assert arguments[-4:] == ["--steps", "77", "--log-every", "1"]
 
 
+def test_another_example_is_named() -> None:
+    job = demo.read_manifest(77, "lightning")
+    assert job["metadata"]["name"] == "lightning"
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"][-2:] == ["--steps", "77"]
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 async def test_plays_all_acts_and_deletes_the_job(terminal: bool) -> None:
     cluster = CountingCluster()

@@ -1,0 +1,45 @@
+"""A registry on this machine: the reference implementation, which hack/release/registry.sh builds."""
+
+import contextlib
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.paths import ROOT
+
+CONFIGURATION = """version: 0.1
+storage: {{filesystem: {{rootdirectory: {folder}}}}}
+http: {{addr: "{host}"}}
+"""
+
+
+@contextlib.contextmanager
+def running_registry(folder: Path) -> Iterator[str]:
+    """Runs a registry that keeps its content in a folder, without TLS; yields its host and port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{free.getsockname()[1]}"
+    configuration = folder / "configuration.yaml"
+    configuration.write_text(CONFIGURATION.format(folder=folder / "content", host=host))
+    with (folder / "registry.log").open("wb") as log:
+        process = subprocess.Popen([ROOT / ".cluster/bin/registry", "serve", configuration], stdout=log, stderr=log)
+        try:
+            await_answer(f"http://{host}/v2/")
+            yield host
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def await_answer(url: str) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10):
+                return
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} does not answer"
+            time.sleep(0.1)
