@@ -223,6 +223,9 @@ def restore_in_a_full_agent() -> str:
     link, fd = PodClient.connect(), os.memfd_create("x")
     for number in range(MAX_HELD):
         link.keep_memory(f"other {number}", fd)
+    assert link.fetch(f"other {MAX_HELD - 1}") is not None, (
+        "the agent has all of them before the state comes by a connection of its own"
+    )
     try:
         elastic.State(None, model=nn.Linear(1, 1)).restore()
     except OSError as error:
