@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import secrets
 import socket
 import ssl
@@ -87,6 +88,7 @@ class Agent:
     heartbeat_seconds: float = 1.0
     incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)  # the last heartbeat was
     _carrying_out: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -125,8 +127,12 @@ class Agent:
                 self.state = "succeeded"
             self.changed.clear()
             began = time.monotonic()
-            pause = await retry.run(self._heartbeat)
+            pause = await retry.run(self._heartbeat, self.beats)
             self.observer.heard(self, time.monotonic() - began, retry.error)
+            if retry.failing:
+                self.answered.clear()
+            else:
+                self.answered.set()
             if retry.asked:
                 await asyncio.sleep(pause)
                 continue
@@ -150,13 +156,15 @@ class Agent:
 
     async def _poll_rounds(self) -> None:
         retry = _Retry()
+        await self.answered.wait()
         while self.newest.verdict is None:
             before, began = self.newest, time.monotonic()
-            pause = await retry.run(lambda: self._fetch(self.polls, POLL_SECONDS))
+            pause = await retry.run(lambda: self._fetch(self.polls, POLL_SECONDS), self.polls)
             if self.silent:
                 await asyncio.Event().wait()
             if retry.failing:
                 await asyncio.sleep(pause)
+                await self.answered.wait()
             elif self.newest == before and time.monotonic() - began < FIRST_RETRY_SECONDS:
                 await asyncio.sleep(FIRST_RETRY_SECONDS)  # an early answer without news
         self.end(self.name, int(self.newest.verdict == "failed"))
@@ -256,7 +264,7 @@ class _Retry:
         self.failing, self.asked, self.error = False, False, ""
         self._since = 0.0
 
-    async def run(self, request: Callable[[], Awaitable[None]]) -> float:
+    async def run(self, request: Callable[[], Awaitable[None]], connection: Connection) -> float:
         self.asked = False
         try:
             await request()
@@ -269,7 +277,7 @@ class _Retry:
             if isinstance(error, RefusedError) and error.retry_seconds is not None:
                 self.asked = True
                 return error.retry_seconds
-            early = isinstance(error, TimeoutError) or now - self._since < FIRST_RETRIES_SECONDS
-            return FIRST_RETRY_SECONDS if early else LATER_RETRY_SECONDS
+            early = isinstance(error, TimeoutError) or connection.patience > 1 or now - self._since < FIRST_RETRIES_SECONDS
+            return (FIRST_RETRY_SECONDS * connection.patience**2 if early else LATER_RETRY_SECONDS) * random.uniform(0.5, 1.5)
         self.failing, self.error = False, ""
         return 0.0

@@ -16,6 +16,7 @@ T = TypeVar("T")
 CONNECT_SECONDS = 1.0
 ATTEMPT_SECONDS = 0.25  # then another attempt: it may reach another operator
 HANDSHAKE_SECONDS = 2.0
+MAX_PATIENCE = 4
 CHUNK_BYTES = 64 * 1024
 OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -52,6 +53,9 @@ class Connection:
         server: to which.
         timeout_seconds: for an answer.
         source: the address that it comes from; empty: the machine's own.
+
+    Attributes:
+        patience: by how much times are longer than usual, as the server is too slow.
     """
 
     def __init__(self, server: Server, timeout_seconds: float, source: str = "") -> None:
@@ -59,6 +63,7 @@ class Connection:
         self._socket: socket.socket | None = None
         self._ready: asyncio.Future[None] | None = None
         self._busy = False
+        self.patience = 1
 
     async def request(self, method: str, path: str, headers: Mapping[str, str], body: object = None) -> bytes:
         """Returns the body of the answer.
@@ -75,15 +80,17 @@ class Connection:
         message = f"{head}{more}{kind}\r\n".encode() + content
         fresh, self._busy = self._socket is None, True
         try:
-            async with asyncio.timeout(self._timeout):
-                try:
-                    return await self._exchange(message)
-                except ConnectionError:
-                    if fresh:
-                        raise
-                    self.close()  # the server has closed an idle connection
-                    return await self._exchange(message)
+            try:
+                answer = await self._exchange(message)
+            except ConnectionError:
+                if fresh:
+                    raise
+                self.close()  # the server has closed an idle connection
+                answer = await self._exchange(message)
+            self.patience = 1
+            return answer
         except RefusedError:
+            self.patience = 1
             raise
         except BaseException:
             self.close()
@@ -103,6 +110,14 @@ class Connection:
     async def _exchange(self, message: bytes) -> bytes:
         if self._socket is None:
             await self._connect()
+        try:
+            async with asyncio.timeout(self._timeout * self.patience):
+                return await self._converse(message)
+        except TimeoutError:
+            self._wait_longer()
+            raise
+
+    async def _converse(self, message: bytes) -> bytes:
         await self._when_ready(lambda opened: opened.sendall(message))  # so small that the kernel takes it whole
         received = bytearray()
         while (end := received.find(b"\r\n\r\n")) < 0:
@@ -163,12 +178,19 @@ class Connection:
             self._socket = opened
             loop.add_reader(opened, self._wake)
             if self._server.tls is not None:
-                async with asyncio.timeout(HANDSHAKE_SECONDS):
-                    await self._when_ready(lambda opened: opened.do_handshake())
+                try:
+                    async with asyncio.timeout(HANDSHAKE_SECONDS * self.patience):
+                        await self._when_ready(lambda opened: opened.do_handshake())
+                except (TimeoutError, ConnectionError, ssl.SSLEOFError):
+                    self._wait_longer()
+                    raise
         except BaseException:
             self.close()
             opened.close()
             raise
+
+    def _wait_longer(self) -> None:
+        self.patience = min(2 * self.patience, MAX_PATIENCE)
 
     async def _open(self) -> socket.socket:
         until = asyncio.get_running_loop().time() + CONNECT_SECONDS

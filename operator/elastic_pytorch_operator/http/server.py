@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from elastic_pytorch_operator.http.arrivals import Arrivals
 from elastic_pytorch_operator.http.connections import Connections, Peer
 
 logger = logging.getLogger(__name__)
@@ -26,8 +27,11 @@ logger = logging.getLogger(__name__)
 MAX_BODY_BYTES = 64 * 1024
 SHUTDOWN_SECONDS = 0.5
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
-MAX_ACCEPTED_AT_ONCE = 16  # then others have their turn; each has a millisecond of TLS to come
+MAX_ACCEPTED_AT_ONCE = 256
+MAX_BEGUN_AT_ONCE = 8  # then others have their turn; each has a millisecond of TLS to come
+MAX_WAITING = 512  # for their turn: about as many as are served in the two seconds that agents wait
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
+TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
 HANDSHAKE_SECONDS = 5
 GOODBYE_SECONDS = 1  # for the end of TLS
 IDLE_SECONDS = 75.0  # between two requests of a known client
@@ -57,7 +61,7 @@ async def serving(
         connections: which are let in.
         on_refusal: called for each connection that is refused or closed because no client has authenticated on it, with the reason and
             the client's address.
-        on_crowd: called when more connections come at once than are accepted at once.
+        on_crowd: called when more connections come than can be served at once.
 
     Yields:
         The port.
@@ -122,6 +126,12 @@ def _as_peer(name: Sequence[Any]) -> Peer:
     return str(name[0]).removeprefix("::ffff:"), int(name[1])
 
 
+def _was_given_up(link: socket.socket) -> bool:
+    """Whether the client has closed the connection; where the kernel does not say, a handshake will find out."""
+    option = getattr(socket, "TCP_INFO", None)  # Linux has it
+    return option is not None and link.getsockopt(socket.IPPROTO_TCP, option, 1)[0] != TCP_ESTABLISHED
+
+
 @dataclass(frozen=True, slots=True)
 class _Link:
     transport: asyncio.Transport
@@ -136,6 +146,8 @@ class _Gate:
         self._on_refusal = on_refusal
         self._on_crowd = on_crowd
         self._links: dict[Peer, _Link] = {}
+        self._arrivals: Arrivals[tuple[socket.socket, Peer]] = Arrivals(MAX_WAITING)
+        self._serving = False
         self._accepting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -156,6 +168,8 @@ class _Gate:
         self._loop.remove_reader(self._listening)
         if self._pause is not None:
             self._pause.cancel()
+        while self._arrivals:
+            self._turn_away(*self._arrivals.take())
         if self._accepting:
             await asyncio.wait(self._accepting)
 
@@ -199,22 +213,43 @@ class _Gate:
             try:
                 link, name = self._listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
-                return
+                break
             except OSError as error:
                 logger.error("cannot accept connections: %s", error)
                 self._loop.remove_reader(self._listening)
                 self._pause = self._loop.call_later(NO_DESCRIPTORS_SECONDS, self._resume)
-                return
+                break
             peer = _as_peer(name)
             if refusal := self._connections.open(peer, time.monotonic()):
                 link.close()
                 self._on_refusal(refusal, peer[0])
                 continue
+            if oldest := self._arrivals.add((link, peer)):
+                self._turn_away(*oldest)
+        if not self._serving:
+            self._serve_newest()
+
+    def _serve_newest(self) -> None:
+        """Begins with a few connections, and with more in the next turn of the event loop."""
+        begun = 0
+        while self._arrivals and begun < MAX_BEGUN_AT_ONCE:
+            link, peer = self._arrivals.take()
+            if _was_given_up(link):
+                self._turn_away(link, peer)
+                continue
+            begun += 1
             link.setblocking(False)
             task = self._loop.create_task(self._serve(link, peer))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
-        self._on_crowd()
+        self._serving = bool(self._arrivals)
+        if self._serving:
+            self._on_crowd()
+            self._loop.call_soon(self._serve_newest)
+
+    def _turn_away(self, link: socket.socket, peer: Peer) -> None:
+        link.close()
+        self._connections.close(peer)
 
     def _resume(self) -> None:
         self._loop.add_reader(self._listening, self._accept)

@@ -3,12 +3,18 @@
 import contextlib
 import http.server
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import certifi
 import pytest
+from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.http_connection import OperatorConnection, RefusedError
+
+from tests.worker_image.waiting import wait
 
 
 class StandbyFirst(http.server.BaseHTTPRequestHandler):
@@ -71,6 +77,88 @@ def test_operator_that_has_died_without_a_word_is_not_waited_for() -> None:
         with pytest.raises(TimeoutError):
             OperatorConnection(*dead.getsockname(), "", timeout=60).request("GET", "/v1/round")
         assert time.monotonic() - began < 30
+
+
+@pytest.fixture
+def answers() -> Iterator[tuple[int, threading.Event]]:
+    """A server's port, and whether it answers."""
+    may_answer = threading.Event()
+
+    class Slow(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if may_answer.is_set():
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+            else:
+                time.sleep(1)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1], may_answer
+    server.shutdown()
+    server.server_close()
+
+
+def test_patience_with_an_operator_that_is_too_slow_doubles_until_it_answers(answers: tuple[int, threading.Event]) -> None:
+    port, may_answer = answers
+    connection = OperatorConnection("127.0.0.1", port, "", timeout=0.05)
+    for patience in (2, 4, 4):
+        with pytest.raises(TimeoutError):
+            connection.request("GET", "/v1/round")
+        assert connection.patience == patience
+    may_answer.set()
+    slower = OperatorConnection("127.0.0.1", port, "", timeout=10)
+    slower.patience = 4
+    assert slower.request("GET", "/v1/round") == {}
+    assert slower.patience == 1
+
+
+def test_handshake_that_the_operator_breaks_off_is_a_reason_for_patience() -> None:
+    authorities = Path(certifi.where()).read_text()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = OperatorConnection(*server.getsockname(), "", 10, authorities)
+
+        def break_off() -> None:
+            server.accept()[0].close()
+
+        threading.Thread(target=break_off, daemon=True).start()
+        with pytest.raises((ConnectionError, ssl.SSLEOFError)):
+            connection.request("GET", "/v1/round")
+    assert connection.patience == 2
+    with pytest.raises(ConnectionRefusedError):
+        connection.request("GET", "/v1/round")
+    assert connection.patience == 2, "which says nothing of how busy it is"
+
+
+def test_agent_asks_for_rounds_only_once_a_heartbeat_was_answered() -> None:
+    asked: list[str] = []
+    may_answer = threading.Event()
+
+    class Connection(OperatorConnection):
+        def request(self, method: str, path: str, body: object = None) -> object:
+            asked.append(method)
+            if not may_answer.is_set():
+                raise ConnectionRefusedError("not yet")
+            time.sleep(0.05)
+            return {"round": 0}
+
+    def connection(timeout_seconds: float) -> Connection:
+        return Connection("127.0.0.1", 1, "", timeout_seconds)
+
+    client = OperatorClient(
+        connection, local_world_size=1, port=lambda: 1, progress=dict, on_news=lambda: None, on_dump=lambda: None
+    )
+    client.start()
+    wait(lambda: len(asked) >= 3)
+    assert set(asked) == {"POST"}
+    may_answer.set()
+    wait(lambda: "GET" in asked)
+    client.stop()
 
 
 class Network:

@@ -6,6 +6,7 @@ main thread only reads what is known, and never waits for the operator.
 
 import contextlib
 import queue
+import random
 import secrets
 import threading
 import time
@@ -94,6 +95,7 @@ class OperatorClient:
         self._heartbeats: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() is safe in a signal handler
         self._heartbeat_connection = connection(HEARTBEAT_TIMEOUT_SECONDS)
         self._poll_connection = connection(POLL_SECONDS + 10)
+        self._heard = threading.Event()  # the operator has answered the last heartbeat
 
     @property
     def reported(self) -> ReportedState:
@@ -151,6 +153,10 @@ class OperatorClient:
             told = self._told
             pause = retry.run(self._heartbeat, self._heartbeat_connection)
             self._attempted = told
+            if retry.failing:
+                self._heard.clear()
+            else:
+                self._heard.set()
             if retry.asked:
                 time.sleep(pause)
                 continue
@@ -162,12 +168,15 @@ class OperatorClient:
 
     def _poll_rounds(self) -> None:
         retry = _Retry("the poll for a round", lambda: self._stopped)
+        # A new leader hears thousands of agents in half the time if each asks for rounds only after its heartbeat.
+        self._heard.wait()
         while self.verdict is None:
             before = time.monotonic()
             number, nudge = self.newest.number, self._nudge
             pause = retry.run(self._poll, self._poll_connection)
             if retry.failing:
                 time.sleep(pause)
+                self._heard.wait()
             elif (number, nudge) == (self.newest.number, self._nudge) and time.monotonic() - before < FIRST_RETRY_SECONDS:
                 time.sleep(FIRST_RETRY_SECONDS)  # an early answer without news
 
@@ -279,14 +288,20 @@ class _Retry:
             if isinstance(error, RefusedError) and error.retry_after is not None:
                 self.asked = True
                 return error.retry_after
-            if isinstance(error, TimeoutError):
-                return FIRST_RETRY_SECONDS  # it has waited enough: the server that did not answer may have died
-            if not isinstance(error, OSError):
-                return LATER_RETRY_SECONDS  # it answers, but not sensibly
-            first = time.monotonic() - self._failing_since < FIRST_RETRIES_SECONDS
-            return FIRST_RETRY_SECONDS if first else LATER_RETRY_SECONDS
+            # At random, so that agents that have failed together do not come again together.
+            return self._pause(error, connection.patience) * random.uniform(0.5, 1.5)
         if self.failing:
             logger.info("%s succeeded again", self._what)
         self.failing = False
         self._logged = ""
         return 0.0
+
+    def _pause(self, error: Exception, patience: int) -> float:
+        if patience > 1:
+            return FIRST_RETRY_SECONDS * patience**2  # the operator has more to do than it can
+        if isinstance(error, TimeoutError):
+            return FIRST_RETRY_SECONDS  # it has waited enough: the server that did not answer may have died
+        if not isinstance(error, OSError):
+            return LATER_RETRY_SECONDS  # it answers, but not sensibly
+        first = time.monotonic() - self._failing_since < FIRST_RETRIES_SECONDS
+        return FIRST_RETRY_SECONDS if first else LATER_RETRY_SECONDS

@@ -17,6 +17,7 @@ MAX_ANSWER_BYTES = 32 << 20
 MAX_RETRY_AFTER_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, however busy the operator is
 HANDSHAKE_TIMEOUT_SECONDS = 2.0
+MAX_PATIENCE = 4
 RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another one
 # The kernel closes a connection whose other end acknowledges nothing for 2 s, even an idle one, as a poll's is most of the time. The kernel
 # of a live operator acknowledges however busy the operator is. Not every system has each of these options.
@@ -42,6 +43,9 @@ class OperatorConnection:
 
     The name is resolved once: the cluster's DNS may have lost a server together with the operator.
 
+    Thousands of agents may look for a new leader together. If each gave up as early as one alone, and came again at once, the operator
+    would work on connections that have just been given up. So the times double while an operator that can be reached is too slow.
+
     Args:
         host: the operator's.
         port: the operator's.
@@ -49,6 +53,10 @@ class OperatorConnection:
         timeout: the seconds to wait for an answer.
         authorities: which must have signed the operator's certificate, PEM; empty: plain HTTP is used.
         open_socket: connects to a host, given by name or address, and a port within the given seconds.
+
+    Attributes:
+        patience: by how much times are longer than usual, 1 to 4: it doubles each time the operator can be reached and does not answer
+            in time, or closes the connection within the handshake.
     """
 
     def __init__(
@@ -69,6 +77,7 @@ class OperatorConnection:
         self._connection: http.client.HTTPConnection | None = None
         self._address = ""  # where the operator was found last
         self._failing_since: float | None = None
+        self.patience = 1
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """Sends a request.
@@ -85,17 +94,23 @@ class OperatorConnection:
         fresh = self._connection is None
         try:
             try:
-                return self._exchange(method, path, body)
+                answer = self._exchange(method, path, body)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
                 if fresh:
                     raise
                 self.close()  # the server has closed an idle connection: no reason to wait
-                return self._exchange(method, path, body)
+                answer = self._exchange(method, path, body)
         except RefusedError:
+            self.patience = 1
             raise
-        except Exception:
+        except Exception as error:
+            # With a number, it is the kernel that has heard nothing of the other one.
+            if self._connection is not None and isinstance(error, TimeoutError) and error.errno is None:
+                self._wait_longer()
             self.close()
             raise
+        self.patience = 1
+        return answer
 
     def interrupt(self) -> None:
         """Makes a request that waits for its answer fail at once. From another thread."""
@@ -111,8 +126,13 @@ class OperatorConnection:
             self._connection.close()
             self._connection = None
 
+    def _wait_longer(self) -> None:
+        self.patience = min(2 * self.patience, MAX_PATIENCE)
+
     def _exchange(self, method: str, path: str, body: object) -> Any:
         connection = self._connection or self._connect()
+        if connection.sock is not None:
+            connection.sock.settimeout(self.patience * self._timeout)
         headers = {"Accept": "application/json"}
         if self._token_file:
             headers["Authorization"] = f"Bearer {Path(self._token_file).read_text(encoding='ascii').strip()}"
@@ -156,9 +176,12 @@ class OperatorConnection:
                     found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
             self._address = found.getpeername()[0]
             if self._tls:
-                found.settimeout(min(HANDSHAKE_TIMEOUT_SECONDS, self._timeout))
-                found = self._tls.wrap_socket(found, server_hostname=self._host)
-            found.settimeout(self._timeout)
+                found.settimeout(self.patience * min(HANDSHAKE_TIMEOUT_SECONDS, self._timeout))
+                try:
+                    found = self._tls.wrap_socket(found, server_hostname=self._host)
+                except (TimeoutError, ConnectionError, ssl.SSLEOFError):
+                    self._wait_longer()
+                    raise
         except BaseException:
             found.close()
             raise
