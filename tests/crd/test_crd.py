@@ -242,6 +242,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "progress",
         "lastRecovery",
         "recentRecoveries",
+        "stragglers",
         "scaling",
         "history",
         "recoveries",
@@ -266,6 +267,9 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert set(PROPERTIES["status.recentRecoveries[]"]["properties"]) == recovery
     assert set(PROPERTIES["status.rootCause"]["properties"]) == {
         *("worker", "node", "rank", "pid", "time", "exitCode", "signal", "message"),
+    }
+    assert set(PROPERTIES["status.stragglers[]"]["properties"]) == {
+        *("rank", "worker", "localRank", "node", "slowdown", "workSeconds", "medianSeconds"),
     }
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {"name", "index", "rank", "node", "state"}
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]

@@ -18,7 +18,7 @@ from elastic_pytorch_operator.local.run import LocalOperator, local_operator
 from tests.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-SCRIPT = "/examples/all-reduce/train.py"
+SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 SECONDS = 120.0
 
 
@@ -89,13 +89,20 @@ class LocalJob:
 
 @asynccontextmanager
 async def local_job(
-    tmp_path: Path, *arguments: str, backend: str = "c10d", endpoint: str = "", grace_seconds: int = 10, **spec: Any
+    tmp_path: Path,
+    *arguments: str,
+    script: str = "",
+    backend: str = "c10d",
+    endpoint: str = "",
+    grace_seconds: int = 10,
+    **spec: Any,
 ) -> AsyncIterator[LocalJob]:
-    """Runs a job of the all-reduce example for as long as the context lasts."""
+    """Runs a job of the all-reduce example, or of a script of the agents' tests, for as long as the context lasts."""
+    program = ["/scripts/" + script] if script else ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints"]
     container = {
         "name": "pytorch",
         "image": "any",
-        "args": [SCRIPT, "--checkpoint-dir", "/checkpoints", *arguments],
+        "args": [*program, *arguments],
         "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
         "volumeMounts": [{"name": "checkpoints", "mountPath": "/checkpoints"}],
     }
@@ -121,6 +128,6 @@ async def local_job(
     def note(pod: str, line: str) -> None:
         lines.setdefault(pod, []).append(line)
 
-    async with local_operator(tmp_path, {"/examples": EXAMPLES}, write_line=note) as operator:
+    async with local_operator(tmp_path, {"/examples": EXAMPLES, "/scripts": SCRIPTS}, write_line=note) as operator:
         operator.cluster.apply_job(manifest)
         yield LocalJob(operator, "stock", lines)

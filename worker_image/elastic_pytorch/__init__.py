@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from elastic_pytorch.training.learning_rate import scale_learning_rate
     from elastic_pytorch.training.sampler import ElasticSampler, Part
     from elastic_pytorch.training.training_loop import Step, steps
+    from elastic_pytorch.training.work_timer import WorkTimer
 
 __all__ = [
     "ElasticSampler",
@@ -23,6 +24,7 @@ __all__ = [
     "ShardedState",
     "State",
     "Step",
+    "WorkTimer",
     "in_process",
     "report",
     "scale_learning_rate",
@@ -35,6 +37,7 @@ _MODULES = {
     "ShardedState": "elastic_pytorch.state.sharded_state",
     "State": "elastic_pytorch.state.state",
     "Step": "elastic_pytorch.training.training_loop",
+    "WorkTimer": "elastic_pytorch.training.work_timer",
     "in_process": "elastic_pytorch.group.in_process",
     "scale_learning_rate": "elastic_pytorch.training.learning_rate",
     "steps": "elastic_pytorch.training.training_loop",

@@ -9,6 +9,7 @@ from elastic_pytorch_operator.model.observed import AgentState, Failure, Progres
 MAX_TEXT = 4096
 MAX_NUMBER = 2**53
 MAX_REAL = sys.float_info.max
+MAX_LOCAL_RANKS = 4096
 
 
 class MalformedHeartbeat(ValueError):
@@ -62,7 +63,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         round=_number(body, "round"),
         rank=_number(body, "rank", 0),
         world_size=_number(body, "worldSize", 0),
-        local_world_size=_number(body, "localWorldSize", 1, most=4096),
+        local_world_size=_number(body, "localWorldSize", 1, most=MAX_LOCAL_RANKS),
         port=_number(body, "port", 0, most=65535),
         restarts=_number(body, "restarts", 0),
         progress=_progress(body.get("progress")),
@@ -88,7 +89,18 @@ def _progress(body: object) -> Progress:
         commit_every_steps=_optional(body, "commitEverySteps"),
         samples_per_step=_optional(body, "samplesPerStep"),
         checkpoints=_optional(body, "checkpoints"),
+        work_windows=_optional(body, "workWindows"),
+        work_seconds=_seconds_by_local_rank(body.get("workSeconds")),
+        step_seconds=_age(body, "stepSeconds"),
     )
+
+
+def _seconds_by_local_rank(value: object) -> tuple[float | None, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > MAX_LOCAL_RANKS:
+        raise MalformedHeartbeat(f"progress.workSeconds: must be a list of at most {MAX_LOCAL_RANKS} numbers")
+    return tuple(None if v is None else _real(v, "progress.workSeconds", least=0.0, most=MAX_NUMBER) for v in value)
 
 
 def _failure(body: object) -> tuple[Failure | None, float]:

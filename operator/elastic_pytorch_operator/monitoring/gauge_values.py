@@ -38,6 +38,7 @@ class GaugeValues:
         jobs: by namespace and state. The namespaces that have jobs are its keys.
         workers: of jobs that have not ended, by namespace and state.
         pending_seconds: by namespace, for how long the job has been Pending that has been so for longest.
+        stragglers: ranks that are slow, by namespace.
         figures: of each job, found as they are read, once: they are exported on request only.
         agents: that have sent a request of late.
         polls: long polls that wait for an answer.
@@ -49,6 +50,7 @@ class GaugeValues:
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     pending_seconds: Mapping[str, float] = field(default_factory=dict)
+    stragglers: Mapping[str, int] = field(default_factory=dict)
     figures: Iterable[JobFigures] = ()
     agents: int = 0
     polls: int = 0

@@ -147,6 +147,11 @@ class Metrics:
             f"Workers of jobs that have not ended, by state: {', '.join(WORKER_STATES)}.",
             ("namespace", "state"),
         )
+        self._stragglers = self._gauge(
+            "elastic_pytorch_stragglers",
+            "Ranks that are slow, so that the others wait for them: entries of status.stragglers (docs/observability.md).",
+            ("namespace",),
+        )
         self._rounds = self._counter(
             "elastic_pytorch_rounds_declared_total", "Rounds declared, by reason (docs/rounds.md).", ("namespace", "reason")
         )
@@ -239,13 +244,14 @@ class Metrics:
         return generate_latest(self._registry)
 
     def _render_namespaces(self, gauges: GaugeValues) -> None:
-        for gauge in (self._jobs, self._workers, self._longest_pending):
+        for gauge in (self._jobs, self._workers, self._longest_pending, self._stragglers):
             gauge.clear()
         now = self._clock()
         for namespace, jobs in gauges.jobs.items() if gauges.leading else ():
             self._begin_namespace(namespace)
             self._namespaces[namespace] = now
             self._longest_pending.labels(namespace).set(gauges.pending_seconds.get(namespace, 0.0))
+            self._stragglers.labels(namespace).set(gauges.stragglers.get(namespace, 0))
             workers = gauges.workers.get(namespace, {})
             for state in JOB_STATES:
                 self._jobs.labels(namespace, state).set(jobs.get(state, 0))

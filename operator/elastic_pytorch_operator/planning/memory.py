@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
 from elastic_pytorch_operator.planning.scaling.scaling import Scaling
 from elastic_pytorch_operator.planning.stock.memory import StockMemory
@@ -40,6 +41,7 @@ class Memory:
         ended_at: when this operator first saw the job ended.
         scaling: what each worker adds; None: not read from the status yet.
         stock: of a group that stock torchrun forms.
+        stragglers: the ranks that are slow.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -62,6 +64,7 @@ class Memory:
     ended_at: float | None = None
     scaling: Scaling | None = None
     stock: StockMemory | None = None
+    stragglers: Stragglers = NO_STRAGGLERS
 
 
 @dataclass(frozen=True, slots=True)

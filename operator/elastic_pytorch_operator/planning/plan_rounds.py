@@ -32,6 +32,7 @@ from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events
 from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, status_write
+from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, advance_stragglers, record_stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
@@ -112,6 +113,7 @@ def plan_rounds(
     recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
     grown = grows(observed.round, decision.round)
     round_ = decision.round or observed.round
+    stragglers = NO_STRAGGLERS if ending is not None else advance_stragglers(memory.stragglers, round_, observed)
     findings = Findings(
         budget=memory.budget,
         recovery=recovery,
@@ -126,6 +128,7 @@ def plan_rounds(
         schedule=workers.schedule,
         scaling=scaling,
         quota=quota,
+        stragglers=stragglers,
     )
     status = describe_job(asked, observed, candidates, round_, findings)
     actions: list[Action] = []
@@ -151,6 +154,7 @@ def plan_rounds(
             scaling_news,
             quota,
         ),
+        *(record_stragglers(memory.stragglers, stragglers) if ending is None else ()),
         *report_timeout(job, workers.schedule),
     ]
     write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
@@ -160,6 +164,7 @@ def plan_rounds(
             recovery=recovery,
             checkpoint_wait=deferral.wait,
             grown_at=observed.now if grown else memory.grown_at,
+            stragglers=stragglers,
             failed=mark_reported(memory.failed),
         ),
         decision.round,

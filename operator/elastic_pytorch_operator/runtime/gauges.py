@@ -42,6 +42,7 @@ def read_gauges(
     jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     pending: defaultdict[str, float] = defaultdict(float)
+    stragglers: Counter[str] = Counter()
     for key in cache.keys:
         manifest = cache.job_manifest(key)
         status = manifest.get("status") or {}
@@ -51,11 +52,13 @@ def read_gauges(
             pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
         if not has_ended(status):
             workers[key.namespace].update(count_states(status))
+            stragglers[key.namespace] += len(status.get("stragglers") or ())
     return GaugeValues(
         leading=leading,
         jobs=jobs,
         workers=workers,
         pending_seconds=pending,
+        stragglers=stragglers,
         figures=(_figures(key, cache.job_manifest(key)) for key in cache.keys),
         agents=registry.heard_since(now - CONNECTED_SECONDS),
         polls=registry.open_polls,

@@ -13,6 +13,7 @@ from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.nodes import NodeView, shortage_of_room
 from elastic_pytorch_client.reading.pods import KUEUE, PodTrouble, pod_troubles, silent_pods
+from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 MULTIKUEUE = f"{KUEUE}multikueue"  # in spec.managedBy: Kueue has another cluster run the job
@@ -297,6 +298,28 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             f"{job.total_failures} of {job.backoff_limit} failures that failurePolicy.backoffLimit allows in the job's life have "
             "occurred. Progress does not reset this count."
         )
+    yield from _slow(job)
+
+
+def _slow(job: JobView) -> Iterable[Finding]:
+    """One finding for the ranks that are slow."""
+    if not job.stragglers or not job.world:
+        return
+    worst = job.stragglers[0]
+    others = [each for each in slowest_by_worker(job.stragglers).values() if each.worker != worst.worker]
+    what = f"The group waits for slow ranks in each step: {worst}."
+    if others:
+        what += f" {len(others)} other {'worker is' if len(others) == 1 else 'workers are'} slow, too: "
+        what += f"{', '.join(each.worker for each in others)}."
+    do = "Look for what else runs there, for a hot or throttled device, and for a slow disk"
+    if not worst.node:
+        yield Finding(what, f"{do}.")
+        return
+    lines = [f"{do}:", f"  kubectl describe node {worst.node}", "If the node is at fault, keep pods away and move the worker:"]
+    yield Finding(
+        what,
+        "\n".join([*lines, f"  kubectl cordon {worst.node}", f"  kubectl delete pod -n {job.namespace} {worst.worker}"]),
+    )
 
 
 def _scaling(job: JobView) -> Iterable[Finding]:

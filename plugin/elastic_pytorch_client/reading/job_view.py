@@ -8,6 +8,7 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.index_ranges import parse_ranges
 from elastic_pytorch_client.reading.recovery_phases import PHASES
+from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 
 RUNNING = "Running"
 HEARD_STATES = (RUNNING, "Ready", "Succeeded", "Silent")  # of workers whose agents have reported
@@ -140,6 +141,7 @@ class JobView:
         unlisted: the indexes of the others, by state.
         newest_pod_time: RFC 3339. A pod of such an index that was created later is a replacement.
         scaling: what the last workers added, and what autoscale does about it; empty: nothing is known.
+        stragglers: the ranks that are slow, the slowest first.
     """
 
     name: str
@@ -176,6 +178,7 @@ class JobView:
     unlisted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     newest_pod_time: str = ""
     scaling: str = ""
+    stragglers: tuple[Straggler, ...] = ()
 
     def condition(self, type_: str) -> Condition | None:
         """The condition of a type, None if there is none."""
@@ -303,6 +306,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
         newest_pod_time=str(unlisted.get("newestPodTime", "")),
         scaling=str((status.get("scaling") or {}).get("message", "")),
+        stragglers=view_stragglers(status),
     )
 
 

@@ -1,7 +1,7 @@
 """One job on one screen: how far, who, what holds, and what happened."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 
 from rich.console import Group, RenderableType
@@ -15,6 +15,7 @@ from elastic_pytorch_client.durations import seconds_since, short, spell
 from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import Condition, JobView, Recovery, Worker
 from elastic_pytorch_client.reading.recovery_phases import name_slowest
+from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.timeline import JobEvent
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED, state_mark, state_style
@@ -106,7 +107,7 @@ def _workers(job: JobView, limit: int) -> Tree:
     tree = Tree(label, guide_style=MUTED)
     others = sorted((w for w in job.workers if w not in members), key=lambda w: (w.index, w.name))
     all_workers = [*members, *others]
-    shown = all_workers if len(all_workers) <= limit else _notable(all_workers, limit)
+    shown = all_workers if len(all_workers) <= limit else _notable(all_workers, slowest_by_worker(job.stragglers), limit)
     widths = [max((len(w.name) for w in shown), default=0), max((len(w.node) for w in shown), default=0)]
     for worker in shown:
         tree.add(_worker(job, worker, widths))
@@ -130,13 +131,16 @@ def _worker(job: JobView, worker: Worker, widths: Sequence[int]) -> Text:
     text.append(f"{state_mark(worker.state)} {worker.state}", state_style(worker.state))
     if worker.rank is not None and job.progress.step is not None and job.world:
         text.append(f"  step {job.progress.step}", MUTED)
+    if worker.rank is not None and (slow := slowest_by_worker(job.stragglers).get(worker.name)) is not None:
+        text.append(f"  ▲ {slow.slowdown} times the median's work", BUSY)
     return text
 
 
-def _notable(workers: Sequence[Worker], limit: int) -> list[Worker]:
+def _notable(workers: Sequence[Worker], stragglers: Container[str], limit: int) -> list[Worker]:
     """Of many, those that are not as they should be first."""
     unwell = [w for w in workers if w.state not in ("Running", "Succeeded")]
-    chosen = {w.name for w in [*unwell, *workers][:limit]}
+    slow = [w for w in workers if w.name in stragglers]
+    chosen = {w.name for w in [*unwell, *slow, *workers][:limit]}
     return [w for w in workers if w.name in chosen]
 
 

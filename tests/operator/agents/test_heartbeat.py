@@ -74,6 +74,12 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": {"formedAgeSeconds": "now"}}, "progress.formedAgeSeconds"),
         ({"progress": {"step": 1.5}}, "step"),
         ({"progress": {"checkpoints": -1}}, "checkpoints"),
+        ({"progress": {"workWindows": 1.5}}, "workWindows"),
+        ({"progress": {"workSeconds": 0.1}}, "progress.workSeconds"),
+        ({"progress": {"workSeconds": [0.1, -0.1]}}, "progress.workSeconds"),
+        ({"progress": {"workSeconds": ["0.1"]}}, "progress.workSeconds"),
+        ({"progress": {"workSeconds": [0.1] * 4097}}, "progress.workSeconds"),
+        ({"progress": {"stepSeconds": -1}}, "progress.stepSeconds"),
         ({"progress": {"checkpoints": "many"}}, "checkpoints"),
         ({"failure": {**FAILURE, "pid": "57"}}, "pid"),
         ({"failure": {**FAILURE, "ageSeconds": -1}}, "failure.ageSeconds"),
@@ -86,6 +92,14 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
 def test_refusals_name_the_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(MalformedHeartbeat, match=field):
         parse_heartbeat({**GOOD, **change})
+
+
+def test_work_of_each_local_rank() -> None:
+    told = {"workWindows": 3, "workSeconds": [0.25, None, 1], "stepSeconds": 2}
+    progress = parse_heartbeat({**GOOD, "progress": told}).progress
+    assert (progress.work_windows, progress.work_seconds, progress.step_seconds) == (3, (0.25, None, 1.0), 2.0)
+    older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
+    assert (older.work_windows, older.work_seconds, older.step_seconds) == (None, (), None)
 
 
 @pytest.mark.parametrize("loss", [0, -3, 1e300, 10**300])

@@ -219,6 +219,16 @@ def test_longest_wait_of_a_namespace_is_that_of_one_job() -> None:
     assert read(Metrics(), gauges_of(cache))["elastic_pytorch_longest_pending_seconds{namespace=default}"] == 3600
 
 
+def test_slow_ranks_of_jobs_that_train_are_counted() -> None:
+    cache, slow = Cache(), {"state": "Running", "stragglers": [{"rank": 1}, {"rank": 5}]}
+    ended = {**slow, "state": "Complete", "conditions": [{"type": "Complete", "status": "True"}]}
+    statuses = {"a": slow, "b": slow, "c": {"state": "Running"}, "d": ended}
+    cache.replace_all([a_manifest(name) | {"status": status} for name, status in statuses.items()], [], [], 0.0)
+    assert read(Metrics(), gauges_of(cache))["elastic_pytorch_stragglers{namespace=default}"] == 4
+    standby = read(Metrics(), gauges_of(cache, leading=False))
+    assert not [name for name in standby if name.startswith("elastic_pytorch_stragglers")]
+
+
 def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
     status = {"state": "Running", "readyReplicas": 2, "worldSize": 2, "progress": {"step": 501, "stepsPerSecond": "2.5"}}
     status |= {"scaling": {"efficiency": "0.18"}}

@@ -45,6 +45,32 @@ def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) 
     wait(lambda: receiver.current().step == 6)
 
 
+def test_work_of_each_process_is_told_in_windows_of_the_round(
+    receiver: ProgressReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def windows() -> int:
+        work = receiver.current().work
+        return 0 if work is None else work.windows
+
+    def until(count: int) -> None:
+        deadline = time.monotonic() + 60
+        while windows() < count:
+            assert time.monotonic() < deadline
+            for local_rank, seconds in (("0", 0.25), ("1", 0.5)):
+                monkeypatch.setenv("LOCAL_RANK", local_rank)
+                report(work_seconds=seconds, step_seconds=1.0)
+            time.sleep(0.05)
+
+    report(step=1, work_seconds=3.0)  # without the time of the step it tells nothing
+    until(1)
+    told = receiver.current().to_json()
+    assert told is not None
+    assert {"workWindows": 1, "workSeconds": [0.25, 0.5], "stepSeconds": 1.0}.items() <= told.items()
+    receiver.start_round()
+    assert receiver.current().to_json() is None
+    until(1)
+
+
 def test_when_the_processes_started_and_their_group_formed(receiver: ProgressReceiver) -> None:
     receiver.note_started()
     report_group_formed()

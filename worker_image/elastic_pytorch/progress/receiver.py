@@ -8,11 +8,14 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
+from elastic_pytorch.progress.work_windows import Work, WorkWindows
+
+MAX_LOCAL_RANKS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Progress:
     checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
     started_at: float | None = None  # when all processes of the pod had been started for the round, monotonic seconds
     formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
+    work: Work | None = None  # how long the processes have worked in their last steps
 
     def with_report(self, datagram: bytes, now: float = 0.0) -> "Progress":
         """Returns the progress after a report: the largest step, and the newest of everything else.
@@ -40,11 +44,14 @@ class Progress:
         Raises:
             ValueError: the datagram is not what `report` sends.
         """
-        if len(datagram) > MAX_DATAGRAM_BYTES:
-            raise ValueError("too long")
-        fields = json.loads(datagram)
-        if not isinstance(fields, dict):
-            raise ValueError("not an object")
+        return self.with_fields(parse_report(datagram), now)
+
+    def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
+        """Returns the progress after a report that has been parsed, as of `with_report`.
+
+        Raises:
+            ValueError: a field is not what `report` sends.
+        """
         counts = ("step", "total", "checkpointStep", "commitEverySteps", "samplesPerStep")
         step, total, checkpoint, commit_every, samples = (_count(fields.get(key)) for key in counts)
         loss = _number(fields.get("loss"))
@@ -59,9 +66,10 @@ class Progress:
             checkpoints=self.checkpoints,
             started_at=self.started_at,
             formed_at=now if self.formed_at is None and fields.get("formed") is True else self.formed_at,
+            work=self.work,
         )
 
-    def to_json(self, now: float = 0.0) -> dict[str, float | None] | None:
+    def to_json(self, now: float = 0.0) -> dict[str, object] | None:
         """Returns the progress as a heartbeat carries it at a moment, monotonic seconds."""
         if self == Progress():
             return None
@@ -69,7 +77,40 @@ class Progress:
         checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
         commits = {"commitEverySteps": self.commit_every_steps, "samplesPerStep": self.samples_per_step}
         ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
-        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages}
+        work = self.work.to_json() if self.work is not None else {}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages, **work}
+
+
+def parse_report(datagram: bytes) -> dict[str, object]:
+    """Returns the fields of a report.
+
+    Raises:
+        ValueError: the datagram is not what `report` sends.
+    """
+    if len(datagram) > MAX_DATAGRAM_BYTES:
+        raise ValueError("too long")
+    fields = json.loads(datagram)
+    if not isinstance(fields, dict):
+        raise ValueError("not an object")
+    return fields
+
+
+def add_work(windows: WorkWindows, fields: Mapping[str, object], now: float) -> Work | None:
+    """Adds what a report says about the work of its process; returns the window that it ends, if it ends one.
+
+    Raises:
+        ValueError: a field is not what `report` sends.
+    """
+    work, step, local_rank = (
+        _number(fields.get("workSeconds")),
+        _number(fields.get("stepSeconds")),
+        _count(fields.get("localRank")),
+    )
+    if work is None or step is None or local_rank is None:
+        return None
+    if work < 0 or step < 0 or local_rank >= MAX_LOCAL_RANKS:
+        raise ValueError("not a time of a local rank")
+    return windows.add(local_rank, work, step, now)
 
 
 def _age(moment: float | None, now: float) -> float | None:
@@ -110,6 +151,7 @@ class ProgressReceiver:
         self.on_news: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()
+        self._windows = WorkWindows()
         self._lock = threading.Lock()
 
     def start_round(self) -> None:
@@ -117,6 +159,7 @@ class ProgressReceiver:
         with self._lock:
             before = self._progress
             self._progress = Progress(checkpoint_step=before.checkpoint_step, checkpoints=before.checkpoints)
+            self._windows = WorkWindows()
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)  # ends the recv of the thread before
@@ -166,7 +209,10 @@ class ProgressReceiver:
                         return
                     before = self._progress
                     with contextlib.suppress(ValueError):
-                        self._progress = before.with_report(datagram, time.monotonic())
+                        now, fields = time.monotonic(), parse_report(datagram)
+                        self._progress = before.with_fields(fields, now)
+                        if (work := add_work(self._windows, fields, now)) is not None:
+                            self._progress = replace(self._progress, work=work)
                     stepped = before.first_step is None and self._progress.first_step is not None
                     formed = before.formed_at is None and self._progress.formed_at is not None
                 if stepped or formed:

@@ -14,6 +14,7 @@ from elastic_pytorch.state.state import State
 from elastic_pytorch.training.counted_loss import CountedStep
 from elastic_pytorch.training.loaders import sampler_of
 from elastic_pytorch.training.sampler import ElasticSampler, Part
+from elastic_pytorch.training.work_timer import WorkTimer
 
 END = 2**62
 
@@ -122,7 +123,9 @@ def steps(
         raise RuntimeError(
             "the model is neither in DistributedDataParallel nor sharded by fully_shard: each rank would learn by itself"
         )
-    loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step)
+    # Sharded models wait for each other in forward, too, so that no one part of a step is a rank's own.
+    timer = WorkTimer() if isinstance(model, DistributedDataParallel) and not alone else None
+    loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step, timer)
     return loop.run(loader, sampler, END if epochs is None else epochs, END if max_steps is None else max_steps)
 
 
@@ -135,6 +138,7 @@ class _Loop:
     epoch_scheduler: Any
     scaler: Any
     before_step: Callable[[], object] | None
+    timer: WorkTimer | None
     forwarded: bool = False  # whether the model has run since the micro-batch was taken
     counted: CountedStep | None = None  # of the current step
     losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
@@ -164,13 +168,18 @@ class _Loop:
             raise RuntimeError(
                 "the loss was not computed with the model that steps was given: its gradients would stay on this rank"
             )
+        weighted: Any
         if count is None and self.counted is None:
             weighted = part.weight * loss
             if part.samples:
                 self.losses.append((part.samples, loss.detach()))
         else:
             weighted = self._counted_loss(part, loss, count)
-        (weighted if self.scaler is None else self.scaler.scale(weighted)).backward()
+        if self.scaler is not None:
+            weighted = self.scaler.scale(weighted)
+        if self.timer is not None:
+            self.timer.watch(weighted)
+        weighted.backward()
 
     def finish_step(self, *, ends_epoch: bool) -> None:
         optimizer = self.optimizer
@@ -192,6 +201,8 @@ class _Loop:
             self.epoch_scheduler.step()
         losses, self.losses, self.counted = self.losses, [], None
         self.state.commit(loss=_mean(losses))
+        if self.timer is not None:
+            self.timer.end_step()
 
     def _counted_loss(self, part: Part, loss: Tensor, count: Tensor | float | None) -> Tensor:
         if count is None or (self.counted is None and self.losses):

@@ -27,6 +27,7 @@ from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery, extend_recent
+from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
@@ -38,7 +39,7 @@ from elastic_pytorch_operator.spec.sizes import largest_allowed
 Status = dict[str, Any]
 
 # Changes of these alone are written every few seconds, and less often where there are many jobs.
-SLOW_FIELDS = ("progress", "history")
+SLOW_FIELDS = ("progress", "history", "stragglers")
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers")
 DETAILS_WRITE_SECONDS = 1.0
@@ -65,6 +66,7 @@ class Findings:
         schedule: whether the job has given its places back, or is about to.
         scaling: what each worker adds, as the status has it.
         quota: how many workers may run.
+        stragglers: the ranks that are slow.
     """
 
     budget: Budget
@@ -80,6 +82,7 @@ class Findings:
     schedule: ScheduleWait = NO_WAIT
     scaling: Mapping[str, Any] = field(default_factory=dict)
     quota: Quota = NO_LIMIT
+    stragglers: Stragglers = NO_STRAGGLERS
 
 
 def describe_job(
@@ -123,6 +126,8 @@ def describe_job(
         status["lastGrowthTime"] = observed.time if findings.grown else old["lastGrowthTime"]
     if findings.scaling:
         status["scaling"] = findings.scaling
+    if findings.stragglers.slow:
+        status["stragglers"] = findings.stragglers.as_status()
     progress = _progress(agents) or old.get("progress")
     if progress:
         status["progress"] = progress
@@ -221,7 +226,7 @@ def write_status_at(
             times.append(max(now, written_at + DETAILS_WRITE_SECONDS))
         else:
             times.append(now)
-    if old.get("progress") != new.get("progress"):
+    if any(old.get(name) != new.get(name) for name in ("progress", "stragglers")):
         times.append(progress_at)
     return min(times, default=None)
 

@@ -140,6 +140,7 @@ WRITTEN = {"round": 1, "progress": {"step": 1}}
         pytest.param(
             {**WRITTEN, "progress": {"step": 2}, "history": {"steps": "2"}}, False, id="progress and history may wait"
         ),
+        pytest.param({**WRITTEN, "stragglers": [{"rank": 1}]}, False, id="slow ranks may wait"),
         pytest.param({**WRITTEN, "round": 2}, True, id="another round"),
         pytest.param({"progress": {"step": 1}}, True, id="a field has gone"),
     ],
@@ -161,6 +162,7 @@ def test_need_of_a_write(new: dict[str, Any], needed: bool) -> None:
             id="the API server has stored something else",
         ),
         pytest.param({**WRITTEN, "progress": {}}, WRITTEN, NOW + 3, id="progress, when its time has come"),
+        pytest.param({**WRITTEN, "stragglers": [{"rank": 1}]}, WRITTEN, NOW + 3, id="slow ranks, with progress"),
         pytest.param({**WRITTEN, "progress": {}, "round": 2}, WRITTEN, NOW, id="progress with news, at once"),
     ],
 )

@@ -18,6 +18,7 @@ from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.recovery import MAX_RECENT, Recovery
 from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
+from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, an_agent, observed
@@ -70,7 +71,8 @@ def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     old = {"history": a_long_history(), "rootCause": BOOM.as_status(), "lastGrowthTime": TIME, "startTime": TIME}
     recovery = Recovery(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
     old["recentRecoveries"] = [recovery.as_status() | {"round": 10**9 + number} for number in range(MAX_RECENT)]
-    findings = Findings(**{"budget": Budget(last=BOOM), "recovery": recovery, **said})
+    slow = tuple(Straggler(f"{'w' * 60}-{n}", n, n, "n" * 60, 1e6, 1e6, 1e6) for n in range(100))
+    findings = Findings(**{"budget": Budget(last=BOOM), "recovery": recovery, "stragglers": Stragglers(slow), **said})
     status = describe_job(a_job(**LIMITS, status=old), seen, assess_workers(seen), seen.round, findings)
     assert len(status["workers"]) == 128
     assert len(json.dumps(status).encode()) < MAX_BYTES

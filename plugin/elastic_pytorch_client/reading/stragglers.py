@@ -1,0 +1,57 @@
+"""The ranks of a job that are slow, as its status lists them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """An entry of `status.stragglers`; times are decimal numbers in strings, as the status has them.
+
+    Attributes:
+        rank: RANK in the training script.
+        worker: its pod.
+        node: of the pod.
+        slowdown: how many times the group's median its work is.
+        work_seconds: of its work in a step.
+        median_seconds: of the group.
+    """
+
+    rank: int
+    worker: str
+    node: str
+    slowdown: str
+    work_seconds: str
+    median_seconds: str
+
+    def __str__(self) -> str:
+        """Says what is slow, where, and how slow."""
+        where = f"{self.worker} on {self.node}" if self.node else self.worker
+        return (
+            f"rank {self.rank} ({where}) works {self.slowdown} times as long in a step as the group's median rank: "
+            f"{self.work_seconds} s instead of {self.median_seconds} s"
+        )
+
+
+def view_stragglers(status: Mapping[str, Any]) -> tuple[Straggler, ...]:
+    """Returns the stragglers that a status lists, the slowest first."""
+    return tuple(
+        Straggler(
+            rank=int(entry.get("rank", 0)),
+            worker=str(entry.get("worker", "")),
+            node=str(entry.get("node", "")),
+            slowdown=str(entry.get("slowdown", "")),
+            work_seconds=str(entry.get("workSeconds", "")),
+            median_seconds=str(entry.get("medianSeconds", "")),
+        )
+        for entry in status.get("stragglers") or ()
+    )
+
+
+def slowest_by_worker(stragglers: Iterable[Straggler]) -> dict[str, Straggler]:
+    """Returns the slowest rank of each worker that has one, given the slowest first."""
+    found: dict[str, Straggler] = {}
+    for straggler in stragglers:
+        found.setdefault(straggler.worker, straggler)
+    return found

@@ -1,0 +1,217 @@
+"""Which ranks are stragglers: one row for each course of windows, and what is said of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.observed import Observed, Progress
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.planning.recall import recall
+from elastic_pytorch_operator.planning.reporting.stragglers import (
+    MAX_EVENTS,
+    MAX_LISTED,
+    NO_STRAGGLERS,
+    WINDOWS,
+    Straggler,
+    Stragglers,
+    advance_stragglers,
+    read_stragglers,
+    record_stragglers,
+)
+
+from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
+
+Work = Mapping[int, Sequence[float | None]]  # seconds by worker and local rank
+
+EVEN: Work = {0: [0.1], 1: [0.1], 2: [0.1]}
+SLOW: Work = {0: [0.1], 1: [0.2], 2: [0.1]}
+BETWEEN: Work = {0: [0.1], 1: [0.12], 2: [0.1]}
+
+
+def seen(work: Work, windows: int | None, *, step: float = 0.25, number: int = 1, **fields: Any) -> Observed:
+    """A group whose workers have reported their windows."""
+    agents = [
+        an_agent(
+            f"w{index}",
+            **{"round_": number, "local_world_size": max(1, len(seconds)), **fields},
+            progress=Progress(step=9, work_windows=windows, work_seconds=tuple(seconds), step_seconds=step),
+        )
+        for index, seconds in work.items()
+    ]
+    pods = [a_pod(index, node=f"node-{index}") for index in work]
+    return observed(pods, agents, round=a_round(*work, number=number))
+
+
+def after(course: Sequence[Work], known: Stragglers = NO_STRAGGLERS, **fields: Any) -> Stragglers:
+    """What is known after windows of one round, of which the first one is number 1."""
+    for number, work in enumerate(course, start=1):
+        situation = seen(work, number, **fields)
+        known = advance_stragglers(known, situation.round, situation)
+    return known
+
+
+def ranks(known: Stragglers) -> list[int]:
+    return [straggler.rank for straggler in known.slow]
+
+
+@pytest.mark.parametrize(
+    ("course", "found"),
+    [
+        pytest.param([EVEN] * 9, [], id="all are equal"),
+        pytest.param([SLOW] * WINDOWS, [], id="the first window of a round counts for nothing"),
+        pytest.param([SLOW] * (WINDOWS + 1), [1], id="slow in enough windows in a row"),
+        pytest.param([SLOW, SLOW, SLOW, EVEN, SLOW, SLOW], [], id="not in a row"),
+        pytest.param([SLOW, SLOW, SLOW, BETWEEN, SLOW], [], id="a window between the bounds breaks the row"),
+        pytest.param([BETWEEN] * 9, [], id="a little slower"),
+        pytest.param([*[SLOW] * 4, *[EVEN] * (WINDOWS - 1)], [1], id="not slow for too few windows"),
+        pytest.param([*[SLOW] * 4, *[EVEN] * WINDOWS], [], id="recovered"),
+        pytest.param([*[SLOW] * 4, EVEN, EVEN, SLOW, EVEN, EVEN], [1], id="slow again before it has recovered"),
+        pytest.param([*[SLOW] * 4, *[BETWEEN] * 9], [1], id="a little slower is no recovery"),
+        pytest.param([{0: [0.1], 1: [0.2]}] * 9, [], id="of two ranks nobody can say which is slow"),
+        pytest.param([{0: [0.1, 0.3], 1: [0.1, 0.1]}] * 9, [1], id="ranks count, not pods"),
+        pytest.param([{0: [0.1, 0.1], 1: [0.1, 0.4], 2: [0.2, 0.1]}] * 9, [3, 4], id="the slowest first"),
+        pytest.param([{0: [0.1], 1: [0.2], 2: [0.1], 3: []}] * 9, [1], id="an older agent among others"),
+        pytest.param([{0: [0.1], 1: [0.2], 2: []}] * 9, [], id="too few ranks report"),
+        pytest.param([{0: [0.1, None], 1: [0.2, None], 2: [0.1, None]}] * 9, [2], id="some local ranks do not report"),
+        pytest.param([{0: [0.0], 1: [0.0], 2: [0.1]}] * 9, [2], id="work that takes no time"),
+    ],
+)
+def test_course(course: list[Work], found: list[int]) -> None:
+    assert ranks(after(course)) == found
+
+
+@pytest.mark.parametrize(
+    ("step", "found"), [(0.2, [1]), (2.0, [1]), (2.1, []), (20.0, [])], ids=["all", "a 20th", "less", "nearly nothing"]
+)
+def test_slow_work_that_is_a_small_part_of_a_step_is_no_matter(step: float, found: list[int]) -> None:
+    assert ranks(after([SLOW] * 9, step=step)) == found
+
+
+def test_windows_count_only_once_and_when_all_have_reported_them() -> None:
+    known = after([SLOW] * WINDOWS)
+    same = seen(SLOW, WINDOWS)
+    for _ in range(9):
+        assert advance_stragglers(known, same.round, same) is known
+    ahead = seen(SLOW, WINDOWS + 1)
+    behind = replace(ahead, agents={**ahead.agents, "w0": same.agents["w0"]})
+    assert advance_stragglers(known, behind.round, behind) is known
+
+
+@pytest.mark.parametrize("fields", [{"state": "stopping"}, {"round_": 1}], ids=["a stopping agent", "an older round"])
+def test_only_the_running_members_of_the_round_are_measured(fields: dict[str, Any]) -> None:
+    assert ranks(after([SLOW] * 9, number=2, **fields)) == []
+
+
+def test_agents_that_report_no_windows_change_nothing() -> None:
+    assert after([EVEN]) == Stragglers(round=1)
+    old = seen({0: [], 1: [], 2: []}, None)
+    assert advance_stragglers(NO_STRAGGLERS, old.round, old) == Stragglers(round=1)
+
+
+def test_a_straggler_stays_one_with_its_worker_in_the_next_round() -> None:
+    known = after([SLOW] * 4)
+    without_w0: Work = {1: [0.2], 2: [0.1], 3: [0.1]}
+    moved = seen(without_w0, None, number=2)
+    kept = advance_stragglers(known, moved.round, moved)
+    assert ranks(kept) == [0], "its rank in the new round"
+    assert kept.windows == 0
+    assert not record_stragglers(known, kept), "it is known"
+    assert ranks(after([{1: [0.1], 2: [0.1], 3: [0.1]}] * (WINDOWS + 1), kept, number=2)) == [], "measured anew"
+    others = seen({0: [0.1], 2: [0.1], 3: [0.1]}, None, number=3)
+    gone = advance_stragglers(known, others.round, others)
+    assert ranks(gone) == []
+    assert not record_stragglers(known, gone), "it has left, and nobody knows whether it is better"
+
+
+@pytest.mark.parametrize("work", [{}, {0: [], 1: []}], ids=["nothing trains", "two ranks"])
+def test_group_that_cannot_be_measured_has_none(work: Work) -> None:
+    known, small = after([SLOW] * 4), seen(work, None, number=2)
+    assert advance_stragglers(known, small.round, small) == NO_STRAGGLERS
+
+
+def test_a_new_leader_knows_them_from_the_status_and_says_nothing_twice() -> None:
+    known = after([SLOW] * 4)
+    told = read_stragglers({"stragglers": known.as_status()})
+    assert told.as_status() == known.as_status()
+    assert recall(a_job(status={"stragglers": known.as_status()}), NOW).stragglers == told
+    assert advance_stragglers(told, None, observed()) is told, "the round is not known yet"
+    again = after([SLOW] * 9, told)
+    assert ranks(again) == [1]
+    assert not record_stragglers(told, again)
+
+
+def test_status() -> None:
+    [entry] = after([SLOW] * 4).as_status()
+    assert entry == {
+        "rank": 1,
+        "worker": "w1",
+        "localRank": 0,
+        "node": "node-1",
+        "slowdown": "2.0",
+        "workSeconds": "0.2",
+        "medianSeconds": "0.1",
+    }
+    many = Stragglers(tuple(Straggler(f"w{n}", 0, n, "", 2.0, 0.2, 0.1) for n in range(1000)))
+    assert len(many.as_status()) == MAX_LISTED
+
+
+@pytest.mark.parametrize(
+    ("before", "work", "events"),
+    [
+        pytest.param(
+            EVEN,
+            SLOW,
+            [
+                "Straggler: Rank 1 (w1 on node-1) works 2.0 times as long in a step as the group's median rank: "
+                "0.2 s instead of 0.1 s. The others wait"
+            ],
+            id="one is slow",
+        ),
+        pytest.param(
+            {0: [0.1, 0.1, 0.1, 0.1], 1: [0.1, 0.1, 0.1, 0.1]},
+            {0: [0.1, 0.1, 0.1, 0.1], 1: [0.1, 0.15, 0.25, 0.2]},
+            [
+                "Straggler: Ranks 5, 6 and 7 (w1 on node-1) work 2.5 times as long in a step as the group's median rank: "
+                "0.25 s instead of 0.1 s. The others wait"
+            ],
+            id="one event for a worker",
+        ),
+        pytest.param(
+            SLOW,
+            EVEN,
+            ["StragglerRecovered: Rank 1 (w1 on node-1) is about as fast as the group's median rank again"],
+            id="over",
+        ),
+        pytest.param(SLOW, SLOW, [], id="nothing is new"),
+    ],
+)
+def test_events(before: Work, work: Work, events: list[str]) -> None:
+    course = [before] * 4
+    known = after(course)
+    assert [f"{e.reason}: {e.note}" for e in record_stragglers(known, after([*course, *[work] * 4]))] == events
+
+
+def test_events_are_few_however_many_are_slow() -> None:
+    slow = tuple(Straggler(f"w{n}", 0, n, "", 2.0, 0.2, 0.1) for n in range(50))
+    events = record_stragglers(Stragglers(round=1), Stragglers(slow, 1))
+    assert len(events) == MAX_EVENTS
+    assert events[-1].note.endswith(". So it is with 46 other workers")
+
+
+def test_a_plan_tells_of_a_straggler_once_and_the_status_names_it() -> None:
+    job, memory, told = a_job(), Memory(), []
+    for window in range(1, 9):
+        todo = plan(job, seen(SLOW, window), memory)
+        memory = todo.memory
+        told += [action.reason for action in todo.actions if isinstance(action, RecordEvent)]
+        for action in todo.actions:
+            if isinstance(action, PatchStatus):
+                job = replace(job, status=action.status)
+    assert told.count("Straggler") == 1
+    assert [entry["worker"] for entry in job.status["stragglers"]] == ["w1"]
+    stopped = replace(seen(SLOW, 9), round=a_round(number=2))
+    [written] = [a for a in plan(replace(job, suspend=True), stopped, memory).actions if isinstance(a, PatchStatus)]
+    assert "stragglers" not in written.status, "nothing trains"

@@ -1,0 +1,223 @@
+"""How long each rank works in a step, measured in groups of real processes.
+
+No test depends on the speed of the machine: the slow rank begins to be slow when the others have computed their gradients and wait.
+"""
+
+import json
+import os
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import elastic_pytorch as elastic
+import pytest
+import torch
+import torch.distributed as dist
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.progress.report import REPORT_SOCKET
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.worker_image.torch_group import run_group
+
+pytestmark = pytest.mark.torch
+
+SLOW, PAUSE_SECONDS, STEPS = 1, 0.25, 6
+
+
+@pytest.fixture(autouse=True)
+def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
+    monkeypatch.delenv(REPORT_SOCKET, raising=False)
+
+
+class Reports:
+    """What this process reports."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        os.environ[REPORT_SOCKET] = str(Path(tempfile.mkdtemp(), "report"))
+        self._socket.bind(os.environ[REPORT_SOCKET])
+        self._socket.setblocking(False)
+
+    def of_work(self) -> list[tuple[float, float]]:
+        """The seconds of work and of the step, of each report that has them."""
+        found = []
+        while True:
+            try:
+                fields = json.loads(self._socket.recv(1024))
+            except BlockingIOError:
+                return found
+            if "workSeconds" in fields:
+                found.append((fields["workSeconds"], fields["stepSeconds"]))
+
+
+class Slowness:
+    """Has one rank begin a pause when all others wait for it."""
+
+    def __init__(self) -> None:
+        self._store = dist.distributed_c10d._get_default_store()
+
+    def pause(self, step: int) -> None:
+        """Called before backward."""
+        others = [rank for rank in range(dist.get_world_size()) if rank != SLOW]
+        if dist.get_rank() == SLOW:
+            self._store.wait([f"{step}-{rank}" for rank in others])
+            time.sleep(PAUSE_SECONDS)
+
+    def note_waiting(self, loss: torch.Tensor, step: int) -> None:
+        """Has it noted in backward that this rank has its gradients: queued after the timer's callback, and run after it."""
+
+        def note() -> None:
+            self._store.set(f"{step}-{dist.get_rank()}", "waits")
+
+        queue = torch.autograd.Variable._execution_engine.queue_callback  # type: ignore[attr-defined]
+        loss.register_hook(lambda _: queue(note))  # type: ignore[no-untyped-call]
+
+
+def own_loop(parts: int) -> list[tuple[float, float]]:
+    """A loop of a script's own, perhaps with several micro-batches in a step."""
+    reports, slowness = Reports(), Slowness()
+    model = DistributedDataParallel(nn.Linear(4, 1))
+    optimizer, timer = torch.optim.SGD(model.parameters(), lr=0.01), elastic.WorkTimer()
+    for step in range(STEPS):
+        for part in range(parts):
+            last = part == parts - 1
+            with model.no_sync() if not last else torch.enable_grad():
+                loss = model(torch.ones(2, 4)).sum()
+                timer.watch(loss)
+                if last:
+                    slowness.pause(step)
+                    slowness.note_waiting(loss, step)
+                loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        timer.end_step()
+    return reports.of_work()
+
+
+def librarys_loop() -> list[tuple[float, float]]:
+    """`elastic_pytorch.steps`."""
+    reports, slowness = Reports(), Slowness()
+    data = TensorDataset(torch.ones(64, 4))
+    sampler = elastic.ElasticSampler(data, 6)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
+    state.restore()
+    parallel = DistributedDataParallel(model)
+    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), parallel, optimizer, max_steps=STEPS):
+        loss = parallel(*step.batch).mean()
+        slowness.pause(state.step)
+        # Not of the loss itself: the library's callback belongs to what it makes of it, on which backward begins.
+        slowness.note_waiting(loss, state.step)
+        step.backward(loss)
+    return reports.of_work()
+
+
+def check(found: list[list[tuple[float, float]]]) -> None:
+    for rank, reports in enumerate(found):
+        assert len(reports) >= STEPS - 2, "each step is longer than the time between two reports; the first one is not measured"
+        for work, step in reports:
+            if rank == SLOW:
+                assert work >= PAUSE_SECONDS, "its pause is its own"
+            else:
+                assert step - work >= 0.9 * PAUSE_SECONDS, "its wait for the slow rank is no work"
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_wait_for_others_is_no_work(parts: int) -> None:
+    check(run_group(3, own_loop, parts))
+
+
+def test_the_library_measures_it_by_itself() -> None:
+    check(run_group(3, librarys_loop))
+
+
+def loop_alone() -> list[tuple[float, float]]:
+    """A group of one."""
+    reports = Reports()
+    data = TensorDataset(torch.ones(64, 4))
+    sampler, model = elastic.ElasticSampler(data, 6), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
+    state.restore()
+    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, max_steps=2):
+        time.sleep(0.2)
+        step.backward(model(*step.batch).mean())
+    return reports.of_work()
+
+
+def test_a_rank_that_is_alone_reports_no_work() -> None:
+    assert run_group(1, loop_alone) == [[]]
+
+
+def test_without_an_agent_nothing_is_hooked() -> None:
+    timer, loss = elastic.WorkTimer(), nn.Linear(4, 1)(torch.ones(2, 4)).sum()
+    timer.watch(loss)
+    assert not loss._backward_hooks
+    loss.backward()
+    timer.end_step()
+
+
+class Times:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def with_timer(monkeypatch: pytest.MonkeyPatch) -> tuple[elastic.WorkTimer, Times, Reports]:
+    monkeypatch.setenv(REPORT_SOCKET, "to be bound")
+    reports, clock = Reports(), Times()
+    return elastic.WorkTimer(clock), clock, reports
+
+
+def one_step(timer: elastic.WorkTimer, clock: Times, seconds: float, *, watched: bool = True) -> None:
+    loss = nn.Linear(4, 1)(torch.ones(2, 4)).sum()
+    clock.now += seconds
+    if watched:
+        timer.watch(loss)
+    loss.backward()
+    timer.end_step()
+
+
+def test_reports_are_medians_and_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, clock, reports = with_timer(monkeypatch)
+    for seconds in (9.0, 0.01, 0.02, 0.01, 0.5, 0.01):
+        one_step(timer, clock, seconds)
+    [(work, step)] = reports.of_work()
+    assert work == pytest.approx(0.015)
+    assert step == pytest.approx(0.54 / 4)
+
+
+def test_steps_that_are_not_watched_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, clock, reports = with_timer(monkeypatch)
+    for _ in range(4):
+        one_step(timer, clock, 1.0, watched=False)
+    assert reports.of_work() == []
+
+
+def test_a_loss_without_gradient_is_let_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, clock, reports = with_timer(monkeypatch)
+    timer.watch(torch.zeros(()))
+    for _ in range(4):
+        one_step(timer, clock, 1.0)
+    assert len(reports.of_work()) == 3
+
+
+def test_no_training_ends_because_it_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise RuntimeError("no time")
+
+    timer, _, reports = with_timer(monkeypatch)
+    timer._clock = broken
+    for _ in range(3):
+        one_step(timer, Times(), 1.0)
+    assert reports.of_work() == []

@@ -1,0 +1,62 @@
+"""How long each process of a pod works in a step, in windows of a few seconds, as heartbeats report it. Standard library only."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+
+WINDOW_SECONDS = 5.0
+WINDOW_REPORTS = 5  # of a process: its median hides one that is unlike the others
+MAX_REPORTS = 1000  # of a process in a window; more would tell no more
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The last window of a pod that is over.
+
+    Attributes:
+        windows: how many are over in the round.
+        work_seconds: by local rank: the median of what it has reported, None if that was too little.
+        step_seconds: the median of all that its processes have reported.
+    """
+
+    windows: int
+    work_seconds: tuple[float | None, ...]
+    step_seconds: float
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the window as a heartbeat carries it."""
+        seconds = [None if each is None else round(each, 6) for each in self.work_seconds]
+        return {"workWindows": self.windows, "workSeconds": seconds, "stepSeconds": round(self.step_seconds, 6)}
+
+
+class WorkWindows:
+    """The windows of one round."""
+
+    def __init__(self) -> None:
+        self._windows = 0
+        self._begun_at: float | None = None
+        self._work: defaultdict[int, list[float]] = defaultdict(list)
+        self._steps: list[float] = []
+
+    def add(self, local_rank: int, work_seconds: float, step_seconds: float, now: float) -> Work | None:
+        """Takes the report of a process at a moment, monotonic seconds; returns the window that it ends, if it ends one."""
+        if self._begun_at is None:
+            self._begun_at = now
+        work = self._work[local_rank]
+        if len(work) < MAX_REPORTS:
+            work.append(work_seconds)
+            self._steps.append(step_seconds)
+        if now - self._begun_at < WINDOW_SECONDS or len(work) < WINDOW_REPORTS:
+            return None
+        self._windows += 1
+        seconds = tuple(self._median(rank) for rank in range(max(self._work) + 1))
+        ended = Work(self._windows, seconds, median(self._steps))
+        self._begun_at = now
+        self._work.clear()
+        self._steps.clear()
+        return ended
+
+    def _median(self, local_rank: int) -> float | None:
+        # The ranks report one after the other, so that the last step of the window may be missing.
+        reports = self._work.get(local_rank, ())
+        return median(reports) if len(reports) >= WINDOW_REPORTS - 1 else None

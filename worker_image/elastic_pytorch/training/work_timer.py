@@ -1,0 +1,130 @@
+"""How long a rank works in a step, apart from its waits for the other ranks.
+
+In data-parallel training all ranks take equally long for a step: those that are done wait in the all-reduce of the gradients for the
+slowest. So only the time without this wait tells which rank is slow. The wait is between two callbacks of autograd's engine at the end of
+backward. The first is queued as backward begins, so it runs when all gradients are computed, before the callback in which
+DistributedDataParallel waits for the all-reduce. The second one is queued by the first, and runs after it.
+"""
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+
+from elastic_pytorch.progress.report import REPORT_SOCKET, report
+
+REPORT_SECONDS = 0.1  # between two reports
+MAX_UNREAD = 64  # steps whose times a GPU has not measured yet
+
+Mark = Any  # seconds, or an event on a GPU's stream
+
+
+class WorkTimer:
+    """Measures how long this rank works in each step, and reports it, so that the operator finds ranks that are slow.
+
+        timer = elastic_pytorch.WorkTimer()
+        for batch in loader:
+            loss = loss_of(model, batch)
+            timer.watch(loss)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            timer.end_step()
+
+    It is for models in DistributedDataParallel; `elastic_pytorch.steps` has one. Waits for other ranks anywhere but in `backward`
+    count as work. On a GPU the times are those of the stream, and no call waits for it. Without an agent it does nothing.
+
+    Args:
+        clock: seconds, from any zero.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._active = bool(os.environ.get(REPORT_SOCKET))
+        self._device: torch.device | None = None  # whose stream does the work; None: this process itself
+        self._begun: Mark | None = None  # where the present stretch of work has begun; None: in a wait, or not known
+        self._stretches: list[tuple[Mark, Mark]] = []  # of work, in this step
+        self._unread: deque[list[tuple[Mark, Mark]]] = deque(maxlen=MAX_UNREAD)  # of steps that are over
+        self._seconds: list[float] = []  # of work in steps since the last report
+        self._steps = 0  # since the last report
+        self._reported_at: float | None = None
+
+    def watch(self, loss: torch.Tensor) -> None:
+        """Has the next `loss.backward()` measured. To be called before each, with the tensor on which backward is called."""
+        if not self._active or not loss.requires_grad:
+            return
+        self._device = loss.device if loss.device.type == "cuda" else None
+        with self._safely():
+            loss.register_hook(lambda _: self._queue(self._end_work))  # type: ignore[no-untyped-call]
+
+    def end_step(self) -> None:
+        """Ends a step: reports what is measured, ten times a second at most. To be called after each step."""
+        if not self._active:
+            return
+        with self._safely():
+            if self._stretches:
+                self._unread.append(self._stretches)
+                self._stretches = []
+            self._read()
+            self._report()
+
+    def _read(self) -> None:
+        """Takes in the steps whose ends a GPU has reached, in their order."""
+        while self._unread and _is_over(self._unread[0][-1][1]):
+            self._seconds.append(sum(_seconds(begin, end) for begin, end in self._unread.popleft()))
+
+    def _report(self) -> None:
+        now = self._clock()
+        if self._reported_at is None:
+            self._reported_at = now
+            return
+        self._steps += 1
+        if now - self._reported_at >= REPORT_SECONDS and self._seconds:
+            report(work_seconds=median(self._seconds), step_seconds=(now - self._reported_at) / self._steps)
+            self._reported_at, self._steps = now, 0
+            self._seconds.clear()
+
+    def _end_work(self) -> None:
+        """Called by autograd's engine when all gradients are computed."""
+        with self._safely():
+            if self._begun is not None:
+                self._stretches.append((self._begun, self._mark()))
+                self._begun = None
+            self._queue(self._begin_work)
+
+    def _begin_work(self) -> None:
+        """Called by autograd's engine when the gradients are reduced."""
+        with self._safely():
+            self._begun = self._mark()
+
+    def _queue(self, callback: Callable[[], None]) -> None:
+        with self._safely():
+            torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+    def _mark(self) -> Mark:
+        if self._device is None:
+            return self._clock()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    @contextlib.contextmanager
+    def _safely(self) -> Any:
+        # Nobody's training ends because it cannot be measured: with compiled autograd, say, there is no queue.
+        try:
+            yield
+        except Exception:
+            self._active = False
+
+
+def _is_over(mark: Mark) -> bool:
+    return isinstance(mark, float) or bool(mark.query())
+
+
+def _seconds(begin: Mark, end: Mark) -> float:
+    return end - begin if isinstance(end, float) else float(begin.elapsed_time(end)) / 1000
