@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 parser = argparse.ArgumentParser()
 parser.add_argument("--slow", default="1")
 parser.add_argument("--seconds", type=float, default=0.1)
-parser.add_argument("--well", type=Path, required=True)
+parser.add_argument("--well", type=Path, default=Path("/tmp/well"))
 options = parser.parse_args()
 
 dist.init_process_group("gloo")

@@ -221,3 +221,35 @@ def test_no_training_ends_because_it_cannot_be_measured(monkeypatch: pytest.Monk
     for _ in range(3):
         one_step(timer, Times(), 1.0)
     assert reports.of_work() == []
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_work_is_that_of_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait() -> None:
+        torch.cuda._sleep(100 * cycles)  # as NCCL's kernel does on the stream
+
+    cycles, device = 10_000_000, torch.device("cuda")
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    torch.cuda._sleep(cycles)
+    end.record()
+    end.synchronize()
+    work_seconds = begin.elapsed_time(end) / 1000
+
+    monkeypatch.setenv(REPORT_SOCKET, "to be bound")
+    reports, timer, model = Reports(), elastic.WorkTimer(), nn.Linear(4, 1).to(device)
+    for _ in range(STEPS):
+        loss = model(torch.ones(2, 4, device=device)).sum()
+        torch.cuda._sleep(cycles)
+        timer.watch(loss)
+        queue = torch.autograd.Variable._execution_engine.queue_callback
+        loss.register_hook(lambda _, queue=queue: queue(wait))  # type: ignore[misc]
+        loss.backward()
+        timer.end_step()
+    torch.cuda.synchronize()
+    timer.end_step()
+    found = reports.of_work()
+    assert found
+    for work, _ in found:
+        assert work >= 0.5 * work_seconds
+        assert work < 50 * work_seconds, "the wait is a hundred times as long"

@@ -1,0 +1,27 @@
+"""One of three workers is slow: the status, an event and the client name it and its node."""
+
+import json
+
+import pytest
+
+from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = (ROOT / "tests" / "worker_image" / "scripts" / "uneven.py").read_text()
+
+
+def notes(job: JobUnderTest, reason: str) -> list[str]:
+    events = json.loads(job.kubectl("get", "events", "--field-selector", f"reason={reason}", "-o", "json"))
+    return [str(event["message"]) for event in events["items"]]
+
+
+def test_slow_rank_is_named(start_job: StartJob) -> None:
+    job = start_job(script=SCRIPT, replicas=3, minReplicas=3)
+    status = job.until(lambda status: bool(status.get("stragglers")), "a slow rank", 240)
+    slow = status["stragglers"][0]
+    [pod] = [pod for pod in job.pods() if pod["metadata"]["name"] == slow["worker"]]
+    assert pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"] == "1"
+    assert slow["node"] == pod["spec"]["nodeName"]
+    assert any(slow["worker"] in note for note in notes(job, "Straggler"))
