@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 import time
@@ -6,8 +7,9 @@ from typing import Any
 
 import pytest
 from elastic_pytorch import report
-from elastic_pytorch.progress.receiver import Progress, ProgressReceiver
+from elastic_pytorch.progress.receiver import MAX_LOCAL_RANKS, Progress, ProgressReceiver, add_work
 from elastic_pytorch.progress.report import REPORT_SOCKET, report_group_formed
+from elastic_pytorch.progress.work_windows import WorkWindows
 
 
 @pytest.fixture
@@ -150,3 +152,27 @@ def test_a_datagram_that_is_no_report_is_refused(datagram: bytes) -> None:
 
 def test_importing_the_package_does_not_import_torch() -> None:
     subprocess.run([sys.executable, "-c", "import sys, elastic_pytorch; assert 'torch' not in sys.modules"], check=True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"workSeconds": -1, "stepSeconds": 1, "localRank": 0},
+        {"workSeconds": 1, "stepSeconds": -1, "localRank": 0},
+        {"workSeconds": 1, "stepSeconds": 1, "localRank": -1},
+        {"workSeconds": 1, "stepSeconds": 1, "localRank": MAX_LOCAL_RANKS},
+        {"workSeconds": "1", "stepSeconds": 1, "localRank": 0},
+    ],
+)
+def test_work_that_is_none_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        add_work(WorkWindows(), fields, 0.0)
+
+
+def test_a_whole_machines_work_is_a_small_part_of_a_heartbeat() -> None:
+    windows, told = WorkWindows(), None
+    for second in range(6):
+        for local_rank in range(MAX_LOCAL_RANKS):
+            told = windows.add(local_rank, 1e5 / 3, 1.0, float(second)) or told
+    assert told is not None
+    assert len(json.dumps(told.to_json())) < 8 * 1024

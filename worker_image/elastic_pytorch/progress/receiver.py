@@ -15,7 +15,7 @@ from pathlib import Path
 from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
 from elastic_pytorch.progress.work_windows import Work, WorkWindows
 
-MAX_LOCAL_RANKS = 4096
+MAX_LOCAL_RANKS = 256  # whose work a heartbeat carries: the operator takes 64 KiB
 
 
 @dataclass(frozen=True, slots=True)
