@@ -188,13 +188,21 @@ def one_step(timer: elastic.WorkTimer, clock: Times, seconds: float, *, watched:
     timer.end_step()
 
 
-def test_reports_are_medians_and_few(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        pytest.param([9.0, 0.5, 0.75], [(0.5, 0.5), (0.75, 0.75)], id="each long step but the first"),
+        pytest.param([9.0, 0.03, 0.02, 0.01, 0.05], [(0.03, 0.11 / 4)], id="one of some short steps, and the pace of all"),
+        pytest.param([9.0, 0.03, 0.5, 0.5, 0.04, 0.5], [(0.03, 0.265), (0.04, 0.54 / 2)], id="the end of one goes before"),
+    ],
+)
+def test_ten_steps_a_second_are_measured(
+    monkeypatch: pytest.MonkeyPatch, steps: list[float], found: list[tuple[float, float]]
+) -> None:
     timer, clock, reports = with_timer(monkeypatch)
-    for seconds in (9.0, 0.01, 0.02, 0.01, 0.5, 0.01):
+    for seconds in steps:
         one_step(timer, clock, seconds)
-    [(work, step)] = reports.of_work()
-    assert work == pytest.approx(0.015)
-    assert step == pytest.approx(0.54 / 4)
+    assert reports.of_work() == [pytest.approx(report) for report in found]
 
 
 def test_steps_that_are_not_watched_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
