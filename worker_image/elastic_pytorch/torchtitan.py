@@ -137,9 +137,9 @@ class ElasticCheckpointManager(CheckpointManager):
         """That of torchtitan's CheckpointManager."""
 
     def __init__(self, config: Config, **components: Any) -> None:
-        self._boundary: StepBoundary | None = None
-        self._agent_link: agent_link.AgentLink | None = None
-        self._stopping = False
+        self._elastic_boundary: StepBoundary | None = None
+        self._elastic_agent_link: agent_link.AgentLink | None = None
+        self._elastic_stopping = False
         super().__init__(config, **components)
 
     def _load(self, step: int = -1) -> bool:
@@ -147,16 +147,18 @@ class ElasticCheckpointManager(CheckpointManager):
         if self.load_only:  # nothing could be saved at a boundary
             return loaded
         group = cpu_group()
-        self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), CommitInterval(1))
-        self._agent_link = agent_link.current()
-        if self._agent_link is not None:
-            self._agent_link.cooperate(in_process=False)
+        self._elastic_boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), CommitInterval(1))
+        self._elastic_agent_link = agent_link.current()
+        if self._elastic_agent_link is not None:
+            self._elastic_agent_link.cooperate(in_process=False)
         return loaded
 
     def _save(self, curr_step: int, last_step: bool = False) -> bool:
-        agent = self._agent_link
-        stop = self._boundary is not None and self._boundary.reached(lambda: agent is not None and agent.wanted())
-        self._stopping = stop
+        agent = self._elastic_agent_link
+        stop = self._elastic_boundary is not None and self._elastic_boundary.reached(
+            lambda: agent is not None and agent.wanted()
+        )
+        self._elastic_stopping = stop
         saved: bool = super()._save(curr_step, last_step)
         if stop or last_step:
             self.maybe_wait_for_saving()
@@ -170,4 +172,4 @@ class ElasticCheckpointManager(CheckpointManager):
         return saved
 
     def _should_save(self, curr_step: int, last_step: bool = False) -> bool:
-        return self._stopping or bool(super()._should_save(curr_step, last_step))
+        return self._elastic_stopping or bool(super()._should_save(curr_step, last_step))

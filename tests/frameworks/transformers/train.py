@@ -110,7 +110,7 @@ else:
     class NotedTrainer(Noted, ElasticTrainer):
         @property
         def _trains_on_samples(self):
-            return self._sampler.counted_samples[self._sampler._micro - 1] > 0
+            return self._elastic_sampler.counted_samples[self._elastic_sampler._micro - 1] > 0
 
     trainer = NotedTrainer(**settings, batch_size=options.batch_size, every=options.every or None)
     trainer.train()

@@ -210,6 +210,16 @@ def test_the_mixin_makes_other_trainers_elastic(tmp_path: Path) -> None:
     assert trainer.state.global_step == 2
 
 
+def test_names_of_its_own_are_prefixed(tmp_path: Path) -> None:
+    """A plain name may be that of something else in a script's subclass, or in a later release of transformers."""
+    elastic = a_trainer(tmp_path / "elastic", max_steps=1)
+    stock = transformers.Trainer(model=small_model(), args=arguments(tmp_path / "stock", max_steps=1), train_dataset=Rows())
+    for trainer in (elastic, stock):
+        trainer.train()
+    own = (set(dir(ElasticTrainerMixin)) | set(vars(elastic))) - set(dir(stock))
+    assert {name for name in own if not name.startswith(("_elastic_", "__"))} == set()
+
+
 def test_a_checkpoint_to_resume_from_is_refused(tmp_path: Path) -> None:
     trainer = a_trainer(tmp_path)
     for given in (True, str(tmp_path / "checkpoint-3")):

@@ -51,6 +51,8 @@ class ElasticTrainerMixin(AnyTrainer):
 
     compute_loss: Any
     lr_scheduler: Any
+    _elastic_state: State  # of the training that has begun
+    _elastic_sampler: ElasticSampler  # the same
 
     def __init__(
         self,
@@ -66,19 +68,17 @@ class ElasticTrainerMixin(AnyTrainer):
         super().__init__(*positional, **named)
         check_arguments(self.args)
         _check_loss(self)
-        self._batch_size, self._every = batch_size, every
-        self._folder = _folder(self.args.output_dir) if folder is None else folder or None
-        self._trainings = 0
-        self._elastic_state: State | None = None
-        self._elastic_sampler: ElasticSampler | None = None
-        self._part: Part | None = None
-        self._counted: list[int] | None = None  # samples of each micro-batch, while a step is fetched
-        self._losses: list[torch.Tensor] = []  # of the step, weighted
-        self._weights = 0.0
-        self._own_scheduler: Any = None
-        self._epoch_ends = False
-        self._unweighted_loss = self.compute_loss  # of whatever class defines it
-        self.compute_loss = self._weighted_loss
+        self._elastic_batch_size, self._elastic_every = batch_size, every
+        self._elastic_folder = _folder(self.args.output_dir) if folder is None else folder or None
+        self._elastic_trainings = 0
+        self._elastic_part: Part | None = None
+        self._elastic_counted: list[int] | None = None  # samples of each micro-batch, while a step is fetched
+        self._elastic_losses: list[torch.Tensor] = []  # of the step, weighted
+        self._elastic_weights = 0.0
+        self._elastic_scheduler: Any = None
+        self._elastic_epoch_ends = False
+        self._elastic_unweighted_loss = self.compute_loss  # of whatever class defines it
+        self.compute_loss = self._elastic_weighted_loss
         self.callback_handler.callbacks.insert(0, _StepCallback(self))  # others see the epoch that it corrects
 
     # --- the data ---
@@ -96,7 +96,7 @@ class ElasticTrainerMixin(AnyTrainer):
         seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
         sampler = ElasticSampler(
             stock.dataset,
-            self._batch_size,
+            self._elastic_batch_size,
             micro_batch_size=self._train_batch_size,
             shuffle=getattr(arguments, "train_sampling_strategy", "random") != "sequential",
             seed=seed,
@@ -133,8 +133,7 @@ class ElasticTrainerMixin(AnyTrainer):
         if trial is not None:
             raise ValueError("ElasticTrainer does not search hyperparameters: start a job for each trial")
         output = super().train(trial=trial, **named)
-        if self._elastic_state is not None:
-            self._elastic_state.flush()
+        self._elastic_state.flush()
         return output
 
     def _init_training_state(
@@ -143,37 +142,37 @@ class ElasticTrainerMixin(AnyTrainer):
         """Restores everything, before the model is wrapped in DistributedDataParallel. Returns the epoch to begin with."""
         super()._init_training_state(max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial)
         self.control.should_training_stop = False
-        state, progress = self._register(max_steps)
+        state, progress = self._elastic_register(max_steps)
         step = state.restore()
         self.state.global_step = step
         if progress.stopped or step >= max_steps:
             return num_train_epochs, 0
-        return self._sampler.epoch, 0
+        return self._elastic_sampler.epoch, 0
 
-    def _register(self, max_steps: int) -> tuple[State, TrainerProgress]:
+    def _elastic_register(self, max_steps: int) -> tuple[State, TrainerProgress]:
         self.create_optimizer()
         optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # Accelerate's wrapper, after a first training
-        if self.lr_scheduler is not None and self.lr_scheduler is self._own_scheduler:
+        if self.lr_scheduler is not None and self.lr_scheduler is self._elastic_scheduler:
             self.lr_scheduler = None
         own = self.lr_scheduler is None
         self.create_scheduler(max_steps, optimizer)
         self._created_lr_scheduler = False  # the Trainer would create another one, after it is restored
-        self._own_scheduler = self.lr_scheduler if own else None
+        self._elastic_scheduler = self.lr_scheduler if own else None
         progress = TrainerProgress(self)
         registered = {
             "model": self.model,
             "optimizer": optimizer,
             "scheduler": self.lr_scheduler,
             "scaler": getattr(self.accelerator, "scaler", None),
-            "sampler": self._sampler,
+            "sampler": self._elastic_sampler,
             "trainer": progress,
         }
-        self._trainings += 1
-        name = "" if self._trainings == 1 else f"training-{self._trainings}"
+        self._elastic_trainings += 1
+        name = "" if self._elastic_trainings == 1 else f"training-{self._elastic_trainings}"
         self._elastic_state = State(
-            self._folder,
+            self._elastic_folder,
             name=name,
-            every=self._every,
+            every=self._elastic_every,
             total_steps=max_steps,
             **{name: each for name, each in registered.items() if each is not None},
         )
@@ -183,7 +182,7 @@ class ElasticTrainerMixin(AnyTrainer):
 
     def _run_epoch(self, **named: Any) -> None:
         """Runs what is left of an epoch."""
-        sampler = self._sampler
+        sampler = self._elastic_sampler
         if sampler.epoch != named["epoch"]:
             raise RuntimeError(
                 f"epoch {sampler.epoch} is not done, and the Trainer begins epoch {named['epoch']}: ElasticTrainer ends no epoch early. "
@@ -194,15 +193,15 @@ class ElasticTrainerMixin(AnyTrainer):
 
     def get_batch_samples(self, *positional: Any, **named: Any) -> Any:
         """Returns the micro-batches of a step, and how many tokens all ranks have in it."""
-        self._counted = self._sampler.counted_samples
+        self._elastic_counted = self._elastic_sampler.counted_samples
         try:
             return super().get_batch_samples(*positional, **named)
         finally:
-            self._counted = None
+            self._elastic_counted = None
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Any:
         """Returns the number of tokens of the step, of all ranks, without those of micro-batches that only keep the ranks in step."""
-        if (counts := self._counted) is None:  # an evaluation
+        if (counts := self._elastic_counted) is None:  # an evaluation
             return super()._get_num_items_in_batch(batch_samples, device)
         return super()._get_num_items_in_batch(
             [batch if count else _without_labels(batch) for batch, count in zip(batch_samples, counts, strict=False)], device
@@ -210,27 +209,27 @@ class ElasticTrainerMixin(AnyTrainer):
 
     def training_step(self, *positional: Any, **named: Any) -> Any:
         """Computes the gradients of a micro-batch, with its weight in the batch of all ranks."""
-        with self._sampler.part() as part:
-            self._part = part
+        with self._elastic_sampler.part() as part:
+            self._elastic_part = part
             self.current_gradient_accumulation_steps = 1  # the weight takes care of it
             try:
                 return super().training_step(*positional, **named)
             finally:
-                self._part = None
+                self._elastic_part = None
 
-    def _weighted_loss(self, *positional: Any, **named: Any) -> Any:
-        result = self._unweighted_loss(*positional, **named)
-        if (part := self._part) is None:
+    def _elastic_weighted_loss(self, *positional: Any, **named: Any) -> Any:
+        result = self._elastic_unweighted_loss(*positional, **named)
+        if (part := self._elastic_part) is None:
             return result
         weight = part.weight
-        factor = weight if self._is_mean(named.get("num_items_in_batch")) else float(part.samples > 0)
+        factor = weight if self._elastic_loss_is_mean(named.get("num_items_in_batch")) else float(part.samples > 0)
         loss, *more = result if isinstance(result, tuple) else (result,)
         loss = loss * factor
-        self._losses.append(loss.detach())
-        self._weights += weight
+        self._elastic_losses.append(loss.detach())
+        self._elastic_weights += weight
         return (loss, *more) if more else loss
 
-    def _is_mean(self, num_items_in_batch: Any) -> bool:
+    def _elastic_loss_is_mean(self, num_items_in_batch: Any) -> bool:
         """Whether the loss is the mean of its micro-batch, rather than its part of the mean over the whole batch."""
         scaled = getattr(self, "loss_is_scaled_for_ga", None)
         if scaled is None:
@@ -243,24 +242,14 @@ class ElasticTrainerMixin(AnyTrainer):
         The last step of an epoch is committed at the end of the epoch, after what is done there.
         """
         super()._maybe_log_save_evaluate(*positional, **named)
-        if self._state.step < self.state.global_step and (self._epoch_ends or self._sampler.batches_left > 1):
-            if not self._losses:
+        if self._elastic_state.step < self.state.global_step and (
+            self._elastic_epoch_ends or self._elastic_sampler.batches_left > 1
+        ):
+            if not self._elastic_losses:
                 raise RuntimeError("training_step of a subclass does not call super().training_step: its loss has no weight")
-            loss = torch.stack(self._losses).sum() / self._weights if self._weights else None
-            self._losses, self._weights = [], 0.0
-            self._state.commit(loss=loss)
-
-    # --- what there is only in a training ---
-
-    @property
-    def _sampler(self) -> ElasticSampler:
-        assert self._elastic_sampler is not None
-        return self._elastic_sampler
-
-    @property
-    def _state(self) -> State:
-        assert self._elastic_state is not None
-        return self._elastic_state
+            loss = torch.stack(self._elastic_losses).sum() / self._elastic_weights if self._elastic_weights else None
+            self._elastic_losses, self._elastic_weights = [], 0.0
+            self._elastic_state.commit(loss=loss)
 
 
 class ElasticTrainer(ElasticTrainerMixin, Trainer):
@@ -278,15 +267,15 @@ class _StepCallback(TrainerCallback):
         self._trainer = trainer
 
     def on_epoch_begin(self, *_: Any, **__: Any) -> None:
-        self._trainer._epoch_ends = False
+        self._trainer._elastic_epoch_ends = False
 
     def on_step_end(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
-        sampler = self._trainer._sampler
+        sampler = self._trainer._elastic_sampler
         done = sampler.batches_per_epoch - sampler.batches_left + 1
         state.epoch = sampler.epoch + done / sampler.batches_per_epoch
 
     def on_epoch_end(self, *_: Any, **__: Any) -> None:
-        self._trainer._epoch_ends = True
+        self._trainer._elastic_epoch_ends = True
 
 
 def _check_release() -> None:
