@@ -15,7 +15,7 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 SCRIPT = Path(__file__).parent / "scripts" / "train.py"
 SAMPLES, EPOCHS = 400, 2
-WAIT_SECONDS = 180.0  # four processes that import Lightning, on a busy machine
+WAIT_SECONDS = 900.0  # four processes that import Lightning, on a machine that does other things, too
 ENVIRONMENT = {
     "SCRIPTS": SCRIPTS,
     "USE_LIBUV": 0,
@@ -34,7 +34,7 @@ def train_alone(folder: Path, *options: Any) -> Events:
     subprocess.run(
         [sys.executable, str(SCRIPT), "--folder", str(folder), "--step-seconds", "0", *map(str, options)],
         check=True,
-        timeout=300,
+        timeout=WAIT_SECONDS,
         cwd=folder,
         env=inherited | {name: str(value) for name, value in environment.items()},
     )
@@ -45,7 +45,7 @@ def train_resized(operator: ScriptedOperator, events: Events, agents: Agents, *o
     """Goes through the resizes and the loss, some steps each, and on to the end."""
     for worker in ("w0", "w1", "w2", "w3"):
         agents(worker, SCRIPT, *options, **ENVIRONMENT)
-    operator.wait_for("ready", "w0", "w1", "w2", "w3")
+    operator.wait_for("ready", "w0", "w1", "w2", "w3", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1", "w2")
     step = until_step(events, steps_each, 3)
     operator.declare("w0", "w1", orderly=True)
@@ -55,9 +55,9 @@ def train_resized(operator: ScriptedOperator, events: Events, agents: Agents, *o
     operator.declare("w0", "w1", "w3", orderly=True)
     until_step(events, step + steps_each, 3)
     os.kill(events.all(what="step", worker="w3")[-1]["pid"], signal.SIGKILL)
-    operator.wait_for("failed", "w3")
+    operator.wait_for("failed", "w3", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1", "w3")
-    operator.wait_for("succeeded", "w0", "w1", "w3")
+    operator.wait_for("succeeded", "w0", "w1", "w3", seconds=WAIT_SECONDS)
     operator.end("complete")
 
 

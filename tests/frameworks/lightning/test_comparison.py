@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.frameworks.lightning.runs import ENVIRONMENT as SETTINGS
-from tests.frameworks.lightning.runs import SAMPLES, SCRIPT, Agents, changes, train_resized, until_step, uses
+from tests.frameworks.lightning.runs import SAMPLES, SCRIPT, WAIT_SECONDS, Agents, changes, train_resized, until_step, uses
 from tests.worker_image.agents import Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
@@ -22,11 +22,11 @@ def test_stock_lightning_raises_at_the_first_resize_if_the_size_is_in_the_script
 ) -> None:
     for worker in ("w0", "w1"):
         agents(worker, SCRIPT, "--stock", "--num-nodes", 2, "--folder", tmp_path, **SETTINGS)
-    operator.wait_for("ready", "w0", "w1")
+    operator.wait_for("ready", "w0", "w1", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1")
     until_step(events, 6, 2)
     operator.declare("w0", orderly=True)
-    operator.wait_for("failed", "w0")
+    operator.wait_for("failed", "w0", seconds=WAIT_SECONDS)
     heard = operator.last("w0")
     assert heard is not None
     assert "does not match the world size (1)" in heard.failure["message"]
