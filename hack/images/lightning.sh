@@ -17,7 +17,7 @@ main() {
     if ! is_built "$IMAGE" "$inputs"; then
         step lightning-wheels "Fetch Lightning's wheels" fetch_lightning
         step lightning-image "Build $IMAGE" docker build --file examples/lightning/Dockerfile --build-arg "BASE=$WORKER_IMAGE" \
-            --build-arg "LIGHTNING=--no-index --no-deps /wheels/*.whl" --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$IMAGE" .
+            --build-arg "LIGHTNING=--no-index --no-deps --ignore-installed /wheels/*.whl" --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$IMAGE" .
     fi
     mapfile -t nodes < <(python3 hack/images/load_image.py --list-missing "$IMAGE" "${WORKERS[@]}")
     ((${#nodes[@]} == 0)) || step lightning-load "Load $IMAGE to ${#nodes[@]} nodes" \
