@@ -1,9 +1,9 @@
-"""A training with real agents whose group changes in order, 2 -> 4 -> 2, and then loses a process."""
+"""A training with real agents whose group changes in order, and then loses a process."""
 
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,22 +63,32 @@ def train_undisturbed(directory: Path, script: Path, *options: Any) -> Events:
     return events
 
 
-def train_resized(operator: ScriptedOperator, events: Events, agents: Agents, script: Path, *options: Any) -> tuple[int, int]:
-    """Trains through the changes to the end; returns how many steps were computed twice: by the resizes, and by the loss."""
-    started = start(operator, agents, 4, script, *options)
-    operator.declare("w0", "w1")
-    until_step(events, 3, 2, started)
-    operator.declare("w0", "w1", "w2", "w3", orderly=True)
-    until_step(events, 6, 4, started)
-    grown = max(event["step"] for event in events.all(what="step"))
-    operator.declare("w0", "w1", orderly=True)
-    until_step(events, grown + 3, 2, started)
+def train_resized(
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    script: Path,
+    *options: Any,
+    sizes: Sequence[int] = (2, 4, 2),
+    steps_each: int = 3,
+) -> tuple[int, int]:
+    """Trains in groups of these sizes, some steps each. Then the last one loses a process, and trains to the end.
+
+    Returns how many steps were computed twice: by the resizes, and by the loss.
+    """
+    started = start(operator, agents, max(sizes), script, *options)
+    step = 0
+    for size in sizes:
+        group = [f"w{number}" for number in range(size)]
+        operator.declare(*group, orderly=step > 0)
+        until_step(events, step + steps_each, size, started)
+        step = max(event["step"] for event in events.all(what="step"))
     by_resizes = computed_twice(events)
-    victim = events.all(what="step", worker="w1")[-1]["pid"]
-    os.kill(victim, signal.SIGKILL)
-    operator.wait_for("failed", "w1", seconds=WAIT_SECONDS)
-    operator.declare("w0", "w1")
-    finish(operator, "w0", "w1")
+    victim = group[-1]
+    os.kill(events.all(what="step", worker=victim)[-1]["pid"], signal.SIGKILL)
+    operator.wait_for("failed", victim, seconds=WAIT_SECONDS)
+    operator.declare(*group)
+    finish(operator, *group)
     return by_resizes, computed_twice(events) - by_resizes
 
 

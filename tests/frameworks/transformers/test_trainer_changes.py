@@ -27,25 +27,25 @@ ENVIRONMENT = {
     "ELASTIC_PYTORCH_GRACE_SECONDS": 60,
     "ELASTIC_PYTORCH_PRELOAD": "transformers.trainer",
 }
-SECONDS = 180.0
+WAIT_SECONDS = 900.0
 Agents = Callable[..., Agent]
 
 
 def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
     workers = [f"w{number}" for number in range(count)]
     started = [agents(worker, SCRIPT, *options, **ENVIRONMENT) for worker in workers]
-    operator.wait_for("ready", *workers)
+    operator.wait_for("ready", *workers, seconds=WAIT_SECONDS)
     operator.declare(*workers)
     return started
 
 
 def until_step(events: Events, step: int, world: int) -> None:
-    events.until_step(step, world, SECONDS)
+    events.until_step(step, world, WAIT_SECONDS)
 
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[str, Any]:
     """Waits for the end of the job; returns what a rank says of it."""
-    operator.wait_for("succeeded", *workers)
+    operator.wait_for("succeeded", *workers, seconds=WAIT_SECONDS)
     operator.end("complete")
     done = events.all(what="done")[-len(workers) :]
     assert len({event["digest"] for event in done}) == 1, "all ranks have the same parameters"
@@ -82,7 +82,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     options = ("--step-seconds", 0, "--folder", directory / "output")
     agent = Agent("w0", operator.url, directory, SCRIPT, *options, **ENVIRONMENT)
     try:
-        operator.wait_for("ready", "w0")
+        operator.wait_for("ready", "w0", seconds=WAIT_SECONDS)
         operator.declare("w0")
         done = finish(operator, events, "w0")
         agent.wait()
@@ -109,7 +109,7 @@ def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
     assert computed_twice(events) == 0, "a resize loses no step"
     until_step(events, EPOCH_STEPS + 5, 3)
     os.kill(events.all(what="step", worker="w2")[-1]["pid"], signal.SIGKILL)
-    operator.wait_for("failed", "w2")
+    operator.wait_for("failed", "w2", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1", "w2")
     done = finish(operator, events, "w0", "w1", "w2")
     assert computed_twice(events) <= 1
@@ -136,7 +136,7 @@ def test_the_stock_trainer_repeats_samples_and_leaves_others_out(
     before = computed_twice(events)
     until_step(events, EPOCH_STEPS + 5, 3)
     os.kill(events.all(what="step", worker="w2")[-1]["pid"], signal.SIGKILL)
-    operator.wait_for("failed", "w2")
+    operator.wait_for("failed", "w2", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1", "w2")
     done = finish(operator, events, "w0", "w1", "w2")
     seen = counted(events)
