@@ -22,7 +22,8 @@ class FrameworkRow(NamedTuple):
 FRAMEWORKS = {
     "lightning-oldest": FrameworkRow(("lightning==2.5.0",), "2.5.1", "tests/frameworks/lightning"),
     "lightning-newest": FrameworkRow(("lightning==2.6.6",), NEWEST, "tests/frameworks/lightning"),
-    "transformers-oldest": FrameworkRow(("transformers==5.4.0", "accelerate==1.1.0"), "2.4.1", "tests/frameworks/transformers"),
+    # transformers 5.4 installs with Accelerate 1.1, but its Trainer passes arguments that 1.3 has first.
+    "transformers-oldest": FrameworkRow(("transformers==5.4.0", "accelerate==1.3.0"), "2.4.1", "tests/frameworks/transformers"),
     "transformers-newest": FrameworkRow(
         ("transformers==5.23.0", "accelerate==1.15.0"), NEWEST, "tests/frameworks/transformers"
     ),

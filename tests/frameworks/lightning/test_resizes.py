@@ -52,4 +52,5 @@ def test_uneven_shares_and_schedules(operator: ScriptedOperator, events: Events,
 def test_what_scripts_do_besides(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, variant: str
 ) -> None:
-    check(operator, events, agents, tmp_path, *VARIANTS[variant], like=1e-2 if variant == "bf16" else 1e-4)
+    # Of 80 losses up to 2.1, rounding to bfloat16 changes one by 0.009, in any group: two runs may differ by twice as much.
+    check(operator, events, agents, tmp_path, *VARIANTS[variant], like=3e-2 if variant == "bf16" else 1e-4)
