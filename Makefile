@@ -13,9 +13,8 @@ help: ## Say what there is to make
 try: ## Without cluster, Docker and root: train a small model in processes of this machine, and disturb it (ARGS: --steps N)
 	@hack/try.sh $(ARGS)
 
-demo: venv install ## Train a small model on a kind cluster, and disturb it: kill a worker, scale up, scale down (ARGS: --example lightning)
-	@case '$(ARGS)' in *lightning*) hack/images/lightning.sh ;; esac
-	@PYTHONPATH=hack $(PYTHON) -m demo $(ARGS)
+demo: install ## Train a small model on a kind cluster, and disturb it: kill a worker, scale up, scale down (ARGS: --example lightning)
+	@hack/demo.sh $(ARGS)
 
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@PYTHONPATH=hack $(PYTHON) -m bench $(ARGS)
@@ -92,7 +91,7 @@ kwok: ## kwok, for the tests on fake nodes
 cluster: ## The kind cluster elastic-pytorch: made, healed, or found well
 	@hack/kind/cluster.sh
 
-images: cluster venv ## Build the operator's, the agent's and the worker's image, and load them onto the nodes
+images: cluster ## Build the operator's, the agent's and the worker's image, and load them onto the nodes
 	@hack/images/images.sh
 
 install: images ## The operator on the cluster, from its Helm chart

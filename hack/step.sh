@@ -85,9 +85,11 @@ step() {
     step_wait "$1"
 }
 
-# Two makes at a time would build and load the same things twice: the second waits for the first.
+# Two makes at a time would build and load the same things twice: the second waits for the first. A script that was started by
+# one that has the lock has it, too.
 one_at_a_time() {
-    command -v flock >/dev/null || return 0
+    if [[ -n ${MAKE_LOCK_IS_HELD:-} ]] || ! command -v flock >/dev/null; then return 0; fi
+    export MAKE_LOCK_IS_HELD=1
     exec 9>"$CACHE/lock"
     flock --nonblock 9 && return
     say "  ... Wait for another make on this machine"

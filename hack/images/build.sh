@@ -2,6 +2,7 @@
 # How an image is built and put on nodes. Sourced, never run.
 
 source "$ROOT/hack/kind/from-source/base-image.sh"
+source "$ROOT/hack/small-venv.sh"
 
 WHEELS=$STATE/wheels
 INPUTS_LABEL=dev.elasticpytorch.inputs
@@ -14,6 +15,7 @@ fetch_wheels_if_changed() {
     local wanted
     wanted=$(fingerprint requirements.lock)
     [[ $(cat "$WHEELS/.inputs" 2>/dev/null) == "$wanted" ]] && return
+    ensure_python
     step wheels "Fetch the operator's wheels" fetch_wheels "$wanted"
 }
 
@@ -26,14 +28,19 @@ fetch_wheels() {
 # Containers may not be able to reach a package index where this machine can. The image's Python is Debian 12's: 3.11.
 download_wheels() {
     local folder=$1 machine=$2
-    .venv/bin/python -m pip download --quiet --dest "$folder" --requirement requirements.lock --no-deps --require-hashes \
+    "$PYTHON" -m pip download --quiet --dest "$folder" --requirement requirements.lock --no-deps --require-hashes \
         --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
         --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
 }
 
 ensure_base() {
     local suite=$1
-    docker image inspect "debian:$suite-slim" >/dev/null 2>&1 || ensure_base_image "$suite"
+    docker image inspect "debian:$suite-slim" >/dev/null 2>&1 && return
+    # Where kind's node image could be pulled, so can this one.
+    if docker image inspect "$KIND_NODE_IMAGE" >/dev/null 2>&1; then
+        timeout 300 docker pull --quiet "debian:$suite-slim" >/dev/null 2>&1 && return
+    fi
+    ensure_base_image "$suite"
 }
 
 # Of a folder with all that the Dockerfile copies.

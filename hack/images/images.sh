@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the operator's, the agent's and the worker's image and puts them on the nodes. What has not changed is left alone.
+# Usage: hack/images/images.sh [build], which leaves the nodes out
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
@@ -31,6 +32,7 @@ main() {
         step worker-image "Build $WORKER_IMAGE" \
             build_image "$WORKER_IMAGE" . worker_image/Dockerfile trixie "$worker_inputs"
     fi
+    [[ ${1:-} != build ]] || return 0
     load_if_missing operator-load "$OPERATOR_IMAGE" "${NODES[@]}"
     # No worker pod runs on the control plane; a gigabyte spared.
     load_if_missing agent-load "$AGENT_IMAGE" "${WORKERS[@]}"
@@ -38,4 +40,4 @@ main() {
 }
 
 cd "$ROOT"
-main
+main "$@"

@@ -15,6 +15,7 @@ main() {
     local inputs nodes
     inputs=$(fingerprint .dockerignore worker_image examples requirements-dev.lock hack/images/lightning.sh)
     if ! is_built "$IMAGE" "$inputs"; then
+        ensure_python
         step lightning-wheels "Fetch Lightning's wheels" fetch_lightning
         step lightning-image "Build $IMAGE" docker build --file examples/lightning/Dockerfile --build-arg "BASE=$WORKER_IMAGE" \
             --build-arg "LIGHTNING=--no-index --no-deps --ignore-installed /wheels/*.whl" --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$IMAGE" .
@@ -30,7 +31,7 @@ fetch_lightning() {
     machine=$(uname -m)
     mapfile -t pins < <(grep -oE "$PACKAGES[^ ]+" requirements-dev.lock)
     rm -rf "$LIGHTNING_WHEELS"
-    .venv/bin/python -m pip download --quiet --dest "$LIGHTNING_WHEELS" --no-deps --only-binary :all: --python-version 3.13 \
+    "$PYTHON" -m pip download --quiet --dest "$LIGHTNING_WHEELS" --no-deps --only-binary :all: --python-version 3.13 \
         --implementation cp --abi cp313 --abi abi3 --abi none --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" \
         --platform "manylinux_2_28_$machine" "${pins[@]}"
 }

@@ -9,7 +9,7 @@ source "$ROOT/hack/kind/tools.sh"
 source "$ROOT/hack/kind/health.sh"
 source "$ROOT/hack/kind/audit.sh"
 source "$ROOT/hack/kind/from-source/binaries.sh"
-source "$ROOT/hack/kind/from-source/base-image.sh"
+source "$ROOT/hack/images/build.sh"
 source "$ROOT/hack/kind/from-source/node-image.sh"
 
 HEAL_SECONDS=90
@@ -55,20 +55,35 @@ heal() {
 create() {
     local image=$KIND_NODE_IMAGE
     has_published_node_image || step pull "Pull kind's node image, if it can be had here" try_pull
-    if ! has_published_node_image; then
-        # The compilers and Debian's archive keep different parts of the machine busy: start the longest at once.
-        start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (about 5 minutes)"
-        start_binary pause "Build pause"
-        start_binary coredns "Build CoreDNS from its Go module"
-        image=$(node_image_from_source)
-        ensure_node_image_from_source "$image"
-    fi
+    has_published_node_image || image=$(node_image_from_source)
+    announce "$image"
+    # The compilers and Debian's archive keep different parts of the machine busy: start the longest at once.
+    [[ $image == "$KIND_NODE_IMAGE" ]] || start_binaries
+    start_tools
+    ensure_base bookworm
+    ensure_base trixie
+    step_start images "Build the project's images" "$ROOT/hack/images/images.sh" build
+    [[ $image == "$KIND_NODE_IMAGE" ]] || ensure_node_image_from_source "$image"
     ensure_tools
+    # A cluster that starts on a busy machine may miss the deadlines of kubeadm.
+    step_wait images
     render "$ROOT/hack/kind/kind.yaml" >"$STATE/kind.yaml"
     step create-cluster "Create the cluster" create_cluster "$image"
     step nodes "Wait for the nodes" await_nodes 180
     step system-pods "Wait for DNS and the pod network" await_system_pods 120
     cluster_fingerprint >"$FINGERPRINT"
+}
+
+# Says how long it takes where the least is there, and why.
+announce() {
+    local image=$1
+    docker image inspect "$image" >/dev/null 2>&1 && return
+    if [[ -x $(built_binary kubernetes) ]]; then
+        say "The node image is assembled again: a few minutes."
+    else
+        say "No image can be pulled here. So Kubernetes and Helm are built from their Go modules, and all images from Debian's packages."
+        say "On two cores that takes about 20 minutes. It is kept: the next time takes minutes."
+    fi
 }
 
 has_published_node_image() {

@@ -2,20 +2,36 @@
 # kind, kubectl and helm, found at .cluster/bin by everything else: those on PATH if they fit, else built from Go modules.
 # Sourced after hack/step.sh.
 
+KIND_MODULE=sigs.k8s.io/kind@$KIND_VERSION
+HELM_MODULE=helm.sh/helm/v3/cmd/helm@$HELM_VERSION
+# What `-ldflags=-w` leaves out in the end need not be compiled either. Builds share packages only if all of them say the same.
+GO_WITHOUT_DEBUGGER=-gcflags=all=-dwarf=false
 GO_HINT="No suitable %s on PATH and no Go to build it with. Install %s, or Go 1.25 or newer."
 
 ensure_tools() {
-    place_tool kind "kind v0\.(3[1-9]|[4-9][0-9])\." --version ||
-        build_tool kind "sigs.k8s.io/kind@$KIND_VERSION"
+    place_kind || build_tool kind "$KIND_MODULE"
     ensure_helm
     # Within one minor release of the cluster's, as Kubernetes asks for. Without one it comes from the from-source build.
     place_tool kubectl 'gitVersion: v1\.3[345]\.' version --client --output yaml ||
         ensure_kubernetes_binary
 }
 
+# Those that ensure_tools would build, beside other steps and with what these leave of the processor; ensure_tools waits for them.
+start_tools() {
+    place_kind || start_tool kind "$KIND_MODULE"
+    place_helm || start_tool helm "$HELM_MODULE"
+}
+
 ensure_helm() {
-    place_tool helm "^v3\.(1[4-9]|[2-9][0-9])\." version --short ||
-        build_tool helm "helm.sh/helm/v3/cmd/helm@$HELM_VERSION"
+    place_helm || build_tool helm "$HELM_MODULE"
+}
+
+place_kind() {
+    place_tool kind "kind v0\.(3[1-9]|[4-9][0-9])\." --version
+}
+
+place_helm() {
+    place_tool helm "^v3\.(1[4-9]|[2-9][0-9])\." version --short
 }
 
 # place_tool NAME PATTERN ARGS...: links NAME from PATH into .cluster/bin if what it prints for ARGS matches PATTERN.
@@ -30,13 +46,23 @@ place_tool() {
 }
 
 build_tool() {
-    local name=$1 module=$2 built
-    built=$CACHE/$name-${module##*@}
-    if [[ ! -x $built ]]; then
-        require_go "$name"
-        step "$name" "Build $name ${module##*@} from its Go module" go_install "$module" "$built"
-    fi
+    local name=$1 built
+    start_tool "$@"
+    [[ -z ${STEP_PID[$name]:-} ]] || step_wait "$name"
+    built=$(built_tool "$@")
     ln -sf "$built" "$STATE/bin/$name"
+}
+
+start_tool() {
+    local name=$1 module=$2 built
+    built=$(built_tool "$@")
+    [[ -x $built || -n ${STEP_PID[$name]:-} ]] && return
+    require_go "$name"
+    step_start "$name" "Build $name ${module##*@} from its Go module" go_install "$module" "$built"
+}
+
+built_tool() {
+    echo "$CACHE/$1-${2##*@}"
 }
 
 require_go() {
@@ -47,7 +73,7 @@ require_go() {
 go_install() {
     local module=$1 target=$2 folder=$STATE/build/go-install-${2##*/}
     mkdir -p "$folder"
-    GOBIN=$folder CGO_ENABLED=0 go install -trimpath -ldflags="-s -w" "$module"
+    GOBIN=$folder CGO_ENABLED=0 nice go install -trimpath "$GO_WITHOUT_DEBUGGER" -ldflags="-s -w" "$module"
     mv "$folder"/* "$target"
     rmdir "$folder"
 }

@@ -8,16 +8,22 @@ built_binary() {
     echo "$CACHE/$1-$(fingerprint "$FROM_SOURCE/$1" "word=$KUBERNETES_VERSION")"
 }
 
+start_binaries() {
+    start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (10 minutes on two cores)"
+    start_binary pause "Build pause"
+    start_binary coredns "Build CoreDNS from its Go module"
+}
+
 start_binary() {
     local name=$1 title=$2 binary
     binary=$(built_binary "$name")
-    [[ -x $binary ]] && return
+    [[ -x $binary || -n ${STEP_PID[$name]:-} ]] && return
     require_go "$name"
     step_start "$name" "$title" build_binary "$name" "$binary"
 }
 
 ensure_kubernetes_binary() {
-    start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (about 5 minutes)"
+    start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (10 minutes on two cores)"
     await_binary kubernetes
     ln -sf "$(built_binary kubernetes)" "$STATE/bin/kubectl"
 }
@@ -34,7 +40,7 @@ build_binary() {
         flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
     fi
     cd "$FROM_SOURCE/$name" || return
-    CGO_ENABLED=0 go build -buildvcs=false -mod=readonly -trimpath -ldflags="$flags" -o "$binary.partial" .
+    CGO_ENABLED=0 go build -buildvcs=false -mod=readonly -trimpath "$GO_WITHOUT_DEBUGGER" -ldflags="$flags" -o "$binary.partial" .
     rm -f "$CACHE/$name"-????????????????
     mv "$binary.partial" "$binary"
 }
