@@ -1,17 +1,22 @@
 # shellcheck shell=bash
 # Has the API server log what the operator asks of it. Sourced.
 #
-# Done to the cluster that is there, and no part of what it is made from: nobody has to make it anew for that. The log is the
-# container's own, which the kubelet keeps within 50 MB.
+# A new cluster has it from kind.yaml. Another policy is given to the cluster that is there, which need not be made again for that.
+# The log is the container's own, which the kubelet keeps within 50 MB.
 
 AUDIT_POLICY=$ROOT/hack/kind/audit-policy.yaml
 API_SERVER_MANIFEST=/etc/kubernetes/manifests/kube-apiserver.yaml
 AUDIT_SECONDS=150
 
+# Where a node has the policy. Named by its content, so that another policy is another command, for which the kubelet starts the API
+# server anew.
+audit_policy_on_node() {
+    echo "/etc/kubernetes/pki/audit-policy-$(fingerprint "$AUDIT_POLICY").yaml"
+}
+
 ensure_audit() {
     local file
-    # Named by its content, so that another policy is another command, for which the kubelet starts the API server anew.
-    file=/etc/kubernetes/pki/audit-policy-$(fingerprint "$AUDIT_POLICY").yaml
+    file=$(audit_policy_on_node)
     docker exec "$CONTROL_PLANE" grep -q "audit-policy-file=$file$" "$API_SERVER_MANIFEST" 2>/dev/null && return
     step audit "Have the API server log what the operator asks for" enable_audit "$file"
 }

@@ -67,6 +67,7 @@ create() {
     ensure_tools
     # A cluster that starts on a busy machine may miss the deadlines of kubeadm.
     step_wait images
+    cp "$AUDIT_POLICY" "$CACHE/audit-policy.yaml"
     render "$ROOT/hack/kind/kind.yaml" >"$STATE/kind.yaml"
     step create-cluster "Create the cluster" create_cluster "$image"
     step nodes "Wait for the nodes" await_nodes 180
@@ -111,6 +112,8 @@ render() {
     local without_cni=false
     [[ $image == "$KIND_NODE_IMAGE" ]] || without_cni=true
     sed -e "s|@SHARED@|$SHARED|" \
+        -e "s|@CACHE@|$CACHE|" \
+        -e "s|@AUDIT_POLICY@|$(audit_policy_on_node)|" \
         -e "s|@DISABLE_DEFAULT_CNI@|$without_cni|" \
         -e "s|@CONTROL_PLANE@|$CONTROL_PLANE|" \
         -e "s|@COMPONENTS_IMAGE@|docker.io/elastic-pytorch/kubernetes-components:$KUBERNETES_VERSION|" "$1"
