@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-gpu test-scale test-soak test-kueue test-autoscale test-frameworks test-release matrix
+LONG_TESTS := test-gpu test-scale test-soak test-kueue test-autoscale test-frameworks test-release test-install matrix
 .NOTPARALLEL:
 .PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check venv helm etcd kwok cluster images install lock version release clean
 
@@ -69,6 +69,10 @@ test-frameworks: venv ## Scripts of training frameworks through resizes and loss
 test-release: venv helm ## Two releases of this checkout are the same, and a registry of this machine serves them (ARGS: for pytest)
 	@hack/release/registry.sh
 	@$(PYTHON) -m pytest -m long --capture=no tests/release $(ARGS)
+
+test-install: venv install ## A release in a registry of this machine, as its users have it: installed, upgraded to, rolled back (ARGS: for pytest)
+	@hack/release/registry.sh
+	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/operator/test_release_from_registry.py $(ARGS)
 
 matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest, and on frameworks (ARGS: "2.4 deepspeed-oldest")
 	@$(PYTHON) hack/matrix $(ARGS)

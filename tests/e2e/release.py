@@ -34,15 +34,18 @@ def upgrade(*values: str) -> None:
     helm("upgrade", NAME, str(CHART), "--reuse-values", "--wait", "--timeout=2m", *options)
 
 
-def install_earlier(version: str) -> None:
-    """Puts an earlier release in the place of this one, as its users have it."""
-    _run_script("images/release.sh", version)
-    uninstall()
-    # Those of the release that was just removed: the earlier one makes its own.
-    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", f"lease/{NAME}", f"secret/{NAME}-tls", "--ignore-not-found")
+def install_earlier(version: str, *options: str) -> None:
+    """Puts an earlier release instead of this one, as its users have it; without options, from the image that the nodes have."""
+    make_earlier_image(version)
+    remove_release()
     chart = ROOT / ".cluster" / "releases" / version / "charts" / NAME
-    image = "--set=image.pullPolicy=Never"  # the tag is the chart's own
-    helm("install", NAME, str(chart), image, "--wait", "--timeout=2m")
+    # The tag is the chart's own.
+    helm("install", NAME, str(chart), *(options or ["--set=image.pullPolicy=Never"]), "--wait", "--timeout=2m")
+
+
+def make_earlier_image(version: str) -> None:
+    """Builds the operator's image of an earlier release, unless it is there, and puts it on the nodes."""
+    _run_script("images/release.sh", version)
 
 
 def upgrade_earlier() -> None:
@@ -54,6 +57,12 @@ def upgrade_earlier() -> None:
 def uninstall() -> None:
     """Removes the release, and waits until its objects are gone."""
     helm("uninstall", NAME, "--wait", "--timeout=2m")
+
+
+def remove_release() -> None:
+    """Removes the release, and what the operator has made for itself."""
+    helm("uninstall", NAME, "--ignore-not-found", "--wait", "--timeout=2m")
+    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", f"lease/{NAME}", f"secret/{NAME}-tls", "--ignore-not-found")
 
 
 def restore() -> None:

@@ -17,11 +17,11 @@ http: {{addr: "{host}"}}
 
 
 @contextlib.contextmanager
-def running_registry(folder: Path) -> Iterator[str]:
-    """Runs a registry that keeps its content in a folder, without TLS; yields its host and port."""
+def running_registry(folder: Path, address: str = "127.0.0.1") -> Iterator[str]:
+    """Runs a registry at an address of this machine, without TLS; it keeps its content in a folder. Yields its host and port."""
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{free.getsockname()[1]}"
+        free.bind((address, 0))
+        host = f"{address}:{free.getsockname()[1]}"
     configuration = folder / "configuration.yaml"
     configuration.write_text(CONFIGURATION.format(folder=folder / "content", host=host))
     with (folder / "registry.log").open("wb") as log:

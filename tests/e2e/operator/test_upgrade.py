@@ -6,32 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, leading_operator, read_example, run_kubectl
+from tests.e2e.endless_job import pods_of, start, steps_with
+from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
 from tests.e2e.release import install_earlier, restored, upgrade_earlier
-from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 
 BEFORE = "0.2.0"
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
-
-
-def start(namespace: str, name: str, **sizes: int) -> JobUnderTest:
-    """A job with these sizes and no others, whose pods get their agent from the operator that is installed."""
-    manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
-    spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 10}, **sizes}
-    spec["template"]["spec"]["containers"][0]["args"] = ENDLESS
-    manifest |= {"metadata": {"name": name}, "spec": spec}
-    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
-    return JobUnderTest(name, namespace)
-
-
-def pods_of(job: JobUnderTest) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in job.pods()}
-
-
-def steps_with(told: list[str], world: int) -> list[int]:
-    return [int(line.split()[1]) for line in told if line.startswith("STEP") and f"world={world} " in line]
 
 
 def change(job: JobUnderTest, spec: dict[str, Any]) -> None:

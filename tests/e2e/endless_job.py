@@ -1,0 +1,28 @@
+"""A job that trains until it is deleted, with no fields but those that every release has."""
+
+import json
+
+from tests.e2e.job_under_test import JobUnderTest, read_example, run_kubectl
+from tests.paths import ROOT
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+
+
+def start(namespace: str, name: str, **sizes: int) -> JobUnderTest:
+    """A job with these sizes and no others, whose pods get their agent from the operator that is installed."""
+    manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
+    spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 10}, **sizes}
+    spec["template"]["spec"]["containers"][0]["args"] = ENDLESS
+    manifest |= {"metadata": {"name": name}, "spec": spec}
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
+    return JobUnderTest(name, namespace)
+
+
+def pods_of(job: JobUnderTest) -> set[str]:
+    """The UIDs of its pods."""
+    return {pod["metadata"]["uid"] for pod in job.pods()}
+
+
+def steps_with(told: list[str], world: int) -> list[int]:
+    """The steps that a log reports of a world size."""
+    return [int(line.split()[1]) for line in told if line.startswith("STEP") and f"world={world} " in line]

@@ -1,0 +1,222 @@
+"""A release of this checkout as its users have it: a registry, a folder of files, and the commands of docs/install.md."""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from tests.documentation import blocks
+from tests.e2e.endless_job import pods_of, start, steps_with
+from tests.e2e.job_under_test import KUBECONFIG, KUBECTL, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, run_kubectl
+from tests.e2e.node_registry import gateway, pulled_from
+from tests.e2e.release import NAME, install_earlier, make_earlier_image, remove_release, restored
+from tests.paths import ROOT
+from tests.release.registry import running_registry
+
+pytestmark = pytest.mark.long
+
+VERSION = (ROOT / "VERSION").read_text().strip()
+BEFORE = "0.2.0"
+TOOLS = ROOT / ".cluster" / "bin"
+# What pipx does, as far as it is needed here.
+PIPX = """#!/bin/sh -e
+python3 -m venv "$HOME/pipx"
+"$HOME/pipx/bin/pip" install --quiet "$2"
+ln -s "$HOME/pipx/bin/kubectl-epj" "$HOME/bin/"
+"""
+# In the place of PyTorch's own image, as the docs name it: Debian's torch, which is that of the worker image.
+TORCH_IMAGE = "elastic-pytorch-stand-in-for-torch:test"
+TORCH_DOCKERFILE = "FROM elastic-pytorch-worker-base:dev\nENV USE_LIBUV=0 PIP_BREAK_SYSTEM_PACKAGES=1\n"
+
+
+@dataclass(frozen=True)
+class User:
+    """Someone with kubectl, helm and Docker, the files of a release, and the address of its registry."""
+
+    home: Path
+    registry: str
+
+    def does(self, text: str) -> str:
+        """Runs commands of a page in the user's folder; returns what they print."""
+        environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+        environment |= {"HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig"), "DOCKER_BUILDKIT": "0"}
+        environment["PATH"] = f"{self.home / 'library/bin'}:{self.home / 'bin'}:{os.environ['PATH']}"
+        command = ["bash", "-euo", "pipefail", "-c", self.filled_in(text)]
+        done = subprocess.run(command, cwd=self.home, env=environment, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, f"{self.filled_in(text)}{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def filled_in(self, text: str) -> str:
+        """Replaces what a page writes for the registry and for the version."""
+        return (
+            text.replace("-VERSION-py3", f"-{Version(VERSION)}-py3")
+            .replace("VERSION", VERSION)
+            .replace("REGISTRY", self.registry)
+        )
+
+
+def block(page: str, beginning: str) -> str:
+    """The block of a page that begins with these words."""
+    (found,) = (block.text for block in blocks(ROOT / "docs" / page) if block.text.startswith(beginning))
+    return found
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_registry(tmp_path_factory.mktemp("registry"), gateway()) as host, pulled_from(host):
+        yield f"{host}/ml"
+
+
+@pytest.fixture(scope="module")
+def dist(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a release that is in the registry."""
+    folder = tmp_path_factory.mktemp("release") / "dist"
+    request = {
+        "VERSION": VERSION,
+        "REGISTRY": registry,
+        "PUSH": "1",
+        "PLAIN_HTTP": "1",
+        "DIST": str(folder),
+        "ALLOW_DIRTY": "1",
+    }
+    release = ROOT / "hack" / "release" / "release.sh"
+    done = subprocess.run([release], env=os.environ | request, stdout=subprocess.PIPE, text=True, timeout=1800, check=False)
+    assert done.returncode == 0, done.stdout
+    print(done.stdout)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def user(registry: str, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> User:
+    home = tmp_path_factory.mktemp("home")
+    (home / "bin").mkdir()
+    for tool in (KUBECTL, TOOLS / "helm"):
+        (home / "bin" / tool.name).symlink_to(tool)
+    (home / "bin" / "pipx").write_text(PIPX)
+    (home / "bin" / "pipx").chmod(0o755)
+    (home / "kubeconfig").write_bytes(KUBECONFIG.read_bytes())
+    for file in dist.iterdir():
+        (home / file.name).write_bytes(file.read_bytes())
+    someone = User(home, registry)
+    someone.does("python3 -m venv library")
+    return someone
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _operator_of_the_checkout_in_the_end(registry: str) -> Iterator[None]:
+    with restored():
+        yield
+
+
+def push(image: str, target: str, folder: Path) -> None:
+    """Copies an image of Docker's into the registry, which Docker does not trust without TLS."""
+    archive = folder / "image.tar"
+    subprocess.run(["docker", "save", "--output", archive, image], check=True, timeout=600)
+    host = ("--host", f"reg={target.partition('/')[0]},tls=disabled")
+    subprocess.run([TOOLS / "regctl", *host, "image", "import", target, archive], check=True, timeout=600)
+    archive.unlink()
+
+
+def digests(dist: Path) -> dict[str, str]:
+    """The digest of each image of the release."""
+    return dict(re.findall(r"([\w-]+):[^@/]+@(sha256:\w+)", (dist / "images.txt").read_text()))
+
+
+def running_images(namespace: str, selector: str, kind: str = "containerStatuses") -> set[str]:
+    """The digests of the images that pods run."""
+    found = json.loads(run_kubectl("-n", namespace, "get", "pods", "-l", selector, "-o", "json").stdout)
+    return {status["imageID"].partition("@")[2] for pod in found["items"] for status in pod["status"][kind]}
+
+
+def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Path, namespace: str) -> None:
+    remove_release()
+    run_kubectl("delete", "crd", "elasticpytorchjobs.elasticpytorch.dev", "--ignore-not-found", "--timeout=60s")
+    user.does(block("install.md", f"helm install {NAME} oci://").rstrip() + " --plain-http")
+    assert running_images(OPERATOR_NAMESPACE, OPERATORS) == {digests(dist)[NAME]}
+
+    user.does(block("install.md", "pipx install elastic_pytorch_client-"))
+    assert user.does("python -c 'import elastic_pytorch; print(elastic_pytorch.__file__)'").startswith(str(user.home))
+    user.does(f"kubectl config set-context --current --namespace={namespace}")
+
+    image = f"{user.registry}/first:1"
+    build_training_image(user, image)
+    manifest = block("getting-started.md", "apiVersion: elasticpytorch.dev").replace("/scripts/train.py", "/training/train.py")
+    manifest = re.sub(r"image: .*", f"image: {image}", manifest).partition("          volumeMounts:")[0]
+    # The agent of the operator's release, and then the one that the wheel has put into the image.
+    for number, agent in enumerate(({"elastic-pytorch-agent"}, set())):
+        name = f"first-{number}"
+        text = manifest.replace("name: first", f"name: {name}")
+        (user.home / "job.yaml").write_text(text if agent else text.replace("spec:\n", "spec:\n  injectAgent: false\n", 1))
+        user.does("kubectl apply --filename job.yaml")
+        user.does(f"kubectl wait --for=condition=Complete epj/{name} --timeout=5m")
+        selector = f"elasticpytorch.dev/job-name={name}"
+        injected = running_images(namespace, selector, "initContainerStatuses") if agent else set()
+        assert injected == {digests(dist)[each] for each in agent}
+        assert name in user.does(f"kubectl epj status {name}")
+        user.does(f"kubectl delete epj {name}")
+
+
+def build_training_image(user: User, image: str) -> None:
+    """Builds the image of docs/install.md with the script of docs/getting-started.md, and puts it into the registry."""
+    script = next(each.text for each in blocks(ROOT / "docs" / "getting-started.md") if each.file == "train.py")
+    (user.home / "train.py").write_text(script)
+    (user.home / "torch.Dockerfile").write_text(TORCH_DOCKERFILE)
+    dockerfile = re.sub(r"^FROM .*", f"FROM {TORCH_IMAGE}", block("install.md", "FROM "))
+    (user.home / "Dockerfile").write_text(user.filled_in(dockerfile))
+    try:
+        user.does(f"docker build --tag {TORCH_IMAGE} - <torch.Dockerfile && docker build --tag {image} .")
+        push(image, image, user.home)
+    finally:
+        user.does(f"docker image rm --force {image} {TORCH_IMAGE}")
+
+
+def test_training_does_not_notice_an_upgrade_from_the_registry_and_the_way_back(user: User, dist: Path, namespace: str) -> None:
+    make_earlier_image(BEFORE)
+    push(f"{NAME}:{BEFORE}", f"{user.registry}/{NAME}:{BEFORE}", user.home)
+    install_earlier(BEFORE, f"--set=image.repository={user.registry}/{NAME}")
+    [image_before] = running_images(OPERATOR_NAMESPACE, OPERATORS)
+    job = start(namespace, "elastic", replicas=2, minReplicas=1, maxReplicas=3)
+    job.until_world(2)
+    members, pods = job.members(), pods_of(job)
+    job.until_stepping(members[0], 2)
+
+    def goes_on_with(operators_image: str) -> None:
+        until_operators_run(operators_image)
+        until_more_steps(job, members[0])
+        assert (job.members(), pods_of(job), job.status["round"]) == (members, pods, 1)
+
+    path = f"charts/{NAME}"
+    upgrade = block("install.md", f"helm upgrade {NAME} {path}").replace(path, f"oci://REGISTRY/{path} --version VERSION")
+    moved = f"--set global.imageRegistry=REGISTRY --set image.repository={NAME}"
+    assert moved in (ROOT / "docs" / "install.md").read_text()
+    user.does(f"{upgrade.rstrip()} {moved} --plain-http")
+    goes_on_with(digests(dist)[NAME])
+
+    user.does(f"helm rollback {NAME} --namespace {OPERATOR_NAMESPACE} --wait")
+    goes_on_with(image_before)
+    job.kubectl("scale", "epj/elastic", "--replicas=3")
+    job.until_world(3)
+    job.until_stepping(members[0], 3)
+    told = job.logs(members[0])
+    alone = steps_with(told, 2)
+    assert alone == list(range(alone[0], alone[0] + len(alone))), "no step was done twice"
+
+
+def until_operators_run(image: str) -> None:
+    """Waits until all pods of the operator run an image: those before may still be ending."""
+    until = time.monotonic() + 120
+    while (images := running_images(OPERATOR_NAMESPACE, OPERATORS)) != {image}:
+        assert time.monotonic() < until, images
+        time.sleep(0.5)
+
+
+def until_more_steps(job: JobUnderTest, pod: str) -> None:
+    seen = steps_with(job.logs(pod), 2)[-1]
+    job.until(lambda _: steps_with(job.logs(pod), 2)[-1] > seen + 30, "some seconds under another operator")
