@@ -8,7 +8,7 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.failure_policy import failure_policy
-from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_manager, migrate_metadata
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
@@ -224,11 +224,7 @@ def _run_policy(
     for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):
         if policy.get(field) is not None:
             spec[field] = policy[field]
-    manager = policy.get("managedBy")
-    if manager not in (None, "", OWN_CONTROLLER):
-        remarks.add(
-            "spec.runPolicy.managedBy", f"{manager} is dropped: it does not know this kind of job, which would never start"
-        )
+    spec |= migrate_manager("spec.runPolicy.managedBy", policy.get("managedBy"), OWN_CONTROLLER, remarks)
     _scheduling(policy.get("schedulingPolicy") or {}, template, sizes, remarks)
     return spec
 

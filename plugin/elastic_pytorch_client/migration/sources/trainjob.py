@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.migration.job_metadata import migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import migrate_manager, migrate_metadata
 from elastic_pytorch_client.migration.launch import read_launch
 from elastic_pytorch_client.migration.process_count import process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
@@ -83,6 +83,7 @@ def migrate_trainjob(
             **({"nprocPerNode": processes} if processes is not None else {}),
             **({"suspend": True} if spec.get("suspend") else {}),
             **({"activeDeadlineSeconds": spec["activeDeadlineSeconds"]} if spec.get("activeDeadlineSeconds") else {}),
+            **migrate_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks),
             **({"failurePolicy": policy} if policy else {}),
             "template": template,
         },
@@ -160,6 +161,3 @@ def _say_what_is_dropped(spec: Mapping[str, Any], remarks: Remarks) -> None:
                 f"{initializer[part].get('storageUri') or 'it'} is not downloaded. Run a Job before that fills a volume, and mount that "
                 "volume at the path the script reads: spec.volumeClaimTemplates makes one for the job",
             )
-    manager = spec.get("managedBy")
-    if manager not in (None, "", OWN_CONTROLLER):
-        remarks.add("spec.managedBy", f"{manager} is dropped: it does not know this kind of job, which would never start")
