@@ -1,6 +1,7 @@
 """One of three workers is slow: the status, an event and the client name it and its node."""
 
 import json
+import time
 
 import pytest
 
@@ -24,4 +25,7 @@ def test_slow_rank_is_named(start_job: StartJob) -> None:
     [pod] = [pod for pod in job.pods() if pod["metadata"]["name"] == slow["worker"]]
     assert pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"] == "1"
     assert slow["node"] == pod["spec"]["nodeName"]
-    assert any(slow["worker"] in note for note in notes(job, "Straggler"))
+    until = time.monotonic() + 60
+    while not any(slow["worker"] in note for note in notes(job, "Straggler")):
+        assert time.monotonic() < until, f"no event names {slow['worker']}: {notes(job, 'Straggler')}"
+        time.sleep(0.5)
