@@ -42,6 +42,7 @@ HARMLESS = {
     "_last_lr": "of torch's schedulers, as their documentation says of get_last_lr",
     "_metadata": "asked for with getattr first",
     "_batches_that_stepped": "Lightning's, which its own matrix of releases covers",
+    "_execution_engine": "used with care: without it no rank's work is measured",
     "_data_fetcher": "Lightning's",
     "_data_source": "Lightning's",
     "_train_batch_size": "of the Trainer of transformers",
