@@ -8,8 +8,8 @@ AUDIT_POLICY=$ROOT/hack/kind/audit-policy.yaml
 API_SERVER_MANIFEST=/etc/kubernetes/manifests/kube-apiserver.yaml
 AUDIT_SECONDS=150
 
-# Where a node has the policy. Named by its content, so that another policy is another command, for which the kubelet starts the API
-# server anew.
+# Where a node has the policy. Named by its content, so that another policy is another command, for which the kubelet restarts the
+# API server.
 audit_policy_on_node() {
     echo "/etc/kubernetes/pki/audit-policy-$(fingerprint "$AUDIT_POLICY").yaml"
 }

@@ -1,4 +1,4 @@
-"""Who reconciles a migrated job: whoever knows jobs of this kind."""
+"""Which controller reconciles a migrated job: one that knows jobs of this kind."""
 
 import pytest
 from elastic_pytorch_client.migration.job_metadata import migrate_manager

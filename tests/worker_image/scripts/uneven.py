@@ -1,4 +1,4 @@
-"""Trains with DistributedDataParallel for ever. The worker of one index is slow, until a file says that it is well."""
+"""Trains with DistributedDataParallel without end. The worker of one index is slow until a file exists."""
 
 import argparse
 import os

@@ -133,7 +133,7 @@ class WorkTimer:
 
     @contextlib.contextmanager
     def _safely(self) -> Any:
-        # Nobody's training ends because it cannot be measured: with compiled autograd, say, there is no queue.
+        # No training ends because it cannot be measured. With compiled autograd, for example, there is no queue.
         try:
             yield
         except Exception:

@@ -22,7 +22,7 @@ CALM = 1.15  # not slow any more
 SHARE_OF_STEP = 0.05  # that a rank costs the others, to be slow
 WINDOWS = 3  # in a row, to become or to cease to be a straggler
 WARM_UP_WINDOWS = 1  # of each round: compilers, caches and loaders make the first steps unlike those that follow
-MIN_RANKS = 3  # of two, nobody can tell which is as it should be
+MIN_RANKS = 3  # of two, one cannot say which is as it should be
 MAX_LISTED = 16
 MAX_EVENTS = 4  # at once
 

@@ -70,7 +70,7 @@ def ranks(known: Stragglers) -> list[int]:
         pytest.param([*[SLOW] * 4, *[EVEN] * WINDOWS], [], id="recovered"),
         pytest.param([*[SLOW] * 4, EVEN, EVEN, SLOW, EVEN, EVEN], [1], id="slow again before it has recovered"),
         pytest.param([*[SLOW] * 4, *[BETWEEN] * 9], [1], id="a little slower is no recovery"),
-        pytest.param([{0: [0.1], 1: [0.2]}] * 9, [], id="of two ranks nobody can say which is slow"),
+        pytest.param([{0: [0.1], 1: [0.2]}] * 9, [], id="of two ranks, neither can be called slow"),
         pytest.param([{0: [0.1, 0.3], 1: [0.1, 0.1]}] * 9, [1], id="ranks count, not pods"),
         pytest.param([{0: [0.1, 0.1], 1: [0.1, 0.4], 2: [0.2, 0.1]}] * 9, [3, 4], id="the slowest first"),
         pytest.param([{0: [0.1], 1: [0.2], 2: [0.1], 3: []}] * 9, [1], id="an older agent among others"),
@@ -119,11 +119,13 @@ def test_a_straggler_stays_one_with_its_worker_in_the_next_round() -> None:
     assert ranks(kept) == [0], "its rank in the new round"
     assert kept.windows == 0
     assert not record_stragglers(known, kept), "it is known"
-    assert ranks(after([{1: [0.1], 2: [0.1], 3: [0.1]}] * (WINDOWS + 1), kept, number=2)) == [], "measured anew"
+    assert ranks(after([{1: [0.1], 2: [0.1], 3: [0.1]}] * (WINDOWS + 1), kept, number=2)) == [], (
+        "they are measured from the start"
+    )
     others = seen({0: [0.1], 2: [0.1], 3: [0.1]}, None, number=3)
     gone = advance_stragglers(known, others.round, others)
     assert ranks(gone) == []
-    assert not record_stragglers(known, gone), "it has left, and nobody knows whether it is better"
+    assert not record_stragglers(known, gone), "it has left, and whether it is better is not known"
 
 
 @pytest.mark.parametrize("work", [{}, {0: [], 1: []}], ids=["nothing trains", "two ranks"])
