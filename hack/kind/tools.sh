@@ -56,9 +56,16 @@ build_tool() {
 start_tool() {
     local name=$1 module=$2 built
     built=$(built_tool "$@")
-    [[ -x $built || -n ${STEP_PID[$name]:-} ]] && return
+    start_build "$name" "$built" "Build $name ${module##*@} from its Go module" go_install "$module" "$built"
+}
+
+# start_build NAME PROGRAM TITLE COMMAND...: starts the build of a program with Go, unless it is there or is being built.
+start_build() {
+    local name=$1 program=$2 title=$3
+    shift 3
+    [[ -x $program || -n ${STEP_PID[$name]:-} ]] && return
     require_go "$name"
-    step_start "$name" "Build $name ${module##*@} from its Go module" go_install "$module" "$built"
+    step_start "$name" "$title" "$@"
 }
 
 built_tool() {

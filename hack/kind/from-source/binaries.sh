@@ -17,9 +17,7 @@ start_binaries() {
 start_binary() {
     local name=$1 title=$2 binary
     binary=$(built_binary "$name")
-    [[ -x $binary || -n ${STEP_PID[$name]:-} ]] && return
-    require_go "$name"
-    step_start "$name" "$title" build_binary "$name" "$binary"
+    start_build "$name" "$binary" "$title" build_binary "$name" "$binary"
 }
 
 ensure_kubernetes_binary() {
