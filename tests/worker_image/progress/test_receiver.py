@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch import report
-from elastic_pytorch.progress.receiver import MAX_LOCAL_RANKS, Progress, ProgressReceiver, add_work
+from elastic_pytorch.progress.receiver import MAX_LOCAL_RANKS, Progress, ProgressReceiver, add_work, parse_report
 from elastic_pytorch.progress.report import REPORT_SOCKET, report_group_formed
 from elastic_pytorch.progress.work_windows import WorkWindows
 
@@ -155,7 +155,7 @@ def test_nonsense_does_not_raise(receiver: ProgressReceiver) -> None:
 )
 def test_a_datagram_that_is_no_report_is_refused(datagram: bytes) -> None:
     with pytest.raises(ValueError):
-        Progress().with_report(datagram)
+        Progress().with_fields(parse_report(datagram), 0.0)
 
 
 def test_importing_the_package_does_not_import_torch() -> None:

@@ -34,20 +34,12 @@ class Progress:
     formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
     work: Work | None = None  # how long the processes have worked in their last steps
 
-    def with_report(self, datagram: bytes, now: float = 0.0) -> "Progress":
+    def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
         """Returns the progress after a report: the largest step, and the newest of everything else.
 
         Args:
-            datagram: the report.
+            fields: of the report.
             now: monotonic seconds.
-
-        Raises:
-            ValueError: the datagram is not what `report` sends.
-        """
-        return self.with_fields(parse_report(datagram), now)
-
-    def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
-        """Returns the progress after a report that has been parsed, as of `with_report`.
 
         Raises:
             ValueError: a field is not what `report` sends.
