@@ -119,16 +119,19 @@ class Elector:
             logger.warning("cannot give the lease back: %s", error or "no answer")
 
     async def _try(self) -> None:
-        """Reads the lease unless this replica has just written it, and acquires or renews it if that is allowed."""
-        seconds = self._timing.request_seconds
+        """Acquires or renews the lease if that is allowed, within the time that there is.
+
+        A request that is not answered soon was sent on a dead connection, or the API server is slow. So it is not given up: another one
+        begins beside it, and the first answer counts.
+        """
+        seconds = 2 * self._timing.request_seconds
+        claims = {asyncio.create_task(self._claim())}
         try:
             async with asyncio.timeout(min(seconds, leads_until(self._candidacy) - self._clock()) if self.leading else seconds):
-                if not self._wrote_last:
-                    found = await self._cluster.get_lease(self._namespace, self._name)
-                    self._candidacy = see(self._candidacy, read_lease(found) if found else None, self._clock())
-                self._wrote_last = False
-                if may_acquire(self._candidacy, self._clock()):
-                    await self._write()
+                answered, _ = await asyncio.wait(claims, timeout=self._timing.request_seconds)
+                if not answered:
+                    claims.add(asyncio.create_task(self._claim()))
+                await _first_success(claims)
         except ClusterError as error:
             if error.code != 409:  # another replica was quicker
                 self._unanswered_at = self._clock()
@@ -136,6 +139,18 @@ class Elector:
         except TimeoutError:
             self._unanswered_at = self._clock()
             logger.warning("cannot claim the lease: no answer from the API server")
+        finally:
+            for claim in claims:
+                claim.cancel()
+
+    async def _claim(self) -> None:
+        """Reads the lease unless this replica has just written it, and writes it if that is allowed."""
+        if not self._wrote_last:
+            found = await self._cluster.get_lease(self._namespace, self._name)
+            self._candidacy = see(self._candidacy, read_lease(found) if found else None, self._clock())
+        self._wrote_last = False
+        if may_acquire(self._candidacy, self._clock()):
+            await self._write()
 
     async def _write(self) -> None:
         before, sent_at = self._candidacy, self._clock()
@@ -154,6 +169,16 @@ class Elector:
         if version:
             metadata["resourceVersion"] = version
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+async def _first_success(tasks: set[asyncio.Task[None]]) -> None:
+    """Waits until one of some tasks has succeeded; raises what the last of them has raised if none does."""
+    for task in asyncio.as_completed(tasks):
+        try:
+            return await task
+        except ClusterError as error:
+            failed = error
+    raise failed
 
 
 def _time() -> str:

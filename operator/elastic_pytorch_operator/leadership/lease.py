@@ -51,7 +51,7 @@ class LeaseTiming:
 
     @property
     def request_seconds(self) -> float:
-        """What one try may take: two fit between a renewal and the deadline."""
+        """How long an answer is waited for before another request is sent beside it: both fit between a renewal and the deadline."""
         return (self.renew_deadline_seconds - self.retry_period_seconds - self.pause_seconds) / 2
 
 

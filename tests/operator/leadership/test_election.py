@@ -11,6 +11,8 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
+from tests.operator.virtual_time import run_in_virtual_time
+
 
 @dataclass
 class Clock:
@@ -35,6 +37,29 @@ class ForgetfulCluster(FakeCluster):
             self.lost -= 1
             raise ClusterError(0, "no answer")
         return written
+
+
+class SlowCluster(FakeCluster):
+    """Answers late, and some requests never: they were sent on a connection whose other end is dead."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.unanswered = 0
+
+    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+        await self._wait()
+        return await super().get_lease(namespace, name)
+
+    async def put_lease(self, manifest: Manifest) -> Manifest:
+        await self._wait()
+        return await super().put_lease(manifest)
+
+    async def _wait(self) -> None:
+        if self.unanswered:
+            self.unanswered -= 1
+            await asyncio.sleep(3600)
+        await asyncio.sleep(self.seconds)
 
 
 def an_elector(cluster: FakeCluster, identity: str, clock: Clock | None = None) -> Elector:
@@ -128,6 +153,35 @@ async def test_leader_that_cannot_renew_stops() -> None:
     assert not elector.leading, "at once, though nothing has told it"
     async with asyncio.timeout(20):
         await elector.renew()
+
+
+def test_leader_goes_on_while_the_api_server_answers_before_the_deadline() -> None:
+    async def lead() -> None:
+        cluster = SlowCluster(0.1)
+        elector = Elector(cluster, "system", "lease", "first", asyncio.get_running_loop().time)
+        await acquired(elector)
+        cluster.seconds = 1.4  # two fit before the deadline: one answer is late, and the next renewal is sent only then
+        renewing = asyncio.create_task(elector.renew())
+        await asyncio.sleep(60)
+        assert elector.leading and not renewing.done()
+        renewing.cancel()
+
+    run_in_virtual_time(lead())
+
+
+def test_request_on_a_dead_connection_is_not_waited_for() -> None:
+    async def lead() -> None:
+        cluster = SlowCluster(0.1)
+        elector = Elector(cluster, "system", "lease", "first", asyncio.get_running_loop().time)
+        await acquired(elector)
+        renewing = asyncio.create_task(elector.renew())
+        for _ in range(10):
+            cluster.unanswered = 1
+            await asyncio.sleep(3)
+            assert elector.leading and not renewing.done()
+        renewing.cancel()
+
+    run_in_virtual_time(lead())
 
 
 async def test_a_renewal_is_one_write() -> None:
