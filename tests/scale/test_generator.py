@@ -122,5 +122,6 @@ async def test_generator_speaks_for_each_pod_and_says_what_all_agents_of_a_job_h
     before = len(sizes())
     kubelet.lose(victim := cluster.pods()[0]["metadata"]["name"])
     await until(lambda: sizes()[before:] == [2, 3])
-    assert (observed.count("created"), observed.count("deleted"), observed.broken) == (4, 1, [])
+    await until(lambda: sizes() and (observed.count("created"), observed.count("deleted")) == (4, 1))  # the next tick
+    assert not observed.broken
     assert {pod["name"] for pod in api.bound} == {pod["metadata"]["name"] for pod in cluster.pods()} | {victim}
