@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -9,9 +10,10 @@ from urllib.parse import urlencode
 from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 
-from tests.e2e.job_under_test import KUBECONFIG
+from tests.paths import ROOT
 
-TIMEOUT_SECONDS = 30
+KUBECONFIG = ROOT / ".cluster" / "kubeconfig"
+TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class Resource:
         """Reads an object."""
         return self._request("GET", f"/{name}")
 
+    def list(self, selector: str) -> list[dict[str, Any]]:
+        """Reads the objects with some labels; raises if that is refused."""
+        answer = self._request("GET", "", query={"labelSelector": selector})
+        assert answer.code < 300, answer.words
+        items: list[dict[str, Any]] = answer.body["items"]
+        return items
+
     def patch(self, name: str, change: dict[str, Any], subresource: str = "") -> Answer:
         """Merges a change into an object, or into a subresource of it, such as `status`."""
         return self._request("PATCH", f"/{name}/{subresource}".rstrip("/"), change)
@@ -66,16 +75,29 @@ class Resource:
     ) -> Answer:
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         target = f"{root}/namespaces/{self.namespace}/{self.plural}{path}" + (f"?{urlencode(query)}" if query else "")
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Accept": "application/json", "Content-Type": kind}
-        client = _client()
-        _, url, headers, _, _ = client.param_serialize(
-            method, target, header_params=headers, query_params=[], auth_settings=["BearerToken"]
-        )
-        response = client.call_api(method, url, headers, body=body, _request_timeout=TIMEOUT_SECONDS)
-        found = json.loads(response.read())
-        warning = response.headers.get("Warning", "")
-        return Answer(response.status, found, str(found.get("message", "")) if response.status >= 300 else warning)
+        status, headers, content = _exchange(method, target, body)
+        found = json.loads(content)
+        return Answer(status, found, str(found.get("message", "")) if status >= 300 else headers.get("Warning", ""))
+
+
+def read_log(namespace: str, pod: str) -> str | None:
+    """The log of a pod's only container; None if there is none, or the pod has several."""
+    status, _, content = _exchange("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log")
+    return content.decode(errors="replace") if status < 300 else None
+
+
+def _exchange(method: str, target: str, body: dict[str, Any] | None = None) -> tuple[int, Mapping[str, str], bytes]:
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    client = _client()
+    _, url, headers, _, _ = client.param_serialize(
+        method,
+        target,
+        header_params={"Accept": "application/json, */*", "Content-Type": kind},
+        query_params=[],
+        auth_settings=["BearerToken"],
+    )
+    response = client.call_api(method, url, headers, body=body, _request_timeout=TIMEOUT_SECONDS)
+    return response.status, response.headers, response.read()
 
 
 @functools.cache

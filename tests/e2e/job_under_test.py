@@ -1,6 +1,5 @@
 """The kind cluster and a job on it, as tests see them."""
 
-import json
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,14 +9,16 @@ from typing import Any
 
 import yaml
 
+from tests.e2e.api_requests import KUBECONFIG, Resource, read_log
 from tests.paths import ROOT
 
 KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
-KUBECONFIG = ROOT / ".cluster" / "kubeconfig"
 REPORTS = ROOT / ".cluster" / "logs" / "e2e"
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
 OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
 LEADER = f"{OPERATORS},elasticpytorch.dev/leader=true"
+# Tests say how long something takes on a machine that is not busy. They wait so many times as long.
+PATIENCE = 3
 
 
 def run_kubectl(
@@ -46,12 +47,11 @@ def read_example(path: Path) -> dict[str, Any]:
 
 def leading_operator(other_than: str = "", seconds: float = 60.0) -> dict[str, Any]:
     """The pod of the operator that leads; waits until there is one, other than the one that led before."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + PATIENCE * seconds
     while True:
-        found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", LEADER, "-o", "json").stdout)["items"]
+        found = Resource("v1", "pods", OPERATOR_NAMESPACE).list(LEADER)
         if len(found) == 1 and found[0]["metadata"]["name"] != other_than:
-            pod: dict[str, Any] = found[0]
-            return pod
+            return found[0]
         assert time.monotonic() < until, f"no one operator leads: {[pod['metadata']['name'] for pod in found]}"
         time.sleep(0.1)
 
@@ -67,8 +67,9 @@ class JobUnderTest:
         return run_kubectl("-n", self.namespace, *arguments, check=check).stdout
 
     def get(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", "epj", self.name, "-o", "json"))
-        return found
+        answer = Resource("elasticpytorch.dev/v1alpha1", "elasticpytorchjobs", self.namespace).get(self.name)
+        assert answer.code < 300, answer.words
+        return answer.body
 
     @property
     def status(self) -> dict[str, Any]:
@@ -78,8 +79,7 @@ class JobUnderTest:
         return next((c for c in self.status.get("conditions", []) if c["type"] == type_), {})
 
     def pods(self) -> list[dict[str, Any]]:
-        found = json.loads(self.kubectl("get", "pods", "-l", f"elasticpytorch.dev/job-name={self.name}", "-o", "json"))
-        return list(found["items"])
+        return Resource("v1", "pods", self.namespace).list(f"elasticpytorch.dev/job-name={self.name}")
 
     def members(self) -> list[str]:
         """The pods in the current round, by rank."""
@@ -87,16 +87,19 @@ class JobUnderTest:
         return [worker["name"] for worker in sorted(ranked, key=lambda worker: worker["rank"])]
 
     def logs(self, pod: str) -> list[str]:
-        return self.kubectl("logs", pod, check=False).splitlines()
+        log = read_log(self.namespace, pod)
+        return (self.kubectl("logs", pod, check=False) if log is None else log).splitlines()
 
     def until(self, fulfilled: Callable[[dict[str, Any]], bool], what: str, seconds: float = 90.0) -> dict[str, Any]:
         """Waits until a job's status fulfils something; returns it."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + PATIENCE * seconds
         while True:
             status = self.status
             if fulfilled(status):
                 return status
-            assert time.monotonic() < until, f"waited {seconds:.0f} s for {what}; the status is\n{yaml.safe_dump(status)}"
+            assert time.monotonic() < until, (
+                f"waited {PATIENCE * seconds:.0f} s for {what}; the status is\n{yaml.safe_dump(status)}"
+            )
             time.sleep(0.2)
 
     def until_world(self, world: int, seconds: float = 90.0) -> dict[str, Any]:
@@ -104,7 +107,7 @@ class JobUnderTest:
 
     def until_stepping(self, pod: str, world: int, seconds: float = 60.0) -> None:
         """Waits until rank 0's log tells of a step with a world size."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + PATIENCE * seconds
         while not any(line.startswith("STEP") and f"world={world} " in line for line in self.logs(pod)):
             assert time.monotonic() < until, f"{pod} has not told of a step with a world of {world}"
             time.sleep(0.2)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.e2e.job_under_test import KUBECONFIG, OPERATOR_NAMESPACE, run_kubectl
+from tests.e2e.api_requests import KUBECONFIG
+from tests.e2e.job_under_test import OPERATOR_NAMESPACE, run_kubectl
 from tests.paths import ROOT
 
 NAME = "elastic-pytorch-operator"

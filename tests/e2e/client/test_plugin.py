@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from elastic_pytorch_client import Access, Job, KubernetesCluster
 
-from tests.e2e.job_under_test import KUBECONFIG, KUBECTL, JobUnderTest, StartJob
+from tests.e2e.api_requests import KUBECONFIG
+from tests.e2e.job_under_test import KUBECTL, JobUnderTest, StartJob
 
 pytestmark = pytest.mark.e2e
 
@@ -38,6 +39,7 @@ while True:
 
 # The plugin lies beside this Python; kubectl finds it on the PATH.
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "KUBECONFIG": str(KUBECONFIG)}
+ENVIRONMENT.pop("COLUMNS", None)  # of pytest-xdist; without it, what is no terminal has room for whole names
 
 
 def epj(namespace: str, *words: str, code: int = 0, seconds: float = 100) -> str:

@@ -8,7 +8,8 @@ from kubernetes import config, watch
 from kubernetes.client import CoreV1Api
 from urllib3.exceptions import ProtocolError
 
-from tests.e2e.job_under_test import KUBECONFIG, JobUnderTest
+from tests.e2e.api_requests import KUBECONFIG
+from tests.e2e.job_under_test import JobUnderTest
 
 
 class PodCount:

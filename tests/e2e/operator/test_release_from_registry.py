@@ -13,8 +13,9 @@ import pytest
 from packaging.version import Version
 
 from tests.documentation import blocks
+from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.endless_job import pods_of, start, steps_with
-from tests.e2e.job_under_test import KUBECONFIG, KUBECTL, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, run_kubectl
+from tests.e2e.job_under_test import KUBECTL, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, run_kubectl
 from tests.e2e.node_registry import gateway, pulled_from
 from tests.e2e.release import NAME, install_earlier, make_earlier_image, remove_release, restored
 from tests.paths import ROOT

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The tests on the kind cluster: first those that each keep to a namespace of their own, side by side; then those that disturb
+# nodes, operators or the API server, one after the other. Arguments go to pytest.
+set -euo pipefail
+
+NO_TESTS_COLLECTED=5
+failed=0
+
+run_tests() {
+    local status=0
+    .venv/bin/python -m pytest tests/e2e "$@" || status=$?
+    # What the arguments ask for may lie on one side only.
+    ((status == 0 || status == NO_TESTS_COLLECTED)) || failed=1
+}
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+run_tests -m "e2e and not long and not serial" --numprocesses 2 --dist loadgroup "$@"
+run_tests -m "e2e and not long and serial" "$@"
+exit $failed
