@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-gpu test-scale test-soak test-kueue test-autoscale test-frameworks test-release test-install matrix
+LONG_TESTS := test-variants test-gpu test-scale test-soak test-kueue test-autoscale test-frameworks test-release test-install matrix
 .NOTPARALLEL:
 .PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check venv helm etcd kwok cluster images install lock version release clean
 
@@ -43,10 +43,10 @@ test-all: ## What `make test` runs, then every long test (docs/long-tests.md)
 	@$(MAKE) --no-print-directory $(LONG_TESTS)
 
 test-fast: check helm etcd ## Format, lint, types, prose, layers, and every test that needs no cluster (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m "not e2e and not long and not gpu" --numprocesses 2 --dist worksteal $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu" --numprocesses 2 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m e2e tests/e2e $(ARGS)
+	@hack/test-e2e.sh $(ARGS)
 
 test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped where there is none (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m gpu tests/gpu tests/worker_image $(ARGS)
@@ -62,6 +62,10 @@ test-autoscale: venv install ## Jobs that an autoscaler or the operator itself s
 
 test-kueue: venv install ## Queues of a real Kueue; skipped where it cannot be had (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/kueue $(ARGS)
+
+test-variants: venv etcd install ## What `make test` shows once, in each variant: backends, handlers of SIGTERM, ways to start, local mode, limits
+	@$(PYTHON) -m pytest -m "long and not gpu" --numprocesses 2 --dist worksteal tests/worker_image tests/local tests/examples tests/plugin
+	@$(PYTHON) -m pytest -m "long and e2e" tests/e2e
 
 test-frameworks: venv ## Scripts of training frameworks through resizes and losses; each is skipped without its framework (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long tests/frameworks $(ARGS)

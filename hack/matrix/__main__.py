@@ -51,14 +51,14 @@ def parse_options(newest: str, arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def run_tests(python: Path, name: str, processes: int, marks: str, tests: Sequence[str]) -> Counts:
+def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> Counts:
     """Returns the outcome of the tests, which are arguments for pytest, in an environment. Their output goes to a log file."""
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
         options = [
             "-m",
-            marks,
+            "not e2e and not gpu",
             "-p",
             "no:cacheprovider",
             f"--basetemp={folder}/tests",
@@ -89,7 +89,7 @@ def run_at() -> str:
 
 def run_torch(python: Path, name: str, options: argparse.Namespace) -> Row:
     """Runs the tests of the agent and the library, and writes their row unless only some were asked for."""
-    counts = run_tests(python, name, options.processes, "not e2e and not long and not gpu", options.tests or TESTS)
+    counts = run_tests(python, name, options.processes, options.tests or TESTS)
     row = Row(torch_release(python), python_release(python), *counts, run=run_at())
     if not options.tests:
         PAGE.write_text(with_rows(PAGE.read_text(), [row]))
@@ -98,9 +98,7 @@ def run_torch(python: Path, name: str, options: argparse.Namespace) -> Row:
 
 def run_framework(python: Path, name: str, framework: FrameworkRow, options: argparse.Namespace) -> FrameworkOutcome:
     """Runs the tests of an adapter, and writes their row unless only some were asked for."""
-    agent, library, failed, skipped = run_tests(
-        python, name, options.processes, "not e2e and not gpu", options.tests or (framework.tests,)
-    )
+    agent, library, failed, skipped = run_tests(python, name, options.processes, options.tests or (framework.tests,))
     packages = ", ".join(framework.packages).replace("==", " ")
     row = FrameworkOutcome(
         name, packages, torch_release(python), python_release(python), agent + library, failed, skipped, run_at()

@@ -53,6 +53,7 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(file.name for file in (folder / "test").iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_goes_on_at_the_saved_step_with_another_world_size_and_survives_a_torn_checkpoint(tmp_path: Path) -> None:
     few_characters = ("--context", "16", "--batch-size", "12", "--checkpoint-every", "5")

@@ -41,6 +41,7 @@ def train(script: str, folder: Path, *, workers: int, steps: int, options: tuple
     return Output(int(start[1]), int(start[2]), losses, int(end[1]), float(end[2]))
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_group_of_another_size_goes_on_where_one_has_ended(tmp_path: Path) -> None:
     first = train("train_elastic.py", tmp_path, workers=2, steps=12)
@@ -53,6 +54,7 @@ def test_a_group_of_another_size_goes_on_where_one_has_ended(tmp_path: Path) -> 
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_sharded_model_learns_and_is_saved(tmp_path: Path) -> None:
     output = train("train_fsdp2.py", tmp_path, workers=2, steps=12)
     assert (output.started_at, output.workers, output.done_at) == (0, 2, 12)
@@ -61,6 +63,7 @@ def test_a_sharded_model_learns_and_is_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_the_script_for_gpus_runs_without_one_and_goes_on_with_another_group(tmp_path: Path) -> None:
     small = ("--width", "32", "--layers", "2", "--micro-batch-size", "4", "--loader-workers", "1")
     first = train("train_gpu.py", tmp_path, workers=2, steps=12, options=small)

@@ -25,6 +25,7 @@ def run(command: list[str]) -> str:
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_the_job_learns_to_read_in_local_mode(tmp_path: Path) -> None:
     job = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     job["spec"]["template"]["spec"]["containers"][0]["args"] += ["--epochs", "5"]

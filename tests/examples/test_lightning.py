@@ -41,6 +41,7 @@ def train(folder: Path, *, workers: int, steps: int) -> str:
 
 @pytest.mark.process
 @pytest.mark.skipif(find_spec("lightning") is None, reason="needs Lightning: pip install lightning")
+@pytest.mark.long
 def test_trains_under_torchrun(tmp_path: Path) -> None:
     output = train(tmp_path, workers=2, steps=4)
     assert [(step, workers) for step, _, workers in STEP.findall(output)] == [(str(step), "2") for step in range(1, 5)]

@@ -35,6 +35,7 @@ def test_a_job_is_as_the_api_wants_it(path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.long
 @pytest.mark.parametrize("path", JOBS, ids=name_of)
 def test_a_job_runs_to_its_end(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(

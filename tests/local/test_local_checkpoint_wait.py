@@ -6,7 +6,7 @@ import pytest
 
 from tests.local.local_jobs import LocalJob, local_job
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 EVERY = 4  # steps from checkpoint to checkpoint
 SCRIPT = ("--steps", "100000", "--step-seconds", "1", "--checkpoint-every", str(EVERY))

@@ -81,6 +81,7 @@ async def test_job_over_etcd_completes_and_leaves_no_pod_behind(tmp_path: Path, 
         assert (job.pods("store"), job.status["failures"]) == ([], 0)
 
 
+@pytest.mark.long
 async def test_job_over_etcd_grows_and_survives_a_loss(tmp_path: Path, endpoint: str) -> None:
     async with local_job(tmp_path, *ENDLESS, backend="etcd-v2", endpoint=endpoint) as job:
         await until_world(job, 2)

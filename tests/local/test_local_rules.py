@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.local_jobs import local_job
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 EXITS_ONCE = """
 import os, sys, time

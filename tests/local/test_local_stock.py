@@ -22,6 +22,7 @@ async def test_job_of_stock_workers_completes(tmp_path: Path) -> None:
         await job.until(lambda: not job.pods("store"), "the store's end")
 
 
+@pytest.mark.long
 async def test_killed_worker_is_replaced_in_the_same_rendezvous(tmp_path: Path) -> None:
     async with local_job(tmp_path, *ENDLESS, replicas=3) as job:
         await job.until(lambda: bool(job.steps(3)), "a world of 3")
@@ -37,6 +38,7 @@ async def test_killed_worker_is_replaced_in_the_same_rendezvous(tmp_path: Path) 
         assert [pod["metadata"]["name"] for pod in job.pods("store")] == [store["metadata"]["name"]]
 
 
+@pytest.mark.long
 async def test_survivors_of_a_dead_node_do_not_hang_when_its_replacement_comes(tmp_path: Path) -> None:
     async with local_job(tmp_path, *ENDLESS, replicas=3, grace_seconds=300) as job:
         await job.until(lambda: bool(job.steps(3)), "a world of 3")
@@ -49,6 +51,7 @@ async def test_survivors_of_a_dead_node_do_not_hang_when_its_replacement_comes(t
         assert job.status["failures"] == 0
 
 
+@pytest.mark.long
 async def test_scaled_up_and_down(tmp_path: Path) -> None:
     async with local_job(tmp_path, *ENDLESS) as job:
         await job.until(lambda: bool(job.steps(2)), "a world of 2")
@@ -62,6 +65,7 @@ async def test_scaled_up_and_down(tmp_path: Path) -> None:
         assert any(event.startswith("ScaledDown") for event in job.events())
 
 
+@pytest.mark.long
 async def test_script_that_raises_fails_the_job_with_its_words(tmp_path: Path) -> None:
     async with local_job(tmp_path, "--fail-at", "3", failurePolicy={"maxFailures": 1}) as job:
         assert await job.until_ended() == "Failed"
@@ -74,6 +78,7 @@ async def test_script_that_raises_fails_the_job_with_its_words(tmp_path: Path) -
         assert len(starts) == 2, "torchrun itself has started the script again, once"
 
 
+@pytest.mark.long
 async def test_lost_store_costs_a_new_rendezvous_and_no_failure(tmp_path: Path) -> None:
     async with local_job(tmp_path, "--steps", "150", "--checkpoint-every", "1") as job:
         await job.until(lambda: len(job.steps(2)) > 20, "some steps")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.local.local_jobs import LocalJob, local_job
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SLOW = "1"
 

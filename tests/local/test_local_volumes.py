@@ -11,7 +11,7 @@ import yaml
 from tests.operator.builders import a_manifest
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SCRIPT = """\
 import os

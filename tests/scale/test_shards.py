@@ -98,6 +98,7 @@ async def carry(jobs: int, shards: int, heartbeats: int) -> list[Work]:
     ]
 
 
+@pytest.mark.long
 async def test_two_replicas_that_share_the_jobs_do_half_of_the_work_each() -> None:
     jobs, heartbeats = 20, 12
     [alone] = await carry(jobs, 1, heartbeats)

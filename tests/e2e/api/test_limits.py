@@ -107,6 +107,7 @@ def test_suspend_and_resume(start_job: StartJob) -> None:
     until_event(job, "JobResumed")
 
 
+@pytest.mark.long
 def test_job_that_hangs_meets_its_active_deadline(start_job: StartJob) -> None:
     job = start_job(script="import time; time.sleep(1000)", replicas=1, activeDeadlineSeconds=12)
     job.until(lambda status: status.get("state") == "Failed", "the deadline", 60)
@@ -117,12 +118,14 @@ def test_job_that_hangs_meets_its_active_deadline(start_job: StartJob) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.long
 def test_finished_job_goes_when_its_time_to_live_is_over(start_job: StartJob) -> None:
     job = start_job(args=SHORT, replicas=1, ttlSecondsAfterFinished=4)
     run_kubectl("-n", job.namespace, "wait", "--for=condition=Complete", f"epj/{job.name}", "--timeout=60s")
     until_gone(job, "epj,pods,services")
 
 
+@pytest.mark.long
 def test_allowed_sizes_round_down_and_say_so(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, replicas=3, resizePolicy={"allowedReplicas": [2, 4]})
     status = job.until_world(2)
@@ -141,6 +144,7 @@ def test_autoscaler_drives_the_size(start_job: StartJob) -> None:
     assert job.get()["spec"]["replicas"] == 2
 
 
+@pytest.mark.long
 def test_gang_fails_when_a_pod_is_lost(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, failurePolicy={"onPodLoss": "FailJob"})
     job.until_world(3)
@@ -177,6 +181,7 @@ def test_hung_step_is_found_and_the_group_restarted(start_job: StartJob) -> None
     assert "rank 1" in until_event(job, "ProgressStalled")
 
 
+@pytest.mark.long
 def test_rank_that_returns_early_is_named(start_job: StartJob) -> None:
     job = start_job(script=RETURNS_EARLY, replicas=2, minReplicas=2, failurePolicy={"maxFailures": 1})
     job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 60)
@@ -190,6 +195,7 @@ def test_crash_without_a_traceback_is_told(start_job: StartJob) -> None:
     assert (status["rootCause"]["rank"], status["rootCause"]["signal"]) == (1, "SIGSEGV")
 
 
+@pytest.mark.long
 def test_script_that_is_not_there_is_named(start_job: StartJob) -> None:
     job = start_job(args=["/no/such/script.py"], replicas=1, failurePolicy={"maxFailures": 0})
     job.until(lambda status: status.get("state") == "Failed", "the end", 60)

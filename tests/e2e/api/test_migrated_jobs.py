@@ -104,6 +104,7 @@ def test_an_elastic_pytorchjob_trains_and_can_be_scaled(namespace: str) -> None:
     assert re.search(r"rank \d of [23], local rank", text)
 
 
+@pytest.mark.long
 def test_a_master_and_a_worker_become_two_workers(namespace: str) -> None:
     manifest = FIXED + TEMPLATE.replace("{command}", f"[python3, {SCRIPT}]") + "    Worker: *replica\n"
     job = migrate(namespace, manifest, "fixed")

@@ -140,6 +140,7 @@ def test_policy_that_denies_a_replacement_is_waited_out(start_job: StartJob, nam
     assert len(refusals(job)) == 1, "one event, however often it is tried"
 
 
+@pytest.mark.long
 def test_webhook_that_is_down_is_waited_out(start_job: StartJob, namespace: str) -> None:
     job = start_job(args=ENDLESS)
     job.until_world(3)
@@ -153,6 +154,7 @@ def test_webhook_that_is_down_is_waited_out(start_job: StartJob, namespace: str)
     assert job.condition("Failed")["status"] == "False"
 
 
+@pytest.mark.long
 def test_limit_range_that_forbids_the_pods_is_waited_out(start_job: StartJob, namespace: str) -> None:
     limits = {
         "apiVersion": "v1",
@@ -184,6 +186,7 @@ def test_quota_that_is_used_up_is_waited_out(start_job: StartJob, namespace: str
     assert "quota" not in job.condition("Running")["message"]
 
 
+@pytest.mark.long
 def test_suspended_job_that_the_quota_does_not_let_run_says_so(start_job: StartJob, namespace: str) -> None:
     make_quota(namespace, pods=0)
     job = start_job(args=ENDLESS, suspend=True)
@@ -225,6 +228,7 @@ def test_misspelt_field_fails_the_job_before_any_pod_is_made(start_job: StartJob
     assert job.pods() == []
 
 
+@pytest.mark.long
 def test_service_of_another_owner_is_told(start_job: StartJob, namespace: str) -> None:
     run_kubectl("-n", namespace, "create", "service", "clusterip", "all-reduce", "--tcp=80")
     job = start_job(args=ENDLESS)

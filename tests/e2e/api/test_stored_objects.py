@@ -14,7 +14,8 @@ from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import run_kubectl
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.e2e
+# One process runs them all: they share a definition, which the first of them creates.
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("stored-objects")]
 
 ARCHIVE = ROOT / "tests" / "e2e" / "releases" / "0.2.0.tar.xz"
 BEFORE = "charts/elastic-pytorch-operator/files/elasticpytorchjobs.yaml"

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tests.documentation import blocks
-from tests.e2e.job_under_test import KUBECONFIG, read_example
+from tests.e2e.api_requests import KUBECONFIG
+from tests.e2e.job_under_test import read_example
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -18,7 +19,9 @@ pytestmark = pytest.mark.e2e
 IMAGES = {"pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime": "elastic-pytorch-worker:dev"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md", "docs/operations.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/getting-started.md", pytest.param("docs/operations.md", marks=pytest.mark.long)]
+)
 def test_commands_of_a_page_work(page: str, namespace: str, tmp_path: Path) -> None:
     kubeconfig = shutil.copy(KUBECONFIG, tmp_path / "kubeconfig")
     environment = os.environ | {"KUBECONFIG": str(kubeconfig), "PATH": f"{ROOT / '.cluster' / 'bin'}:{os.environ['PATH']}"}

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.job_under_test import REPORTS, JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import killed, worker_node_without_the_operator
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 SCRIPT = """
 import os, pathlib, time

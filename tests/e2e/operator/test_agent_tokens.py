@@ -67,6 +67,7 @@ def test_only_a_workers_own_token_is_taken(start_job: StartJob) -> None:
     ]
 
 
+@pytest.mark.long
 def test_operator_shows_a_certificate_that_nobody_else_vouches_for(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, replicas=1)
     job.until_world(1)
@@ -86,6 +87,7 @@ def test_operator_shows_a_certificate_that_nobody_else_vouches_for(start_job: St
     assert given["ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"] == bundle
 
 
+@pytest.mark.long
 def test_token_of_a_worker_that_is_gone_is_refused(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, replicas=2)
     job.until_world(2)

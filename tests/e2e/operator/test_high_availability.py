@@ -18,7 +18,7 @@ from tests.e2e.job_under_test import (
 )
 from tests.e2e.kind_nodes import docker, killed, worker_node_without_the_operator
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
@@ -93,6 +93,7 @@ def test_leader_killed_during_a_resize(start_job: StartJob) -> None:
     assert indices == ["0", "1", "2", "3"]
 
 
+@pytest.mark.long
 def test_leader_killed_during_the_loss_of_a_node(start_job: StartJob) -> None:
     job = start_whole(start_job)
     node, lost = worker_node_without_the_operator(job)
@@ -168,6 +169,7 @@ def test_leaders_label_that_somebody_removes_comes_back() -> None:
     assert name_of(leading_operator(seconds=60)) == lease_holder()
 
 
+@pytest.mark.long
 def test_process_of_the_leader_that_is_killed_leads_on_or_is_replaced(start_job: StartJob) -> None:
     job = start_whole(start_job)
     pods, before = pods_made(job), job.status["round"]

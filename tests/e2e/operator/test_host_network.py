@@ -9,6 +9,7 @@ pytestmark = pytest.mark.e2e
 SHORT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "30"]
 
 
+@pytest.mark.long
 def test_agents_on_the_hosts_network_find_the_operator_and_each_other(start_job: StartJob) -> None:
     job = start_job(args=SHORT, change_pod=lambda pod: pod.update(hostNetwork=True))
     job.until_world(3, 120)

@@ -10,7 +10,7 @@ from tests.e2e.audit_log import requests_between
 from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, run_kubectl
 from tests.e2e.release import NAME, may, operators, restored, roles_of_the_release, uninstall, upgrade
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 

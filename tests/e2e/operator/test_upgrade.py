@@ -10,7 +10,7 @@ from tests.e2e.endless_job import pods_of, start, steps_with
 from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
 from tests.e2e.release import install_earlier, restored, upgrade_earlier
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 BEFORE = "0.2.0"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import worker_node_without_the_operator
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 SPOT = "aws-node-termination-handler/spot-itn"
 CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
@@ -90,6 +90,7 @@ def test_spot_notice_costs_a_job_with_the_library_no_step_and_no_worker_its_proc
     assert job.status["failures"] == 0
 
 
+@pytest.mark.long
 def test_maintenance_costs_a_plain_job_one_orderly_restart(start_job: StartJob) -> None:
     job = start(start_job, "train.py")
     node, leaving = worker_node_without_the_operator(job)
@@ -130,6 +131,7 @@ def test_announcement_that_is_withdrawn_changes_nothing(start_job: StartJob) -> 
         run_kubectl("uncordon", *others)
 
 
+@pytest.mark.long
 def test_first_to_go_when_the_job_shrinks_is_on_a_node_that_may_end(start_job: StartJob) -> None:
     job = start(start_job, "train.py")
     worker = next(worker for worker in job.status["workers"] if worker["index"] == 0)

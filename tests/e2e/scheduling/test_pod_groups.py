@@ -11,7 +11,7 @@ from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangSc
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.release import restored, upgrade
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 # What this operator writes of the published schemas.
@@ -131,6 +131,7 @@ def test_gang_has_its_pod_group_before_its_pods(start_job: StartJob, name: str) 
     until(lambda: group_of(job, name) is not None and len(job.pods()) == 3, "the PodGroup and the pods again")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("installed")
 def test_replacement_waits_for_nothing_and_the_pod_group_goes_at_the_end(start_job: StartJob) -> None:
     def use_the_clusters_scheduler(pod: dict[str, Any]) -> None:

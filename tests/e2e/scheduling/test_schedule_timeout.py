@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE, cordoned
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 SLOT, PATH = "example.com/slot", "/status/capacity/example.com~1slot"  # of which each worker takes one
 TRAINING_SECONDS = 20

@@ -33,7 +33,13 @@ def until_complete(job: JobUnderTest) -> None:
     assert status["state"] == "Complete", f"{status.get('conditions')}\n{logs(job)[-3000:]}"
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem in ("command", "elastic", "fixed-size") else pytest.mark.long)
+        for path in sorted(FOLDER.glob("*.yaml"))
+    ],
+)
 def test_a_job_for_each_way_to_run_torchrun(namespace: str, path: Path) -> None:
     job = apply(namespace, read_example(path))
     until_complete(job)
@@ -42,6 +48,7 @@ def test_a_job_for_each_way_to_run_torchrun(namespace: str, path: Path) -> None:
     assert "epoch 20 of 20" in text
 
 
+@pytest.mark.long
 def test_digits_are_learnt_while_the_group_grows(namespace: str) -> None:
     manifest = read_example(ROOT / "examples" / "digits" / "job.yaml")
     manifest["spec"]["replicas"] = 2
@@ -87,7 +94,7 @@ def without_agent(manifest: dict[str, Any], **security: Any) -> dict[str, Any]:
     return manifest
 
 
-@pytest.mark.parametrize("name", ["elastic", "command"])
+@pytest.mark.parametrize("name", ["elastic", pytest.param("command", marks=pytest.mark.long)])
 def test_the_agent_comes_into_an_image_that_has_only_torch_for_any_user(namespace: str, name: str) -> None:
     run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/warn=restricted")
     manifest = without_agent(read_example(FOLDER / f"{name}.yaml"), runAsUser=4321, runAsGroup=4321)
@@ -105,13 +112,13 @@ def test_the_agent_comes_into_an_image_that_has_only_torch_for_any_user(namespac
 @pytest.mark.parametrize(
     ("standard", "user"),
     [
-        pytest.param("restricted", {"runAsNonRoot": True, "runAsUser": 1000}, id="the templates user"),
-        pytest.param("restricted", {"runAsNonRoot": True}, id="the images own user"),
+        pytest.param("restricted", {"runAsNonRoot": True, "runAsUser": 1000}, id="the templates user", marks=pytest.mark.long),
+        pytest.param("restricted", {"runAsNonRoot": True}, id="the images own user", marks=pytest.mark.long),
         # As OpenShift assigns them; the group is root's.
         pytest.param(
             "restricted", {"runAsNonRoot": True, "runAsUser": 1000740000, "fsGroup": 1000740000}, id="an assigned user"
         ),
-        pytest.param("baseline", {"runAsUser": 0}, id="root"),
+        pytest.param("baseline", {"runAsUser": 0}, id="root", marks=pytest.mark.long),
     ],
 )
 def test_pod_security_lets_the_pods_in_and_the_agent_is_copied_for_any_user(
@@ -125,6 +132,7 @@ def test_pod_security_lets_the_pods_in_and_the_agent_is_copied_for_any_user(
     until_complete(apply(namespace, manifest))
 
 
+@pytest.mark.long
 def test_without_injection_an_image_without_the_agent_fails_and_says_so(namespace: str) -> None:
     manifest = without_agent(read_example(FOLDER / "single-node.yaml"))
     manifest["spec"] |= {"injectAgent": False, "failurePolicy": {"maxFailures": 0}}
@@ -133,6 +141,7 @@ def test_without_injection_an_image_without_the_agent_fails_and_says_so(namespac
     assert "elastic_pytorch" in job.condition("Failed")["message"]
 
 
+@pytest.mark.long
 def test_option_that_the_images_torch_lacks_fails_the_job_with_its_name(start_job: StartJob) -> None:
     job = start_job(replicas=1, torchrun={"virtualLocalRank": True}, failurePolicy={"maxFailures": 0})
     job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)

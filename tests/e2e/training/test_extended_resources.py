@@ -58,6 +58,7 @@ def nodes_with_devices() -> Iterator[list[str]]:
             patch(node, {"op": "replace", "path": PATH, "value": "0"})
 
 
+@pytest.mark.long
 def test_a_worker_runs_a_process_for_each_device_and_has_shared_memory(
     start_job: StartJob, nodes_with_devices: list[str]
 ) -> None:

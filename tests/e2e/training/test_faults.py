@@ -47,6 +47,7 @@ def test_setup_error_on_all_ranks_fails_the_job_and_names_the_first(start_job: S
     assert status["failures"] == 2
 
 
+@pytest.mark.long
 def test_command_that_joins_nothing_fails_the_job_with_the_cure(namespace: str) -> None:
     job = start_with_command(namespace, ["python3", "-c", "print('each worker trains alone')"])
     job.until(lambda status: status.get("state") == "Failed", "the failure", 90)
@@ -56,6 +57,7 @@ def test_command_that_joins_nothing_fails_the_job_with_the_cure(namespace: str) 
     assert "torchrun" in condition["message"]
 
 
+@pytest.mark.long
 def test_command_that_is_not_in_the_image_is_told_at_once_and_given_up(namespace: str) -> None:
     job = start_with_command(namespace, ["pyton", "/examples/all-reduce/train.py"], replicas=1)
     job.until(lambda _: "pyton" in job.condition("Running").get("message", ""), "the reason in the condition", 60)

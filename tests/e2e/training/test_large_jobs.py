@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.job_under_test import LEADER, OPERATOR_NAMESPACE, StartJob, run_kubectl
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 WORKERS = 100
 NOWHERE = {"example.com/no-such-node": "true"}  # that many would be too much for one machine: their pods stay Pending

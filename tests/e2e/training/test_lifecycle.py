@@ -61,6 +61,7 @@ def wait_until_ended(job: JobUnderTest) -> list[dict[str, dict[str, str]]]:
         time.sleep(0.2)
 
 
+@pytest.mark.long
 def test_char_lm_really_learns(start_job: StartJob) -> None:
     args = ["/examples/char-lm/train.py", "--checkpoint-dir", "/checkpoints/char-lm", "--steps", "40"]
     job = start_job("char-lm", args=args, replicas=2)
@@ -131,6 +132,7 @@ def test_script_that_raises_fails_the_job_with_its_traceback(start_job: StartJob
     assert job.status["rootCause"]["rank"] == 1
 
 
+@pytest.mark.long
 def test_worker_that_runs_out_of_memory_fails_the_job_and_says_so(start_job: StartJob) -> None:
     hog = ["--no-python", "python3", "-c", "x = bytearray(1 << 32)"]
     resources = {"requests": {"memory": "256Mi"}, "limits": {"memory": "1Gi"}}
@@ -177,6 +179,8 @@ def test_delete_leaves_nothing(start_job: StartJob) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.long
+@pytest.mark.serial
 def test_killed_operator_disturbs_nothing(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS)
     job.until_world(3)

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE, cordoned, frozen, killed, worker_node_without_the_operator
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
@@ -28,7 +28,7 @@ def start_whole(start_job: StartJob, **spec: object) -> JobUnderTest:
     return job
 
 
-@pytest.mark.parametrize("fault", [killed, frozen])
+@pytest.mark.parametrize("fault", [killed, pytest.param(frozen, marks=pytest.mark.long)])
 def test_lost_node_is_survived_and_its_worker_replaced(
     start_job: StartJob, fault: Callable[[str], AbstractContextManager[None]]
 ) -> None:

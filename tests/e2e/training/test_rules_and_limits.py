@@ -82,6 +82,7 @@ def test_exit_code_fails_the_job_at_once(start_job: StartJob) -> None:
     assert job.status["totalFailures"] == 0
 
 
+@pytest.mark.long
 def test_ignored_exit_code_does_not_count(start_job: StartJob) -> None:
     job = start(start_job, on_codes("Ignore", 42), backoffLimit=0)
     members = job.members()
@@ -94,6 +95,7 @@ def test_ignored_exit_code_does_not_count(start_job: StartJob) -> None:
     until_failed(job, "TooManyFailures")
 
 
+@pytest.mark.serial
 def test_exit_code_restarts_the_group_in_fresh_pods_once_although_the_operator_is_lost(start_job: StartJob) -> None:
     job = start(start_job, on_codes("RestartGroup", 42))
     before = set(job.members())
@@ -113,6 +115,7 @@ def test_exit_code_restarts_the_group_in_fresh_pods_once_although_the_operator_i
     assert [pod["metadata"]["annotations"][GROUP_RESTARTS] for pod in fresh] == ["1", "1", "1"]
 
 
+@pytest.mark.long
 def test_eviction_fails_the_job_if_a_rule_says_so(start_job: StartJob) -> None:
     disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}
     job = start(start_job, disrupted)
@@ -125,6 +128,7 @@ def test_eviction_fails_the_job_if_a_rule_says_so(start_job: StartJob) -> None:
     assert evicted in message
 
 
+@pytest.mark.long
 def test_failures_of_a_whole_life_are_bounded(start_job: StartJob) -> None:
     job = start(start_job, maxFailures=9, backoffLimit=1)
     exit_with(job, job.members()[0], 3)
@@ -149,6 +153,7 @@ def start_and_scale_up(start_job: StartJob, pause_seconds: int) -> JobUnderTest:
     return job
 
 
+@pytest.mark.long
 def test_group_grows_no_sooner_than_the_policy_allows(start_job: StartJob) -> None:
     job = start_and_scale_up(start_job, PAUSE_SECONDS)
     first = grown_at(job.status)
@@ -156,6 +161,7 @@ def test_group_grows_no_sooner_than_the_policy_allows(start_job: StartJob) -> No
     assert (second - first).total_seconds() >= PAUSE_SECONDS - 1
 
 
+@pytest.mark.long
 def test_round_that_forms_anyway_takes_waiting_newcomers_along(start_job: StartJob) -> None:
     job = start_and_scale_up(start_job, 3600)
     exit_with(job, job.members()[0], 1)

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE, docker
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 # Trains until it is told to end, by a file in the pod of any worker.
 SCRIPT = """\
@@ -71,7 +71,7 @@ def phases(job: JobUnderTest) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in job.pods()}
 
 
-@pytest.mark.parametrize("add_sidecar", [add_classic_sidecar, add_native_sidecar])
+@pytest.mark.parametrize("add_sidecar", [pytest.param(add_classic_sidecar, marks=pytest.mark.long), add_native_sidecar])
 def test_worker_is_replaced_on_a_full_node_and_the_end_of_the_job_frees_its_nodes(
     start_job: StartJob, add_sidecar: Callable[[dict[str, Any]], None]
 ) -> None:

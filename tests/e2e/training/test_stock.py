@@ -100,6 +100,7 @@ def test_stock_workers_scale_up_and_down(start_job: StartJob) -> None:
     assert status["failures"] == 0
 
 
+@pytest.mark.long
 def test_stock_group_survives_the_loss_of_its_store(start_job: StartJob) -> None:
     job = start_job("stock-c10d", args=ENDLESS)
     done = until_steps(job, 2)
@@ -109,6 +110,7 @@ def test_stock_group_survives_the_loss_of_its_store(start_job: StartJob) -> None
     assert job.status["failures"] == 0
 
 
+@pytest.mark.long
 def test_stock_script_that_raises_fails_the_job_in_its_own_words(start_job: StartJob) -> None:
     job = start_job("stock-c10d", args=FAILING, failurePolicy={"maxFailures": 1})
     job.until(lambda status: status.get("state") == "Failed", "the job's failure")

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.job_under_test import JobUnderTest, StartJob
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
 SCRIPT = (ROOT / "tests" / "worker_image" / "scripts" / "uneven.py").read_text()
 

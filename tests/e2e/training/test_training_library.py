@@ -26,6 +26,7 @@ def processes(job: JobUnderTest, pod: str) -> Iterator[str]:
             yield found[1]
 
 
+@pytest.mark.serial
 def test_changes_of_the_group_lose_nothing_and_start_nobody_anew(start_job: StartJob) -> None:
     job = start_job(file="elastic.yaml", args=ENDLESS)
     job.until_world(3)
@@ -83,6 +84,7 @@ def until_steps_of_world(job: JobUnderTest, pod: str, worlds: list[int]) -> None
         time.sleep(0.3)
 
 
+@pytest.mark.serial
 def test_dead_node_costs_a_step_at_most(start_job: StartJob) -> None:
     job = start_job(file="elastic.yaml", args=ENDLESS)
     job.until_world(3)

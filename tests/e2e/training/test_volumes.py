@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import KUBECONFIG, KUBECTL, JobUnderTest, StartJob, run_kubectl
+from tests.e2e.api_requests import KUBECONFIG
+from tests.e2e.job_under_test import KUBECTL, JobUnderTest, StartJob, run_kubectl
 
 pytestmark = pytest.mark.e2e
 
@@ -138,6 +139,7 @@ def test_a_volume_is_shared_by_the_workers_and_outlives_its_job(
     assert after["uid"] == before["uid"]
 
 
+@pytest.mark.long
 def test_a_claim_is_deleted_with_its_job_if_the_job_says_so(
     start_job: StartJob, namespace: str, make_volume: Callable[[], None]
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_claim_of_another_is_neither_mounted_nor_deleted(start_job: StartJob, 
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -181,6 +184,7 @@ def test_a_claim_that_cannot_be_created_fails_the_job_with_the_reason(
     assert words in job.condition("Failed")["message"]
 
 
+@pytest.mark.long
 def test_shared_memory_has_the_size_that_the_job_asks_for_and_holds_what_data_loaders_pass(start_job: StartJob) -> None:
     job = start_job(script=READER, replicas=1, sharedMemorySize="96Mi")
     text = until_complete(job)

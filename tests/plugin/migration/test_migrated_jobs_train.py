@@ -9,7 +9,7 @@ import pytest
 from elastic_pytorch_client.migration.documents import migrate_documents
 from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SCRIPT = """
 import argparse, os

@@ -22,10 +22,15 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = pytest.mark.process
 
 WORKERS = ("w0", "w1", "w2")
-BACKENDS = pytest.mark.parametrize("backend", ["gloo", "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)])
-HANDLERS = pytest.mark.parametrize("handler", ["none", "flag", "lightning"])
+BACKENDS = pytest.mark.parametrize(
+    "backend", [pytest.param("gloo", marks=pytest.mark.long), "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)]
+)
+HANDLERS = pytest.mark.parametrize("handler", [pytest.param("none", marks=pytest.mark.long), "flag", "lightning"])
 # Lightning's later one may also hold up an orderly stop, as ranks come to its collective at different places of the step.
-HANDLERS_IN_A_LOSS = pytest.mark.parametrize("handler", ["none", "flag", "lightning", "lightning-2.6"])
+HANDLERS_IN_A_LOSS = pytest.mark.parametrize(
+    "handler",
+    ["none", pytest.param("flag", marks=pytest.mark.long), "lightning", pytest.param("lightning-2.6", marks=pytest.mark.long)],
+)
 
 Steps = list[dict[str, Any]]
 

@@ -81,7 +81,7 @@ def test_image_file_does_what_this_module_does() -> None:
     assert "COPY worker_image/pyproject.toml worker_image/__main__.py /src/" in text
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_agent_starts_from_its_folder_and_scripts_find_the_package(
     operator: ScriptedOperator, agents: Start, events: Events, folder: Path, script: Path, start_method: str
 ) -> None:

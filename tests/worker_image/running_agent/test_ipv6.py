@@ -21,6 +21,7 @@ def has_ipv6() -> bool:
         return False
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 def test_workers_meet_and_train_at_addresses_of_ipv6(tmp_path: Path) -> None:
     operator, events = ScriptedOperator("::1"), Events(tmp_path / "events")

@@ -59,6 +59,7 @@ def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Start, 
     assert not Path(kept["path"]).parent.exists()
 
 
+@pytest.mark.long
 def test_the_last_checkpoint_is_on_the_disk_before_the_job_is_done(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
 ) -> None:

@@ -58,7 +58,9 @@ def fail(operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Pat
     return run
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(
+    "error", ["invalid-usage", *(pytest.param(e, marks=pytest.mark.long) for e in ERRORS if e != "invalid-usage")]
+)
 def test_wrong_set_up_ends_a_function_that_could_be_called_again_and_is_its_own_failure(fail: Train, error: str) -> None:
     failure = fail("in_process", error=error)
     assert (failure.exit_code, failure.signal, failure.exception) == (1, "", "DistBackendError")
@@ -67,6 +69,7 @@ def test_wrong_set_up_ends_a_function_that_could_be_called_again_and_is_its_own_
     assert fault_of_worker(failure) is Fault.CODE
 
 
+@pytest.mark.long
 def test_wrong_set_up_is_told_of_a_cold_script_too(fail: Train) -> None:
     failure = fail(error="invalid-usage", start_method="spawn")
     assert failure.exception == "torch.distributed.DistBackendError"
@@ -74,7 +77,7 @@ def test_wrong_set_up_is_told_of_a_cold_script_too(fail: Train) -> None:
     assert fault_of_worker(failure) is Fault.CODE
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_abort_by_the_watchdog_is_told_with_its_reason(fail: Train, start_method: str) -> None:
     failure = fail(timeout=3, start_method=start_method)
     assert (failure.exit_code, failure.signal, failure.rank) == (-6, "SIGABRT", 0)

@@ -70,6 +70,7 @@ def test_output_goes_where_the_options_say(
         assert files["attempt_0/filtered_stdout.log"].read_text() == "<trainer 0> out of 0 loss 1\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Start, speak: Path, start_method: str) -> None:
     options = torchrun_variables({"startMethod": start_method, "localRanksFilter": [1]})
@@ -94,6 +95,7 @@ def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
     assert events.all(what="ignored")
 
 
+@pytest.mark.long
 def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     options = torchrun_variables({"signalsToHandle": ["SIGTERM", "SIGUSR1"]})
     agent = agents("w0", SCRIPTS / "train.py", "--save", **options)
@@ -106,6 +108,7 @@ def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperat
     assert events.all(what="saved", signal=signal.SIGUSR1), "as from torchrun: the workers get the same signal"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank")
 def test_virtual_local_ranks(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
     script = tmp_path / "virtual.py"
@@ -120,6 +123,7 @@ def test_virtual_local_ranks(operator: ScriptedOperator, agents: Start, events: 
     assert found == [(0, 0, "4"), (1, 0, "5")]
 
 
+@pytest.mark.long
 def test_another_interpreter(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
     python = tmp_path / "other-python"
     python.write_text(f'#!/bin/sh\nMARK=other exec {sys.executable} "$@"\n')
@@ -133,6 +137,7 @@ def test_another_interpreter(operator: ScriptedOperator, agents: Start, events: 
     assert [event["mark"] for event in events.all(what="mark")] == ["other"]
 
 
+@pytest.mark.long
 def test_run_path(operator: ScriptedOperator, agents: Start, speak: Path) -> None:
     agent = agents("w0", "--run-path", speak)
     run(operator, agent)

@@ -36,6 +36,7 @@ def found_by_a_worker(
     return agent, found
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(torch._C, "_cuda_isInBadFork"), reason="this torch is built without CUDA")
 def test_module_that_touches_the_gpus_costs_the_warm_start_and_not_the_gpus(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
@@ -45,6 +46,7 @@ def test_module_that_touches_the_gpus_costs_the_warm_start_and_not_the_gpus(
     assert "has asked CUDA for devices" in agent.text()
 
 
+@pytest.mark.long
 def test_question_for_gpus_is_answered_without_cuda_while_modules_are_imported(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

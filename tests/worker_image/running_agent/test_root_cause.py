@@ -92,7 +92,10 @@ CASES: dict[str, tuple[str, int, str, str]] = {
 }
 
 
-@pytest.fixture(params=["forkserver", "spawn"])
+SHOWN_BY_MAKE_TEST = ("an exception", "an exit with a text", "a crash")
+
+
+@pytest.fixture(params=["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def failed(request: pytest.FixtureRequest, operator: ScriptedOperator, agents: Start, tmp_path: Path) -> Callable[..., Any]:
     def run(source: str) -> dict[str, Any]:
         script = tmp_path / "script.py"
@@ -114,7 +117,13 @@ def failed(request: pytest.FixtureRequest, operator: ScriptedOperator, agents: S
     return run
 
 
-@pytest.mark.parametrize(("source", "exit_code", "message", "traceback"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(
+    ("source", "exit_code", "message", "traceback"),
+    [
+        pytest.param(*case, id=name, marks=[] if name in SHOWN_BY_MAKE_TEST else pytest.mark.long)
+        for name, case in CASES.items()
+    ],
+)
 def test_failure_says_what_to_do_something_about(
     failed: Callable[..., Any], source: str, exit_code: int, message: str, traceback: str
 ) -> None:

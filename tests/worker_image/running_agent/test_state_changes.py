@@ -19,7 +19,9 @@ STEPS = 84  # of two epochs of 500 samples in batches of 12
 # However busy this machine is, a worker that can go on in its process has the time for it.
 ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 Agents = Callable[..., Agent]
-BACKENDS = pytest.mark.parametrize("backend", ["gloo", "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)])
+BACKENDS = pytest.mark.parametrize(
+    "backend", [pytest.param("gloo", marks=pytest.mark.long), "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)]
+)
 IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
 
 
@@ -165,7 +167,10 @@ def test_lost_pod_costs_a_step_at_most(
     assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
 
 
-@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["restarted", "in process"]
+)
 def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing(
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
 ) -> None:
@@ -233,6 +238,7 @@ def test_script_that_raises_is_started_anew_and_its_peer_is_not(
     assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 2
 
 
+@pytest.mark.long
 @BACKENDS
 def test_several_workers_in_each_pod(
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], backend: str
@@ -260,7 +266,10 @@ def test_several_workers_in_each_pod(
     assert len({event["pid"] for event in events.all(what="step", worker="w0", LOCAL_RANK=0)}) == 1
 
 
-@pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["restarted", "in process"]
+)
 def test_each_of_several_trainings_goes_on_from_its_own_state(
     operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
 ) -> None:
@@ -282,6 +291,7 @@ def test_each_of_several_trainings_goes_on_from_its_own_state(
     assert steps == [(number, step) for number in range(2) for step in range(1, 101)], "each step was computed once"
 
 
+@pytest.mark.long
 def test_worker_that_hangs_in_leaving_its_group_is_started_again(
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]
 ) -> None:
@@ -318,6 +328,7 @@ def test_worker_that_dies_while_it_waits_for_a_round_is_started_again_and_fails_
     assert "failed" not in operator.states("w0") + operator.states("w1")
 
 
+@pytest.mark.long
 def test_group_that_in_process_cannot_make_again_is_refused(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
     start(agents, operator, 1, "--in-process", "--early-group")
     operator.wait_for("failed", "w0")
@@ -326,7 +337,7 @@ def test_group_that_in_process_cannot_make_again_is_refused(operator: ScriptedOp
     assert "call init_process_group inside" in heard.failure["message"]
 
 
-@pytest.mark.parametrize("kind", ["invalid-usage", "interface"])
+@pytest.mark.parametrize("kind", ["invalid-usage", pytest.param("interface", marks=pytest.mark.long)])
 def test_set_up_of_nccl_that_cannot_work_is_told_as_a_failure(
     operator: ScriptedOperator, events: Events, agents: Agents, kind: str
 ) -> None:

@@ -21,8 +21,8 @@ HANGS = SCRIPTS / "hangs.py"
 LONG = {"ELASTIC_PYTORCH_GRACE_SECONDS": 600}
 
 
-@pytest.mark.parametrize("place", ["mutex", "computation"])
-@pytest.mark.parametrize("start", ["warm", "cold", "shell"])
+@pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])
+@pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.long), "shell"])
 def test_a_handler_that_cannot_run_is_not_waited_for_after_a_loss(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, start: str, place: str
 ) -> None:
@@ -53,7 +53,7 @@ def test_an_orderly_stop_gives_all_the_time_until_a_loss_is_known(
     events.wait(2, what="start")
 
 
-@pytest.mark.parametrize("place", ["mutex", "computation"])
+@pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])
 def test_an_orderly_stop_ends_once_a_peer_has_stopped_its_workers(
     operator: ScriptedOperator, agents: Start, events: Events, place: str
 ) -> None:
@@ -65,8 +65,8 @@ def test_an_orderly_stop_ends_once_a_peer_has_stopped_its_workers(
     events.wait(2, what="start")
 
 
-@pytest.mark.parametrize("handler", ["save", "save-in-c"])
-@pytest.mark.parametrize("place", ["python", "queue"])
+@pytest.mark.parametrize("handler", [pytest.param("save", marks=pytest.mark.long), "save-in-c"])
+@pytest.mark.parametrize("place", [pytest.param("python", marks=pytest.mark.long), "queue"])
 def test_a_handler_that_runs_has_its_time_after_a_loss(
     operator: ScriptedOperator, agents: Start, events: Events, place: str, handler: str
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_handler_that_runs_has_its_time_after_a_loss(
     events.wait(2, what="start")
 
 
-@pytest.mark.parametrize("place", ["python", "queue"])
+@pytest.mark.parametrize("place", [pytest.param("python", marks=pytest.mark.long), "queue"])
 def test_a_script_that_goes_on_after_its_handler_has_its_time(
     operator: ScriptedOperator, agents: Start, events: Events, place: str
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_script_that_goes_on_after_its_handler_has_its_time(
     assert len(events.all(what="start")) == 1 and "cannot run" not in agent.text()
 
 
-@pytest.mark.parametrize("place", ["mutex", "computation"])
+@pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])
 def test_a_script_that_hangs_after_its_handler_is_not_waited_for(
     operator: ScriptedOperator, agents: Start, events: Events, place: str
 ) -> None:
@@ -140,7 +140,8 @@ def test_a_handler_that_waits_for_a_peer_is_not_waited_for_once_the_peer_is_lost
     assert not events.all(what="saved", worker="w0")
 
 
-@pytest.mark.parametrize("start", ["warm", "cold"])
+@pytest.mark.long
+@pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.long)])
 def test_a_worker_that_outlives_sigkill_ends_its_agent(
     operator: ScriptedOperator, agents: Start, events: Events, start: str
 ) -> None:

@@ -184,7 +184,7 @@ def train_with_values(steps: int) -> tuple[int, float, list[int], float, list[fl
     return found
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_values_that_only_rank_0_sets_outlive_its_pod(workers: int) -> None:
     with pods(3) as servers:
         run_pods(servers, workers, train_with_values, 4)

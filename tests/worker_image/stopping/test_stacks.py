@@ -48,6 +48,7 @@ def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
     assert not events.all(what="usr1") and not events.all(what="usr2")
 
 
+@pytest.mark.long
 def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
 ) -> None:
