@@ -226,6 +226,7 @@ class _Gate:
                 continue
             if oldest := self._arrivals.add((link, peer)):
                 self._turn_away(*oldest)
+                self._on_refusal("crowd", oldest[1][0])
         if not self._serving:
             self._serve_newest()
 

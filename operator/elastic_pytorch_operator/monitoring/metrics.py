@@ -192,8 +192,9 @@ class Metrics:
         )
         self._refused_connections = self._counter(
             "elastic_pytorch_connections_refused_total",
-            "Connections to the agents' port that were refused, by reason: the address opens too many per second (rate) or has too many "
-            "open (address), all addresses have (total), or no agent authenticated in time (timeout).",
+            "Connections to the agents' port that were refused, by reason. The address opens too many per second (rate) or has too many "
+            "open (address). All addresses have too many open (total), or too many wait for their turn (crowd). No agent authenticated "
+            "in time (timeout).",
             ("reason",),
         )
         self._info = self._gauge("elastic_pytorch_operator_info", "Always 1, with the operator's version.", ("version",))
@@ -351,7 +352,7 @@ class Metrics:
         self._token_reviews.labels(result).inc()
 
     def refused_connection(self, reason: str) -> None:
-        """A connection was closed: for its address's `rate`, as its `address` or all in `total` had too many, or after a `timeout`."""
+        """A connection was closed for one of the reasons of the metric: rate, address, total, timeout or crowd."""
         self._refused_connections.labels(reason).inc()
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:

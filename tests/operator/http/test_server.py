@@ -229,6 +229,21 @@ async def test_address_that_opens_too_many_connections_waits_and_the_others_do_n
         last[1].close()
 
 
+async def test_oldest_of_a_crowd_are_turned_away_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MAX_WAITING", 5)
+    async with serving_agents() as (server, api):
+        # All at once for the server, whose event loop is this one.
+        links = [socket.create_connection(("127.0.0.1", server.port), source_address=(STRANGER, 0)) for _ in range(9)]
+        async with asyncio.timeout(20):
+            while refused(api) != {"crowd": 4}:
+                await asyncio.sleep(0.01)
+        for link in links[:4]:
+            link.settimeout(10)
+            assert not link.recv(1), "closed without a word"
+        for link in links:
+            link.close()
+
+
 @pytest.mark.parametrize(
     ("host", "url", "seen"),
     [
