@@ -135,6 +135,7 @@ def test_allowed_sizes_round_down_and_say_so(start_job: StartJob) -> None:
     assert "allowedReplicas" in refused.stderr
 
 
+@pytest.mark.long
 def test_autoscaler_drives_the_size(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, replicas=3)
     job.until_world(3)

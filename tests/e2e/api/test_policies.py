@@ -125,6 +125,7 @@ def lose_worker_1(job: JobUnderTest) -> None:
     job.until_world(2)
 
 
+@pytest.mark.long
 def test_policy_that_denies_a_replacement_is_waited_out(start_job: StartJob, namespace: str) -> None:
     job = start_job(args=ENDLESS)
     job.until_world(3)

@@ -69,6 +69,7 @@ def test_digits_are_learnt_while_the_group_grows(namespace: str) -> None:
     assert float(accuracy) > 0.9
 
 
+@pytest.mark.long
 def test_char_lm_with_the_training_library_loses_no_step_with_a_pod(namespace: str) -> None:
     manifest = read_example(ROOT / "examples" / "char-lm" / "job-elastic.yaml")
     [container] = manifest["spec"]["template"]["spec"]["containers"]

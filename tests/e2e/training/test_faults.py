@@ -37,6 +37,7 @@ def start_with_command(namespace: str, command: list[str], **spec: Any) -> JobUn
     return JobUnderTest(manifest["metadata"]["name"], namespace)
 
 
+@pytest.mark.long
 def test_setup_error_on_all_ranks_fails_the_job_and_names_the_first(start_job: StartJob) -> None:
     job = start_job(script=NCCL_ERROR_ON_ALL_RANKS, failurePolicy={"maxFailures": 1})
     status = job.until(lambda status: status.get("state") == "Failed", "the failure", 150)

@@ -141,6 +141,7 @@ def test_worker_that_runs_out_of_memory_fails_the_job_and_says_so(start_job: Sta
     assert "memory" in job.condition("Failed")["message"]
 
 
+@pytest.mark.long
 def test_several_processes_in_one_pod(start_job: StartJob) -> None:
     job = start_job(args=SHORT, replicas=1, maxReplicas=1, nprocPerNode=2)
     status = job.until(lambda status: status.get("state") == "Complete", "the end")
@@ -150,6 +151,7 @@ def test_several_processes_in_one_pod(start_job: StartJob) -> None:
     assert inits == ["rank=0", "rank=1"]
 
 
+@pytest.mark.long
 def test_applying_again_changes_nothing(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, replicas=1)
     job.until_world(1)

@@ -87,6 +87,7 @@ def test_stock_worker_that_is_killed_is_replaced_in_the_same_rendezvous(start_jo
     assert job.status["failures"] == 0, "a lost pod is not the job's failure"
 
 
+@pytest.mark.long
 def test_stock_workers_scale_up_and_down(start_job: StartJob) -> None:
     job = start_job("stock-c10d", args=ENDLESS)
     done = until_steps(job, 2)

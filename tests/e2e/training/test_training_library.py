@@ -99,6 +99,7 @@ def test_dead_node_costs_a_step_at_most(start_job: StartJob) -> None:
     assert sorted(set(numbers)) == list(range(1, max(numbers) + 1))
 
 
+@pytest.mark.long
 def test_suspended_job_goes_on_where_it_stopped(start_job: StartJob) -> None:
     job = start_job(file="elastic.yaml", args=ENDLESS, replicas=2)
     job.until_world(2)

@@ -42,6 +42,7 @@ def check(operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: 
     assert best["path"] == expected_best["path"], "ModelCheckpoint goes on with what it has seen"
 
 
+@pytest.mark.long
 def test_uneven_shares_and_schedules(operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path) -> None:
     check(operator, events, agents, tmp_path, like=1e-4)
     assert {event["batch"] for event in events.all(what="step", worker="w0")} >= set(range(12, 40)), "batches are numbered on"
