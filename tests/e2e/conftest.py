@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, report, run_kubectl
 from tests.paths import ROOT
 
-SETTLE_SECONDS = 10
+SETTLE_SECONDS = 30
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", 
 def start(namespace: str, name: str, **sizes: int) -> JobUnderTest:
     """A job with these sizes and no others, whose pods get their agent from the operator that is installed."""
     manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
-    spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 10}, **sizes}
+    spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 30}, **sizes}
     spec["template"]["spec"]["containers"][0]["args"] = ENDLESS
     manifest |= {"metadata": {"name": name}, "spec": spec}
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
