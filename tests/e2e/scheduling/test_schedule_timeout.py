@@ -80,6 +80,7 @@ def timeouts(job: JobUnderTest) -> int:
     return len(json.loads(job.kubectl("get", "events", "--field-selector", selector, "-o", "json"))["items"])
 
 
+@pytest.mark.long
 def test_two_jobs_that_each_hold_half_complete_one_after_the_other(start_job: StartJob, nodes: list[str]) -> None:
     give_slots(nodes, 1)
     one = start(start_job, "one")
