@@ -42,7 +42,7 @@ test-all: ## What `make test` runs, then every long test (docs/long-tests.md)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory $(LONG_TESTS)
 
-test-fast: check helm etcd ## Format, lint, types, prose, layers, and every test that needs no cluster (ARGS: for pytest)
+test-fast: check helm etcd ## Format, lint, types, prose, layers, and the tests that need no cluster (ARGS: for pytest)
 	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu" --numprocesses 2 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)

@@ -17,7 +17,7 @@ REPORTS = ROOT / ".cluster" / "logs" / "e2e"
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
 OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
 LEADER = f"{OPERATORS},elasticpytorch.dev/leader=true"
-# Tests say how long something takes on a machine that is not busy. They wait so many times as long.
+# Tests say how long something takes on a machine that is not busy. Waits are longer by this factor.
 PATIENCE = 3
 
 

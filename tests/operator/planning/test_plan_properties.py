@@ -111,7 +111,7 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
     simulation.reconcile()
 
 
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans())
 def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool, pauses: bool) -> None:
     job = a_job(

@@ -259,7 +259,7 @@ class World:
 
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
-@pytest.mark.parametrize("seed", range(examples(6)))
+@pytest.mark.parametrize("seed", range(examples(12)))
 async def test_whatever_the_api_server_does_a_job_gets_its_pods_and_is_never_failed(seed: int, backend: str) -> None:
     world = World(seed, backend)
     world.cluster.apply_job(world.manifest)

@@ -16,15 +16,19 @@ import pytest
 from elastic_pytorch.stopping.stacks import children
 
 from tests.worker_image.agents import SCRIPTS, Agent, Events
-from tests.worker_image.running_agent.test_state_changes import check_samples, computed_twice, finish, start, until_step
+from tests.worker_image.running_agent.test_state_changes import (
+    BACKENDS,
+    check_samples,
+    computed_twice,
+    finish,
+    start,
+    until_step,
+)
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
 
 WORKERS = ("w0", "w1", "w2")
-BACKENDS = pytest.mark.parametrize(
-    "backend", [pytest.param("gloo", marks=pytest.mark.long), "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)]
-)
 HANDLERS = pytest.mark.parametrize("handler", [pytest.param("none", marks=pytest.mark.long), "flag", "lightning"])
 # Lightning's later one may also hold up an orderly stop, as ranks come to its collective at different places of the step.
 HANDLERS_IN_A_LOSS = pytest.mark.parametrize(

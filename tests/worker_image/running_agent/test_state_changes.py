@@ -168,9 +168,7 @@ def test_lost_pod_costs_a_step_at_most(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["restarted", "in process"]
-)
+@IN_PROCESS
 def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing(
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
 ) -> None:
@@ -267,9 +265,7 @@ def test_several_workers_in_each_pod(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["restarted", "in process"]
-)
+@IN_PROCESS
 def test_each_of_several_trainings_goes_on_from_its_own_state(
     operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
 ) -> None:

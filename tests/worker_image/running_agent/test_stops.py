@@ -141,7 +141,7 @@ def test_a_handler_that_waits_for_a_peer_is_not_waited_for_once_the_peer_is_lost
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.long)])
+@pytest.mark.parametrize("start", ["warm", "cold"])
 def test_a_worker_that_outlives_sigkill_ends_its_agent(
     operator: ScriptedOperator, agents: Start, events: Events, start: str
 ) -> None:

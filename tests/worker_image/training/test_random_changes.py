@@ -34,7 +34,7 @@ SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 SEED = int(os.environ.get("ELASTIC_PYTORCH_TEST_SEED", "7"))
 SAMPLES, BATCH, EPOCHS = 1250, 20, 2
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
-CHANGES = 5
+CHANGES = 8
 
 
 def read(file: Path) -> list[dict[str, Any]]:
