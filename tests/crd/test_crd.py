@@ -77,6 +77,7 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         "suspend",
         "managedBy",
         "activeDeadlineSeconds",
+        "preflight",
         "progressDeadlineSeconds",
         "ttlSecondsAfterFinished",
         "replicas",
@@ -243,6 +244,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "lastRecovery",
         "recentRecoveries",
         "stragglers",
+        "leftOutNodes",
         "scaling",
         "history",
         "recoveries",
@@ -271,6 +273,7 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert set(PROPERTIES["status.stragglers[]"]["properties"]) == {
         *("rank", "worker", "localRank", "node", "slowdown", "workSeconds", "medianSeconds"),
     }
+    assert set(PROPERTIES["status.leftOutNodes[]"]["properties"]) == {"node", "worker", "message", "time"}
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {"name", "index", "rank", "node", "state"}
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
     assert set(PROPERTIES["status.unlistedWorkers"]["properties"]) == {"indexes", "newestPodTime"}
@@ -278,9 +281,9 @@ def test_status_holds_what_the_operator_writes() -> None:
 
 
 def test_no_number_is_a_float() -> None:
-    """But for a part of one, which people write as 0.7. It is compared, and never written back."""
+    """But for a part of one and a ratio, which people write as 0.7 and 1.5. They are compared, and never written back."""
     floats = [path for path, schema in PROPERTIES.items() if schema.get("type") == "number"]
-    assert floats == ["spec.resizePolicy.autoscale.minEfficiency"]
+    assert set(floats) == {"spec.resizePolicy.autoscale.minEfficiency", "spec.preflight.maxSlowdown"}
 
 
 def test_subresources_serve_status_and_scale() -> None:

@@ -35,6 +35,7 @@ class ScriptedOperator:
     Attributes:
         host: its address, and that of all workers if it is one of IPv6.
         heard: all heartbeats, in the order in which they came.
+        checks: what each worker is to measure of its node.
         lists_members: whether it answers every agent with all members, as operators before 0.3 do.
         answer_with: if set, each request is answered with what it returns: (status, headers, body).
     """
@@ -49,6 +50,7 @@ class ScriptedOperator:
         self.nudge = 0
         self.dump = 0
         self.verdict: str | None = None
+        self.checks: dict[str, dict[str, Any]] = {}
         self.left_rounds: set[int] = set()  # of which a member has stopped its workers
         self.requests = 0
         self._changed = threading.Condition()
@@ -98,6 +100,18 @@ class ScriptedOperator:
     def ask_all(self) -> None:
         """Nudges."""
         with self._changed:
+            self.nudge += 1
+            self._changed.notify_all()
+
+    def check(self, number: int, *workers: str, world_size: int | None = None, seconds: int = 60) -> None:
+        """Has workers of one process each check their nodes together; the others check nothing."""
+        with self._changed:
+            store = {"address": self._address(workers[0]), "port": self._last(workers[0]).port} if workers else None
+            size = len(workers) if world_size is None else world_size
+            self.checks = {
+                worker: {"number": number, "firstRank": rank, "worldSize": size, "store": store, "seconds": seconds}
+                for rank, worker in enumerate(workers)
+            }
             self.nudge += 1
             self._changed.notify_all()
 
@@ -173,6 +187,8 @@ class ScriptedOperator:
             if brief and not self.lists_members:
                 listed = [member["worker"] for member in group.pop("members")]
                 group |= {"size": len(listed), "rank": listed.index(worker) if worker in listed else None}
+            if worker in self.checks:
+                group["check"] = self.checks[worker]
             return {**group, "nudge": self.nudge, "dump": self.dump, "worker": worker, "verdict": self.verdict}
 
 

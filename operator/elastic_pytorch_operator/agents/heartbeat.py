@@ -4,12 +4,14 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
+from elastic_pytorch_operator.model.check import CheckReport
 from elastic_pytorch_operator.model.observed import AgentState, Failure, Progress
 
 MAX_TEXT = 4096
 MAX_NUMBER = 2**53
 MAX_REAL = sys.float_info.max
 MAX_LOCAL_RANKS = 4096
+MAX_CHECK_ERROR = 500
 
 
 class MalformedHeartbeat(ValueError):
@@ -34,6 +36,7 @@ class Heartbeat:
     newest: int = 0
     started_age_seconds: float | None = None
     formed_age_seconds: float | None = None
+    check: CheckReport | None = None
 
     def failure_at(self, now: float) -> Failure | None:
         """The failure, with its time on the operator's clock."""
@@ -72,6 +75,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         newest=_number(body, "newest", 0),
         started_age_seconds=_age(progress, "startedAgeSeconds"),
         formed_age_seconds=_age(progress, "formedAgeSeconds"),
+        check=_check(body.get("check")),
     )
 
 
@@ -122,6 +126,19 @@ def _failure(body: object) -> tuple[Failure | None, float]:
     return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MAX_NUMBER)
 
 
+def _check(body: object) -> CheckReport | None:
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise MalformedHeartbeat("check: must be an object or null")
+    return CheckReport(
+        number=_number(body, "number", 0),
+        matmul_seconds=_seconds(body, "matmulSeconds"),
+        all_reduce_seconds=_seconds(body, "allReduceSeconds"),
+        error=_text(body, "error", "")[:MAX_CHECK_ERROR],
+    )
+
+
 def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:
     value = body.get(name, default)
     if not isinstance(value, str):
@@ -146,8 +163,12 @@ def _real(value: object, name: str, *, least: float, most: float = MAX_REAL) -> 
 
 
 def _age(progress: dict[str, Any], name: str) -> float | None:
-    value = progress.get(name)
-    return None if value is None else _real(value, f"progress.{name}", least=0.0, most=MAX_NUMBER)
+    return _seconds(progress, name, "progress.")
+
+
+def _seconds(fields: dict[str, Any], name: str, path: str = "check.") -> float | None:
+    value = fields.get(name)
+    return None if value is None else _real(value, f"{path}{name}", least=0.0, most=MAX_NUMBER)
 
 
 def _optional(body: dict[str, Any], name: str) -> int | None:

@@ -17,6 +17,7 @@ from elastic_pytorch_operator.agents.hearing import Hearing
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.agents.plan_delay import delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
+from elastic_pytorch_operator.agents.round_answer import describe_check
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
@@ -234,7 +235,9 @@ def _has_news(job: JobAgents, after: int, nudge: int) -> bool:
 
 def _describe_round(job: JobAgents, worker: str, *, brief: bool) -> web.Response:
     agent = job.agents.get(worker)
-    news = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
+    news: dict[str, Any] = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
+    if (check := job.checks.get(worker)) is not None:
+        news["check"] = describe_check(check)
     body = job.answer.describe(worker, agent.round if agent else 0, news, brief=brief)
     return web.Response(body=body, headers=JSON)
 

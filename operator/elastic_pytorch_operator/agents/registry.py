@@ -11,6 +11,7 @@ from elastic_pytorch_operator.agents.heartbeat import Heartbeat
 from elastic_pytorch_operator.agents.heartbeat_interval import HeartbeatInterval
 from elastic_pytorch_operator.agents.plan_delay import delay_of_change
 from elastic_pytorch_operator.agents.round_answer import RoundAnswer
+from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS
@@ -26,6 +27,7 @@ class JobAgents:
         round: the newest that this operator has declared, None before the first.
         nudge: how often agents have been asked to report at once.
         dump: the newest round whose stacks have been asked for.
+        checks: what each agent is to measure of its node, by worker.
         verdict: `complete` or `failed` once the job has ended.
         news: is set and replaced whenever a long poll may have something to answer.
         failed: workers that have failed in the newest round.
@@ -36,6 +38,7 @@ class JobAgents:
     nudge: int = 0
     nudged_for: int = -1
     dump: int = 0
+    checks: Mapping[str, CheckRequest] = field(default_factory=dict)
     verdict: str | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
@@ -141,6 +144,7 @@ class AgentRegistry:
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
+        checked = known is not None and known.check != beat.check
         # Plans grant the others a longer silence while a whole group is silent.
         is_back = known is not None and now - known.heard_at > SILENCE_SECONDS * self._interval.longest(now)
         if known is not None and known.round > 0 and (beat.state is AgentState.READY or beat.round != known.round):
@@ -163,6 +167,7 @@ class AgentRegistry:
             progressed_at=now if stepped else (known.progressed_at if known else 0.0),
             started_at=_moment(steady.started_at if steady else None, beat.started_age_seconds, now),
             formed_at=_moment(steady.formed_at if steady else None, beat.formed_age_seconds, now),
+            check=beat.check,
             steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),
         )
         job.agents[worker] = agent
@@ -174,7 +179,7 @@ class AgentRegistry:
         else:
             job.failed.discard(worker)
         # Once a member has failed, each heartbeat of the others is awaited.
-        if begins or checkpointed or is_back or job.failed:
+        if begins or checkpointed or checked or is_back or job.failed:
             return delay_of_change(len(job.agents))
         return None
 
@@ -235,6 +240,13 @@ class AgentRegistry:
         """Has the agents of a round write down where their workers are."""
         job = self.job(job_uid)
         job.dump = round_number
+        job.nudge += 1
+        job.announce()
+
+    def ask_for_checks(self, job_uid: str, checks: Mapping[str, CheckRequest]) -> None:
+        """Has agents check their nodes; those that are not named end a check that they make."""
+        job = self.job(job_uid)
+        job.checks = checks
         job.nudge += 1
         job.announce()
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Round
 
 MAX_CAUSE_CHARACTERS = 1000  # agents keep no more
@@ -65,6 +66,17 @@ class RoundAnswer:
         members = self.declared.members
         store = {"address": members[0].address, "port": self.declared.store_port} if members else None
         return {"store": store, "cause": f"{self.declared.reason}: {self.declared.cause}"[:MAX_CAUSE_CHARACTERS]}
+
+
+def describe_check(check: CheckRequest) -> dict[str, Any]:
+    """What an agent is to measure, as the answer has it."""
+    return {
+        "number": check.number,
+        "firstRank": check.first_rank,
+        "worldSize": check.world_size,
+        "store": {"address": check.store_address, "port": check.store_port},
+        "seconds": check.seconds,
+    }
 
 
 def _fields(fields: Mapping[str, Any]) -> bytes:

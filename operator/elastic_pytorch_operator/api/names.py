@@ -72,6 +72,7 @@ REFUSED: Final = "RefusedByApiServer"
 QUOTA_REQUESTED: Final = "QuotaRequested"
 WAITING_FOR_QUOTA: Final = "WaitingForQuota"
 KUEUE_DISABLED: Final = "KueueDisabled"
+CHECKING_NODES: Final = "CheckingNodes"
 
 # Causes of rounds, and reasons of events.
 FIRST_ROUND: Final = "FirstRound"
@@ -97,3 +98,5 @@ JOB_FAILED: Final = "JobFailed"
 TRAINING_RESUMED: Final = "TrainingResumed"
 STRAGGLER: Final = "Straggler"
 STRAGGLER_RECOVERED: Final = "StragglerRecovered"
+NODE_LEFT_OUT: Final = "NodeLeftOut"
+NO_NODE_LEFT_OUT: Final = "NoNodeLeftOut"

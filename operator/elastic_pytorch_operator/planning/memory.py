@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_pytorch_operator.model.actions import Action
+from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget_refused_pods
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
+from elastic_pytorch_operator.planning.preflight.preflight import NO_PREFLIGHT, Preflight
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
@@ -42,6 +44,7 @@ class Memory:
         scaling: what each worker adds; None: not read from the status yet.
         stock: of a group that stock torchrun forms.
         stragglers: the ranks that are slow.
+        preflight: which nodes have been checked, and which are left out.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -65,6 +68,7 @@ class Memory:
     scaling: Scaling | None = None
     stock: StockMemory | None = None
     stragglers: Stragglers = NO_STRAGGLERS
+    preflight: Preflight = NO_PREFLIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Plan:
         round: to be declared to the agents; None: the current one stands.
         nudge: ask the agents to report at once.
         dump_stacks: have the agents of the current round write down where their workers are.
+        checks: what each agent is to measure of its node, by worker; the others nothing. None: as before.
         verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
             succeeded: what an agent acts on must be in the cluster first.
         actions: in the order in which they are to be done; creates may go in parallel.
@@ -87,6 +92,7 @@ class Plan:
     round: Round | None = None
     nudge: bool = False
     dump_stacks: bool = False
+    checks: Mapping[str, CheckRequest] | None = None
     verdict: str | None = None
     actions: tuple[Action, ...] = field(default_factory=tuple)
     recheck_at: float | None = None

@@ -54,11 +54,12 @@ def pod_actions(
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
     if replicas.create and not held:
+        left_out = workers.preflight.state.nodes.keys()
         sure, soft = nodes_to_avoid(observed.nodes, job.template, observed.time)
-        avoided = {*memory.suspects, *starts.avoid, *sure, *soft}
+        avoided = {*memory.suspects, *starts.avoid, *sure, *soft, *left_out}
         strictly = not avoided or others_have_room(avoided, observed.nodes, observed.pods, job.template)
-        if sure and not strictly:  # a node that ends soon is worse than none
-            avoided, strictly = sure, True
+        if (sure or left_out) and not strictly:  # a node that ends soon, or has failed its check, is worse than none
+            avoided, strictly = {*sure, *left_out}, True
         avoid = tuple(sorted(avoided))
         actions += [
             CreatePod(

@@ -29,7 +29,7 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
 from elastic_pytorch_operator.planning.plan_pods import missing_pods, pod_actions
 from elastic_pytorch_operator.planning.plan_workers import plan_workers
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
-from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events
+from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events, record_preflight
 from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, status_write
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, advance_stragglers, record_stragglers
@@ -80,6 +80,7 @@ def plan_rounds(
         suspects=workers.suspects,
         ending=workers.evacuation.ending,
         schedule=workers.schedule,
+        preflight=workers.preflight.state,
         stall=stall,
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),
@@ -110,6 +111,8 @@ def plan_rounds(
     recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values(), observed.time)
     if decision.round is not None:
         recovery = begin_recovery(observed.round, decision.round, observed, recovery)
+        if not decision.round.size:
+            memory = replace(memory, preflight=memory.preflight.voided())
     recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
     grown = grows(observed.round, decision.round)
     round_ = decision.round or observed.round
@@ -129,6 +132,7 @@ def plan_rounds(
         scaling=scaling,
         quota=quota,
         stragglers=stragglers,
+        preflight=workers.preflight,
     )
     status = describe_job(asked, observed, candidates, round_, findings)
     actions: list[Action] = []
@@ -155,6 +159,7 @@ def plan_rounds(
             quota,
         ),
         *(record_stragglers(memory.stragglers, stragglers) if ending is None else ()),
+        *record_preflight(workers.preflight),
         *report_timeout(job, workers.schedule),
     ]
     write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
@@ -170,6 +175,7 @@ def plan_rounds(
         decision.round,
         nudge=decision.nudge,
         dump_stacks=dump_stacks,
+        checks=workers.preflight.requests,
         verdict=None if ending is None else ("complete" if ending.complete else "failed"),
         actions=(*actions, *write),
         recheck_at=earliest(recheck, write_at, _progress_at(job, observed)),

@@ -8,6 +8,12 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.preflight.preflight import (
+    PreflightStep,
+    advance_preflight,
+    hold_unchecked,
+    without_left_out,
+)
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
 from elastic_pytorch_operator.planning.queueing.quota import Quota
 from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
@@ -28,6 +34,7 @@ class WorkerPlan:
         starts: the pods that have failed to start.
         evacuation: who leaves a node that announces its end.
         schedule: whether the job gives its places back for a while.
+        preflight: which nodes are checked, and which are left out.
         replicas: which pods come and go.
     """
 
@@ -36,12 +43,13 @@ class WorkerPlan:
     starts: FailedStarts
     evacuation: Evacuation
     schedule: ScheduleWait
+    preflight: PreflightStep
     replicas: Replicas
 
     @property
     def recheck_at(self) -> float | None:
         """When to decide again, in monotonic seconds; None: at the next event."""
-        return earliest(self.evacuation.recheck_at, self.schedule.recheck_at)
+        return earliest(self.evacuation.recheck_at, self.schedule.recheck_at, self.preflight.recheck_at)
 
 
 def plan_workers(job: Job, observed: Observed, memory: Memory, quota: Quota) -> WorkerPlan:
@@ -53,20 +61,22 @@ def plan_workers(job: Job, observed: Observed, memory: Memory, quota: Quota) -> 
         memory: of the job.
         quota: by which its workers run.
     """
-    candidates = assess_workers(observed, suspects=memory.suspects)
+    assessed = assess_workers(observed, suspects=memory.suspects)
+    preflight = advance_preflight(job, observed, assessed, memory.preflight)
+    candidates = hold_unchecked(job, observed, assessed, preflight.state)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
     avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
     evacuation = plan_evacuation(job, observed, candidates, memory.ending)
-    schedule = judge_schedule(job, observed, candidates, memory.schedule)
-    displaced = displaced_pods(observed, quota)
+    schedule = judge_schedule(job, observed, assessed, memory.schedule)
+    displaced = {*displaced_pods(observed, quota), *preflight.state.failed}
+    nodes = without_left_out(observed.nodes, preflight.state)
     replicas = give_back(
-        plan_replicas(
-            observed.pods, observed.nodes, candidates, observed.round, job.wanted, avoided, outdated, displaced, evacuation
-        ),
+        plan_replicas(observed.pods, nodes, candidates, observed.round, job.wanted, avoided, outdated, displaced, evacuation),
         schedule,
         observed,
     )
     if replicas.victims:
-        candidates = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
-    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, replicas)
+        assessed = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
+        candidates = hold_unchecked(job, observed, assessed, preflight.state)
+    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, preflight, replicas)

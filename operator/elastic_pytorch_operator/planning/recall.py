@@ -6,6 +6,7 @@ from elastic_pytorch_operator.model.failure import recorded_cause
 from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
 from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.preflight.preflight import read_left_out
 from elastic_pytorch_operator.planning.reporting.stragglers import read_stragglers
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, pause_seconds
 from elastic_pytorch_operator.spec.job import Job
@@ -37,5 +38,6 @@ def recall(job: Job, now: float) -> Memory:
             group_restarts=group_restarts(job),
         ),
         stragglers=read_stragglers(job.status),
+        preflight=read_left_out(job.status, now),
         written_at=now,  # by another leader, perhaps: its progress need not be written at once
     )

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.spec.autoscale import read_min_efficiency
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer
 from elastic_pytorch_operator.spec.pod_template import find_problem
+from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
@@ -54,6 +55,7 @@ class Job:
         min_efficiency: `resizePolicy.autoscale.minEfficiency`; None: the job is not autoscaled.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
+        preflight: how nodes are checked before a group forms; None: they are not.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
         claims: the templates of the volume claims that are created with the job.
         keep_claims: whether those stay when the job is deleted.
@@ -87,6 +89,7 @@ class Job:
     backend: str = names.BACKEND_OPERATOR
     store_port: int = 29500
     endpoint: str = ""
+    preflight: PreflightPolicy | None = None
     shared_memory: str = ""
     claims: tuple[ClaimTemplate, ...] = ()
     keep_claims: bool = True
@@ -203,6 +206,7 @@ def parse_job(manifest: Manifest) -> Job:
         backend=backend,
         store_port=read_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
         endpoint=endpoint,
+        preflight=read_preflight(spec, stock=backend != names.BACKEND_OPERATOR),
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
         keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),

@@ -299,6 +299,20 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             "occurred. Progress does not reset this count."
         )
     yield from _slow(job)
+    yield from _left_out(job)
+
+
+def _left_out(job: JobView) -> Iterable[Finding]:
+    """One finding for the nodes that have failed their checks."""
+    if not job.left_out_nodes:
+        return
+    text = "; ".join(str(each) for each in job.left_out_nodes)
+    node = job.left_out_nodes[-1].node
+    yield Finding(
+        f"{text[:1].upper()}{text[1:]}.",
+        "The operator tries it again after 30 minutes. Look for a faulty device or link there, and keep the pods of other jobs away:\n"
+        f"  kubectl describe node {node}\n  kubectl cordon {node}",
+    )
 
 
 def _slow(job: JobView) -> Iterable[Finding]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.index_ranges import parse_ranges
+from elastic_pytorch_client.reading.left_out_nodes import LeftOutNode, view_left_out_nodes
 from elastic_pytorch_client.reading.recovery_phases import PHASES
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 
@@ -142,6 +143,7 @@ class JobView:
         newest_pod_time: RFC 3339. A pod of such an index that was created later is a replacement.
         scaling: what the last workers added, and what autoscale does about it; empty: nothing is known.
         stragglers: the ranks that are slow, the slowest first.
+        left_out_nodes: nodes that have failed their checks, so that the job does without them.
     """
 
     name: str
@@ -179,6 +181,7 @@ class JobView:
     newest_pod_time: str = ""
     scaling: str = ""
     stragglers: tuple[Straggler, ...] = ()
+    left_out_nodes: tuple[LeftOutNode, ...] = ()
 
     def condition(self, type_: str) -> Condition | None:
         """The condition of a type, None if there is none."""
@@ -307,6 +310,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         newest_pod_time=str(unlisted.get("newestPodTime", "")),
         scaling=str((status.get("scaling") or {}).get("message", "")),
         stragglers=view_stragglers(status),
+        left_out_nodes=view_left_out_nodes(status),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
+from elastic_pytorch_operator.model.check import CheckReport
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ GOOD: dict[str, Any] = {
         "formedAgeSeconds": None,
     },
     "failure": None,
+    "check": {"number": 2, "matmulSeconds": 0.4, "allReduceSeconds": None, "error": "all-reduces: timed out"},
 }
 FAILURE = {"localRank": 0, "rank": 1, "pid": 57, "exitCode": -9, "signal": "SIGKILL", "ageSeconds": 0.5, "message": "killed"}
 
@@ -38,9 +40,16 @@ def test_good_heartbeat() -> None:
     beat = parse_heartbeat(GOOD)
     assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
     assert beat.progress.checkpoints == 4
+    assert beat.check == CheckReport(2, 0.4, None, "all-reduces: timed out")
+
     assert beat.progress.commit_every_steps == 12
     assert beat.progress.samples_per_step == 64
     assert (beat.started_age_seconds, beat.formed_age_seconds) == (2.5, None)
+
+
+@pytest.mark.parametrize(("check", "parsed"), [(None, None), ({"number": 0}, CheckReport())])
+def test_agent_that_has_made_no_check_is_not_one_that_cannot(check: Any, parsed: CheckReport | None) -> None:
+    assert parse_heartbeat(GOOD | {"check": check}).check == parsed
 
 
 def test_agents_of_0_2_do_not_tell_when_their_processes_started() -> None:

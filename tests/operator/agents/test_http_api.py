@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -14,6 +14,7 @@ from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -173,6 +174,32 @@ async def test_long_poll_is_answered_by_a_nudge_and_by_a_verdict(served: Served)
     await asyncio.sleep(0.05)
     served.registry.conclude("uid-lm", "complete")
     assert (await asyncio.wait_for(polling, 5))["verdict"] == "complete"
+
+
+async def test_long_poll_is_answered_by_a_check_of_the_agents_own_node(served: Served) -> None:
+    polling = asyncio.create_task(served.poll())
+    await asyncio.sleep(0.05)
+    check = CheckRequest(4, 1, 2, "10.0.0.2", 29501, 20)
+    served.registry.ask_for_checks("uid-lm", {POD: check, "other": replace(check, first_rank=0)})
+    answer = await asyncio.wait_for(polling, 5)
+    assert answer["check"] == {
+        "number": 4,
+        "firstRank": 1,
+        "worldSize": 2,
+        "store": {"address": "10.0.0.2", "port": 29501},
+        "seconds": 20,
+    }
+    served.registry.ask_for_checks("uid-lm", {})
+    assert "check" not in await served.poll(nudge=1)
+
+
+async def test_report_of_a_check_is_work_at_once(served: Served) -> None:
+    await served.post({**BEAT, "check": {"number": 0}})
+    served.work.clear()
+    await served.post({**BEAT, "check": {"number": 0}})
+    assert served.work == []
+    await served.post({**BEAT, "check": {"number": 1, "matmulSeconds": 0.5}})
+    assert served.work == [KEY]
 
 
 async def test_closed_long_poll_is_noticed_at_once(served: Served) -> None:

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.operator_link.rounds import Round, RoundError, parse_round
+from elastic_pytorch.operator_link.rounds import CheckRequest, Round, RoundError, parse_round
 
 ANSWER: dict[str, Any] = {
     "round": 8,
@@ -37,6 +37,29 @@ def test_a_round_is_read() -> None:
     assert declared.keeps_all_since == 8, "left out: somebody may have to leave"
     assert declared.rank_of("job-worker-1-9q2mm") == 1
     assert parse_round(ANSWER | {"rank": None}).rank_of("job-worker-1-9q2mm") is None
+
+
+CHECK: dict[str, Any] = {
+    "number": 4,
+    "firstRank": 1,
+    "worldSize": 2,
+    "store": {"address": "10.244.1.5", "port": 29501},
+    "seconds": 20,
+}
+
+
+def test_a_check_is_read() -> None:
+    assert parse_round(ANSWER).check is None
+    assert parse_round(ANSWER | {"check": CHECK}).check == CheckRequest(4, 1, 2, "10.244.1.5", 29501, 20)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"number": 0}, {"firstRank": 2}, {"worldSize": 0}, {"store": None}, {"seconds": "20"}, {"seconds": 10**6}],
+)
+def test_what_is_no_check_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(RoundError):
+        parse_round(ANSWER | {"check": CHECK | change})
 
 
 def test_round_of_an_older_operator_lists_its_members() -> None:

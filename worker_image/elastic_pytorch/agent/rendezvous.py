@@ -11,6 +11,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.rounds import Round
 from elastic_pytorch.operator_link.store_port import StorePort
+from elastic_pytorch.preflight.node_checks import NodeChecks
 from elastic_pytorch.progress.receiver import ProgressReceiver
 
 BACKEND = "elastic-pytorch"
@@ -42,6 +43,7 @@ class OperatorRendezvous(RendezvousHandler):
         worker: this pod's name, used until the operator has sent the name by which it knows this pod.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads the round.
+        local_world_size: processes per pod.
         progress: what the workers report, for one round at a time.
         wait: waits for news, at most the given seconds; raises what ends the wait permanently.
 
@@ -57,6 +59,7 @@ class OperatorRendezvous(RendezvousHandler):
         worker: str,
         run_id: str,
         store_port: StorePort,
+        local_world_size: int,
         progress: ProgressReceiver,
         wait: Callable[[float], None],
     ) -> None:
@@ -68,6 +71,7 @@ class OperatorRendezvous(RendezvousHandler):
         self._store_port = store_port
         self._progress = progress
         self._wait = wait
+        self._node_checks = NodeChecks(client, store_port, local_world_size)
 
     def newer_round_known(self) -> bool:
         """Whether the operator has declared a round after the one this agent has taken up."""
@@ -88,9 +92,13 @@ class OperatorRendezvous(RendezvousHandler):
     def next_rendezvous(self) -> RendezvousInfo:
         """Waits for a round, newer than the last, that lists this pod."""
         since = time.monotonic()
-        while (rank := self._rank_in_newer_round()) is None:
-            self._say_waiting()
-            self._wait(POLL_SECONDS)
+        try:
+            while (rank := self._rank_in_newer_round()) is None:
+                self._say_waiting()
+                self._node_checks.follow()
+                self._wait(POLL_SECONDS)
+        finally:
+            self._node_checks.stop()
         declared = self._client.newest
         if (rank := self.rank_in(declared)) is None:  # a still newer one came just now
             return self.next_rendezvous()

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.http_connection import OperatorConnection, RefusedError
-from elastic_pytorch.operator_link.rounds import Round, RoundError, Verdict, integer, parse_round
+from elastic_pytorch.operator_link.rounds import CheckRequest, Round, RoundError, Verdict, integer, parse_round
 
 POLL_SECONDS = 20.0  # for which the operator holds a poll
 HEARTBEAT_TIMEOUT_SECONDS = 5.0
@@ -44,6 +44,34 @@ class ReportedState:
     failure: Failure | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """What was measured of this pod's node.
+
+    Attributes:
+        number: of the check; 0: none has been made.
+        matmul_seconds: of the slowest process's matrix products; None: not measured.
+        all_reduce_seconds: of the slowest process's all-reduces; None: not measured.
+        error: what failed first; empty: nothing.
+    """
+
+    number: int = 0
+    matmul_seconds: float | None = None
+    all_reduce_seconds: float | None = None
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As heartbeats have it (docs/protocol.md)."""
+        if not self.number:
+            return {"number": 0}
+        return {
+            "number": self.number,
+            "matmulSeconds": self.matmul_seconds,
+            "allReduceSeconds": self.all_reduce_seconds,
+            "error": self.error,
+        }
+
+
 class OperatorClient:
     """The operator's last answers, and what is reported to it.
 
@@ -58,6 +86,7 @@ class OperatorClient:
     Attributes:
         newest: the newest round that is known; its number is 0 before the first.
         verdict: how the job has ended, None while it goes on.
+        check: what is to be measured of this pod's node; None: nothing.
         leave_seconds: how long workers train on after SIGTERM, for the operator to declare a round without them.
         leaving: set by the signal handler: from then on heartbeats report `leaving`.
     """
@@ -74,6 +103,7 @@ class OperatorClient:
     ) -> None:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
+        self.check: CheckRequest | None = None
         self.leave_seconds = LEAVE_SECONDS
         self.leaving = False
         self._peer_stopped_in = 0
@@ -82,6 +112,7 @@ class OperatorClient:
         self._nudge = 0
         self._heartbeat_seconds = 1.0
         self._reported = ReportedState()
+        self._checked = NodeCheck()
         self._told = 0  # counts the changes to report
         self._attempted = 0  # the last of them that a heartbeat was sent for, whether or not it arrived
         self._incarnation = secrets.token_hex(8)
@@ -125,6 +156,11 @@ class OperatorClient:
         """Changes what the heartbeats report, and sends one at once. From the main thread only."""
         self._reported = replace(self._reported, **changes)
         self._told += 1
+        self._heartbeats.put(None)
+
+    def tell_check(self, check: NodeCheck) -> None:
+        """Reports what was measured of this pod's node. From any thread."""
+        self._checked = check
         self._heartbeats.put(None)
 
     def stop(self) -> None:
@@ -222,13 +258,15 @@ class OperatorClient:
             self._dump = answer.dump
             self._nudge = answer.nudge
             self._worker = answer.worker or self._worker
+            other_check = answer.check != self.check
+            self.check = answer.check
             if newer:
                 self.newest = answer
             if ended:
                 self.verdict = answer.verdict
         if nudged:
             self._heartbeats.put(None)
-        if newer or ended:
+        if newer or ended or other_check:
             self._on_news()
         if dump:
             self._on_dump()
@@ -249,6 +287,7 @@ class OperatorClient:
             "restarts": reported.restarts,
             "progress": self._progress(),
             "failure": reported.failure.to_json() if reported.failure and state == "failed" else None,
+            "check": self._checked.to_json(),
         }
 
 

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 MAX_MEMBERS = 100_000
 MAX_CAUSE_CHARACTERS = 1000
+MAX_PROCESSES = 2**31
+MAX_CHECK_SECONDS = 3600
 
 Verdict = Literal["complete", "failed"]
 
@@ -19,6 +21,27 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
 
 class RoundError(ValueError):
     """An answer that is not a round; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What this agent is to measure of its node, alone or together with others.
+
+    Attributes:
+        number: of the check; each has another one.
+        first_rank: the rank of this pod's first process in the check's group.
+        world_size: how many processes the group has.
+        store_address: where rank 0 serves the group's store.
+        store_port: its port.
+        seconds: how long the check may take.
+    """
+
+    number: int
+    first_rank: int
+    world_size: int
+    store_address: str
+    store_port: int
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +63,7 @@ class Round:
         orderly_since: the oldest round since which no member has been lost. All peers of the workers of that round and later ones still
             train, so these workers may reach a step boundary before they stop for this round. Workers of older rounds stop at once.
         keeps_all_since: the oldest round since which no member has had to leave.
+        check: of this pod's node, if one is wanted; None: none is.
     """
 
     number: int
@@ -55,6 +79,7 @@ class Round:
     dump: int = 0
     orderly_since: int = -1
     keeps_all_since: int = -1
+    check: CheckRequest | None = None
 
     def __post_init__(self) -> None:
         for name in ("orderly_since", "keeps_all_since"):
@@ -116,6 +141,7 @@ def parse_round(answer: object) -> Round:
         dump=integer(fields.get("dump", 0), "dump", 0),
         orderly_since=integer(fields.get("orderlySince", number), "orderlySince", 0, number),
         keeps_all_since=integer(fields.get("keepsAllSince", number), "keepsAllSince", 0, number),
+        check=_check(fields.get("check")),
     )
 
 
@@ -128,6 +154,22 @@ def integer(value: object, what: str, least: int, most: int = 2**53) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise RoundError(f"{what} is not an integer from {least} to {most}")
     return value
+
+
+def _check(value: object) -> CheckRequest | None:
+    if value is None:
+        return None
+    fields = _mapping(value, "check")
+    store = _mapping(fields.get("store"), "check.store")
+    world_size = integer(fields.get("worldSize"), "check.worldSize", 1, MAX_PROCESSES)
+    return CheckRequest(
+        number=integer(fields.get("number"), "check.number", 1),
+        first_rank=integer(fields.get("firstRank"), "check.firstRank", 0, world_size - 1),
+        world_size=world_size,
+        store_address=_text(store.get("address"), "check.store.address", _ADDRESS),
+        store_port=integer(store.get("port"), "check.store.port", 1, 65535),
+        seconds=integer(fields.get("seconds"), "check.seconds", 1, MAX_CHECK_SECONDS),
+    )
 
 
 def _members(listed: object) -> tuple[str, ...]:

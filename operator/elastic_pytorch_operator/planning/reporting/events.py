@@ -9,6 +9,7 @@ from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS, PreflightStep
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, reason_of
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
@@ -105,6 +106,19 @@ def record_announcements(observed: Observed, announced: Iterable[str]) -> list[R
         workers = ", ".join(pod.name for pod in observed.pods if pod.node == name and not pod.ended)
         note = f"Node {name} announces its end by {announcement(observed.nodes[name])}. On it: {workers}"
         events.append(RecordEvent(names.NODE_ENDING, note))
+    return events
+
+
+def record_preflight(step: PreflightStep) -> list[RecordEvent]:
+    """Returns one event for each node that is left out from now on, and one for pairs of which neither node can be blamed."""
+    minutes = round(LEFT_OUT_SECONDS / 60)
+    events = [
+        RecordEvent(names.NODE_LEFT_OUT, f"Node {each.node} is left out for {minutes} minutes: {each.describe()}", warning=True)
+        for each in step.left_out
+    ]
+    if step.undecided:
+        note = f"{step.undecided}. No pair shows which node is at fault, so none is left out"
+        events.append(RecordEvent(names.NO_NODE_LEFT_OUT, note, warning=True))
     return events
 
 

@@ -22,6 +22,7 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
+from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage
@@ -46,6 +47,7 @@ DETAILS_WRITE_SECONDS = 1.0
 PROGRESS_WRITE_SECONDS = 5.0
 PROGRESS_WRITES_PER_SECOND = 10  # of all jobs together: the API server has other clients, and keeps each version for minutes
 SAME_WRITE_SECONDS = 30.0
+MAX_LEFT_OUT = 16  # nodes that the status lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Findings:
         scaling: what each worker adds, as the status has it.
         quota: how many workers may run.
         stragglers: the ranks that are slow.
+        preflight: which nodes are checked, and which are left out.
     """
 
     budget: Budget
@@ -83,6 +86,7 @@ class Findings:
     scaling: Mapping[str, Any] = field(default_factory=dict)
     quota: Quota = NO_LIMIT
     stragglers: Stragglers = NO_STRAGGLERS
+    preflight: PreflightStep = NO_CHECKS
 
 
 def describe_job(
@@ -128,6 +132,8 @@ def describe_job(
         status["scaling"] = findings.scaling
     if findings.stragglers.slow:
         status["stragglers"] = findings.stragglers.as_status()
+    if left_out := findings.preflight.state.nodes:
+        status["leftOutNodes"] = [node.as_status() for node in left_out.values()][-MAX_LEFT_OUT:]
     progress = _progress(agents) or old.get("progress")
     if progress:
         status["progress"] = progress
@@ -297,7 +303,8 @@ def _conditions(
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)
-    shortage = "; ".join(filter(None, (apart, told, findings.quota.text)))
+    left_out = [f"node {each.node} is left out: {each.describe()}" for each in findings.preflight.state.nodes.values()]
+    shortage = "; ".join(filter(None, (apart, told, findings.quota.text, *left_out[-MAX_LEFT_OUT:])))
     if size:
         text = f"{size} of {job.wanted} workers train"
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
@@ -312,6 +319,9 @@ def _conditions(
         )
     elif findings.restarting.text:
         running = Condition(names.RUNNING, False, names.GROUP_RESTARTED, findings.restarting.text)
+    elif findings.preflight.text:
+        text = f"{findings.preflight.text} before training starts (spec.preflight)"
+        running = Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
     else:
         ready = sum(c.liveness is Liveness.READY for c in live)
         text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"

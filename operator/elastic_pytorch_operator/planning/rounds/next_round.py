@@ -7,6 +7,7 @@ The rules (docs/rounds.md describes them in full):
   known to be gone, so that one round is enough;
 - **newcomers**: when they are ready, several in one round, without disturbing a worker before, and not too soon after the last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
+- **checked**: with `spec.preflight` a loss makes an empty round first, so that the nodes of the others are checked;
 - **too few**: an empty round, which stops all workers, until the minimum is ready again.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
@@ -21,10 +22,11 @@ from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
+from elastic_pytorch_operator.planning.workers.settling import settled_at
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
-START_WAIT_SECONDS = 15.0  # how long a round waits for an agent whose container already runs
+FAULTS = (names.WORKER_LOST, names.WORKER_FAILED, names.PROGRESS_STALLED)  # a node may be at fault, also one of the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class GroupPolicy:
         settle_seconds: how long to wait for more newcomers after the last that came.
         port: where a round's store is served if its first member has named no port.
         suspended: no worker is to train.
+        preflight: after a loss all stop, and their nodes are checked.
     """
 
     wanted: int
@@ -63,11 +66,14 @@ class GroupPolicy:
     settle_seconds: float = 0.0
     port: int = 0
     suspended: bool = False
+    preflight: bool = False
 
 
 def group_policy(job: Job) -> GroupPolicy:
     """Returns the policy that a job's spec states."""
-    return GroupPolicy(job.wanted, job.minimum, job.allowed, job.settle_seconds, job.store_port, job.suspend)
+    return GroupPolicy(
+        job.wanted, job.minimum, job.allowed, job.settle_seconds, job.store_port, job.suspend, job.preflight is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +134,23 @@ def next_round(
     number = max(current.number if current else 0, state.last_number) + 1
 
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
+        if policy.preflight and reason in FAULTS:
+            group, cause = (), f"{cause}; the nodes are checked first"
         ranked = assign_ranks(members, group)
         port = (ranked[0].port if ranked else 0) or policy.port
-        listed = tuple(Member(c.worker, c.index, c.address) for c in ranked)
         order = order_of(current, candidates, number, now=now, stuck=bool(state.stalled) or state.finishing)
-        kept = keeps_all_since(current, (candidate.worker for candidate in ranked), number)
         return Decision(
-            Round(number, listed, port, reason, cause, now, -1, order.since, unformed=order.unformed, keeps_all_since=kept)
+            Round(
+                number,
+                tuple(Member(c.worker, c.index, c.address) for c in ranked),
+                port,
+                reason,
+                cause,
+                now,
+                orderly_since=order.since,
+                unformed=order.unformed,
+                keeps_all_since=keeps_all_since(current, (candidate.worker for candidate in ranked), number),
+            )
         )
 
     recheck = earliest(*(c.recheck_at for c in candidates))
@@ -147,7 +163,7 @@ def next_round(
     if current is None or current.size == 0:
         if len(chosen) < policy.minimum:
             return Decision(recheck_at=recheck)
-        wait_until = _settled_at(chosen, candidates, policy.wanted, policy.settle_seconds, now)
+        wait_until = settled_at(chosen, candidates, policy.wanted, policy.settle_seconds, now)
         if now < wait_until:
             return Decision(recheck_at=earliest(wait_until, recheck))
         return declare(names.FIRST_ROUND, f"{len(chosen)} of {policy.wanted} wanted workers are ready", chosen)
@@ -179,7 +195,7 @@ def next_round(
         return declare(names.PROCESSES_DIFFER, cause, chosen)
     newcomers = chosen[len(stay) :]
     if newcomers:
-        wait_until = _settled_at(newcomers, candidates, policy.wanted - len(stay), policy.settle_seconds, now)
+        wait_until = settled_at(newcomers, candidates, policy.wanted - len(stay), policy.settle_seconds, now)
         if now < wait_until and not state.settled:
             return Decision(recheck_at=earliest(wait_until, recheck))
         arrived = f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready"
@@ -208,18 +224,6 @@ def assign_ranks(before: Mapping[str, int], group: Sequence[Candidate]) -> list[
             rest.append(candidate)
     newcomers = iter(sorted(rest, key=lambda candidate: (candidate.index, candidate.worker)))
     return [candidate if candidate is not None else next(newcomers) for candidate in ranks]
-
-
-def _settled_at(
-    newcomers: Sequence[Candidate], candidates: Sequence[Candidate], room: int, settle_seconds: float, now: float
-) -> float:
-    """When the newcomers need not wait for more: at once if there is no room for more."""
-    if len(newcomers) >= room:
-        return now
-    since = [candidate.ready_since for candidate in newcomers]
-    arriving = any(c.liveness is Liveness.STARTING and c.container_runs for c in candidates)
-    settled = max(since) + settle_seconds
-    return max(settled, min(since) + START_WAIT_SECONDS) if arriving else settled
 
 
 def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:

@@ -53,6 +53,7 @@ class Candidate:
         failed: its workers have failed in the current round.
         failure: the last line of why, unless that is only the echo of another failure.
         recheck_at: when its liveness may change without any further event; None: never.
+        unchecked: it would be ready, but its node has not passed its check.
     """
 
     worker: str
@@ -73,6 +74,7 @@ class Candidate:
     container_runs: bool = False
     created_at: float = 0.0
     recheck_at: float | None = None
+    unchecked: bool = False
 
 
 def assess_workers(
