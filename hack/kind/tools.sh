@@ -40,7 +40,9 @@ place_tool() {
     shift 2
     # One that was built here is asked for by its version again.
     [[ -x $link && $(readlink "$link") != "$CACHE"/* ]] && return
-    found=$(PATH=${PATH#"$STATE/bin:"} command -v "$name") || return 1
+    # .cluster/bin itself may stand on PATH, also more than once.
+    found=$(type -ap "$name" | while read -r path; do [[ ${path%/*} -ef $STATE/bin ]] || { echo "$path" && break; }; done)
+    [[ -n $found ]] || return 1
     timeout 20 "$found" "$@" 2>/dev/null | grep -Eq "$pattern" || return 1
     ln -sf "$found" "$link"
 }
