@@ -11,7 +11,7 @@ from typing import Any
 from elastic_pytorch_operator.api.index_ranges import parse_ranges
 from elastic_pytorch_operator.model.observed import PodView
 
-HEARD_STATES = ("Running", "Ready", "Succeeded", "Silent")  # of workers whose agents have reported
+HEARD_STATES = ("Running", "Ready", "Checking", "Succeeded", "Silent")  # of workers whose agents have reported
 RUNNING = "Running"
 
 

@@ -12,7 +12,7 @@ from elastic_pytorch_client.reading.recovery_phases import PHASES
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 
 RUNNING = "Running"
-HEARD_STATES = (RUNNING, "Ready", "Succeeded", "Silent")  # of workers whose agents have reported
+HEARD_STATES = (RUNNING, "Ready", "Checking", "Succeeded", "Silent")  # of workers whose agents have reported
 
 
 @dataclass(frozen=True, slots=True)

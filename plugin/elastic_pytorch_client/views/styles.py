@@ -9,6 +9,7 @@ _STATES = {
     "Succeeded": GOOD,
     "Ready": BUSY,
     "Starting": BUSY,
+    "Checking": BUSY,
     "Resizing": BUSY,
     "Pending": BUSY,
     "Silent": BUSY,

@@ -164,7 +164,7 @@ def advance_preflight(job: Job, observed: Observed, candidates: Sequence[Candida
             return PreflightStep(state, recheck_at=_ends_at(stage, job.preflight))
         typical = typical_of(stage.pairs, reports, state.typical)
         verdicts = judge(stage.pairs, reports, gone, typical, job.preflight)
-        free = {worker for worker in ready if worker not in observed.ranks}
+        free = [worker for worker in ready if worker not in observed.ranks]
         state, left_out, undecided = _conclude(replace(state, typical=typical), stage, verdicts, observed, free)
     waits_until = None
     if state.stage is None:
@@ -237,7 +237,7 @@ def _ends_at(stage: Stage, policy: PreflightPolicy) -> float:
 
 
 def _conclude(
-    state: Preflight, stage: Stage, verdicts: Verdicts, observed: Observed, free: Collection[str]
+    state: Preflight, stage: Stage, verdicts: Verdicts, observed: Observed, free: Sequence[str]
 ) -> tuple[Preflight, tuple[LeftOutNode, ...], str]:
     """What follows from a check that is over.
 
@@ -256,11 +256,8 @@ def _conclude(
     trusted = {worker for pair in stage.pairs if len(pair) == 1 or pair[0] in stage.passed for worker in pair}
     faults = {worker: why for worker, why in verdicts.suspects.items() if worker not in stage.passed}
     failed = {worker: why for worker, why in faults.items() if worker in stage.suspects and worker in trusted}
-    suspects = {
-        worker: why
-        for worker, why in {**stage.suspects, **faults}.items()
-        if worker in free and worker not in failed and worker not in verdicts.passed
-    }
+    open_ = {**stage.suspects, **faults}
+    suspects = {w: open_[w] for w in free if w in open_ and w not in failed and w not in verdicts.passed}
     passed = stage.passed | verdicts.passed
     tried = stage.tried | {frozenset(pair) for pair in stage.pairs}
     state = _leave_out(state, failed, observed)
@@ -270,7 +267,7 @@ def _conclude(
     left_out = tuple(node for node in state.nodes.values() if node.worker in failed)
     state = replace(state, stage=None, passed=state.passed | passed)
     if suspects:
-        partners = [worker for worker in stage.workers if worker in passed and worker in free]
+        partners = [worker for worker in free if worker in passed]
         pairs = pair_again(list(suspects), partners, tried)
         state = _begin(state, pairs, observed, suspects=suspects, passed=passed, tried=tried, repeats=stage.repeats + 1)
     return state, left_out, "; ".join(f"{worker} {why}" for worker, why in sorted(undecided.items()))

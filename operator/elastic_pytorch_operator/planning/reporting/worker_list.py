@@ -86,6 +86,8 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None) -> st
         return "Running" if round_ is not None and candidate.worker in round_.ranks else "Ready"
     if observed.pods_by_name[candidate.worker].exit_code == 0:
         return "Succeeded"
+    if candidate.unchecked:
+        return "Checking"
     if candidate.liveness is Liveness.STARTING and candidate.worker in observed.heard_before:
         return "Silent"
     return {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}.get(candidate.liveness, "Lost")

@@ -120,6 +120,7 @@ def test_healthy_nodes_pass_before_the_first_round() -> None:
         "CheckingNodes",
         "the nodes of 4 workers are checked before training starts (spec.preflight)",
     )
+    assert {worker["state"] for worker in simulation.job.status["workers"]} == {"Checking"}
     simulation.settle(10)
     assert [len(pair) for pair in simulation.asked[0]] == [2, 2]
     assert len(simulation.asked) == 1

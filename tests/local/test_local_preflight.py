@@ -1,0 +1,37 @@
+"""With `preflight` a loss stops all workers for a check; what the library keeps in memory, or in its process, is kept meanwhile."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.local.local_jobs import local_job
+
+pytestmark = [pytest.mark.process, pytest.mark.long]
+
+
+@pytest.mark.parametrize("way", [[], ["--in-process"]], ids=["restarted", "in process"])
+async def test_a_failure_costs_a_check_and_a_step_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: list[str]
+) -> None:
+    monkeypatch.setenv("EVENTS", str(tmp_path / "events"))
+    monkeypatch.setenv("WORKER", "any")
+    script = ["--folder", "/checkpoints", "--epochs", "3", "--fail-at", "40", *way]
+    preflight = {"seconds": 60, "maxSlowdown": 100}
+    async with local_job(
+        tmp_path,
+        *script,
+        script="stateful.py",
+        backend="operator",
+        minReplicas=2,
+        preflight=preflight,
+        resizePolicy={"settleSeconds": 30},
+    ) as job:
+        assert await job.until_ended() == "Complete"
+        [recovery] = job.status["recentRecoveries"]
+        assert recovery["cause"] == "WorkerFailed"
+        assert recovery["stepsLost"] <= 1
+        rounds = [event for event in job.events() if ": Round " in event]
+        assert [event.partition(":")[0] for event in rounds] == ["FirstRound", "WorkerFailed", "FirstRound"]
+        assert "2 -> 0 workers" in rounds[1]
+        assert rounds[1].endswith("; the nodes are checked first")
+        assert "leftOutNodes" not in job.status
