@@ -4,7 +4,6 @@ Both are the two halves of a training step, as in DLRover's node check. Each is 
 busy moment is no fault of the node. The results are known beforehand and compared: a device that computes wrong numbers fails.
 """
 
-import math
 import os
 import time
 from collections.abc import Callable
@@ -42,7 +41,7 @@ class Work:
 
 
 CPU_WORK = Work(side=512, products=8, elements=2**20, all_reduces=2)
-CUDA_WORK = Work(side=4096, products=50, elements=2**24, all_reduces=20)
+CUDA_WORK = Work(side=4096, products=50, elements=2**24, all_reduces=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ def measure(request: CheckRequest, local_rank: int, local_world_size: int, deadl
     try:
         if request.world_size > 1:
             _form_group(request, request.first_rank + local_rank, "nccl" if gpus >= local_world_size else "gloo", deadline)
-            all_reduce_seconds = _time_all_reduces(device, work, request.world_size)
+            all_reduce_seconds = _time_all_reduces(device, work, request.world_size, TIME_SHARE * request.seconds)
     except Exception as error:
         errors.append(_describe("all-reduces", error))
     return Measured(matmul_seconds, all_reduce_seconds, errors[0] if errors else "")
@@ -139,7 +138,7 @@ def _time_products(device: "torch.device", work: Work, limit_seconds: float) -> 
     return _fastest(multiply, check, device, limit_seconds)
 
 
-def _time_all_reduces(device: "torch.device", work: Work, world_size: int) -> float:
+def _time_all_reduces(device: "torch.device", work: Work, world_size: int, limit_seconds: float) -> float:
     import torch  # noqa: PLC0415 - see `measure`
     from torch import distributed  # noqa: PLC0415
 
@@ -154,13 +153,22 @@ def _time_all_reduces(device: "torch.device", work: Work, world_size: int) -> fl
         if not bool((numbers == world_size).all()):
             raise WrongResultError("a sum over all processes is wrong")
 
-    fastest = _fastest(reduce, check, device)
+    def agree(goes_on: bool) -> bool:
+        votes = torch.tensor([float(goes_on)], device=device)
+        distributed.all_reduce(votes, distributed.ReduceOp.MIN)
+        return bool(votes.item())
+
+    fastest = _fastest(reduce, check, device, limit_seconds, agree)
     distributed.barrier()  # rank 0 serves the store: it must not end before the others have finished
     return fastest
 
 
 def _fastest(
-    work: Callable[[], None], check: Callable[[], None], device: "torch.device", limit_seconds: float = math.inf
+    work: Callable[[], None],
+    check: Callable[[], None],
+    device: "torch.device",
+    limit_seconds: float,
+    agree: Callable[[bool], bool] = bool,
 ) -> float:
     """Returns the seconds of the fastest repetition.
 
@@ -169,12 +177,13 @@ def _fastest(
         check: raises WrongResultError if its result is wrong.
         device: where it runs.
         limit_seconds: no repetition begins after that.
+        agree: whether to go on, given whether this process would: all processes of a group make equally many repetitions.
     """
     import torch  # noqa: PLC0415 - see `measure`
 
     taken: list[float] = []
     began = time.monotonic()
-    while len(taken) < REPETITIONS and (not taken or time.monotonic() - began < limit_seconds):
+    while len(taken) < REPETITIONS and (not taken or agree(time.monotonic() - began < limit_seconds)):
         since = time.monotonic()
         work()
         if device.type == "cuda":

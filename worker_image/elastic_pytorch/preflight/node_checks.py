@@ -66,7 +66,7 @@ class NodeChecks:
         except Exception as error:  # an agent that cannot start processes has a faulty node, too
             check = NodeCheck(request.number, error=f"{type(error).__name__}: {error}")
         if not stopped.is_set():
-            logger.info("node check %d: %s", request.number, check.error or "passed")
+            logger.info("node check %d: %s", request.number, _describe(check))
             self._client.tell_check(check)
 
 
@@ -114,8 +114,9 @@ def _collect(readers: list[Connection], deadline: float, stopped: threading.Even
 
 def _end(processes: Iterable[BaseProcess]) -> None:
     for process in processes:
-        if process.pid is not None:
+        if process.is_alive():
             process.kill()
+        if process.pid is not None:
             process.join(END_SECONDS)
 
 
@@ -131,3 +132,9 @@ def _summarise(request: CheckRequest, results: list[Measured]) -> NodeCheck:
         max((r.all_reduce_seconds for r in results if r.all_reduce_seconds is not None), default=None),
         errors[0] if errors else "",
     )
+
+
+def _describe(check: NodeCheck) -> str:
+    measured = (("matrix products", check.matmul_seconds), ("all-reduces", check.all_reduce_seconds))
+    times = [f"{what} {seconds:.3f} s" for what, seconds in measured if seconds is not None]
+    return ", ".join([check.error or "no error", *times])
