@@ -118,14 +118,14 @@ class PreflightStep:
         state: to be remembered.
         requests: what each agent is to measure, by worker; None: as before.
         left_out: nodes that are left out from now on.
-        undecided: what was wrong with pairs whose workers pass alone; empty: nothing.
+        undecided: what was wrong with workers of which none can be blamed.
         recheck_at: when to decide again if nothing happens before, monotonic seconds.
     """
 
     state: Preflight
     requests: Mapping[str, CheckRequest] | None = None
     left_out: tuple[LeftOutNode, ...] = ()
-    undecided: str = ""
+    undecided: Mapping[str, str] = field(default_factory=dict)
     recheck_at: float | None = None
 
     @property
@@ -156,7 +156,7 @@ def advance_preflight(job: Job, observed: Observed, candidates: Sequence[Candida
     state = _forget(known, observed)
     ready = {candidate.worker: candidate for candidate in candidates if candidate.liveness is Liveness.READY}
     left_out: tuple[LeftOutNode, ...] = ()
-    undecided = ""
+    undecided: Mapping[str, str] = {}
     if (stage := state.stage) is not None:
         reports = _reports(stage, observed)
         gone = {worker for worker in stage.workers if worker not in ready}
@@ -238,7 +238,7 @@ def _ends_at(stage: Stage, policy: PreflightPolicy) -> float:
 
 def _conclude(
     state: Preflight, stage: Stage, verdicts: Verdicts, observed: Observed, free: Sequence[str]
-) -> tuple[Preflight, tuple[LeftOutNode, ...], str]:
+) -> tuple[Preflight, tuple[LeftOutNode, ...], Mapping[str, str]]:
     """What follows from a check that is over.
 
     Args:
@@ -250,7 +250,7 @@ def _conclude(
 
     Returns:
         What is to be remembered, with the next check of those that have failed. The nodes that are left out from now on. What was wrong
-        with workers of which none can be blamed, for people.
+        with workers of which none can be blamed.
     """
     # A failure is a worker's own if it was alone, or with a partner that had passed.
     trusted = {worker for pair in stage.pairs if len(pair) == 1 or pair[0] in stage.passed for worker in pair}
@@ -270,7 +270,7 @@ def _conclude(
         partners = [worker for worker in free if worker in passed]
         pairs = pair_again(list(suspects), partners, tried)
         state = _begin(state, pairs, observed, suspects=suspects, passed=passed, tried=tried, repeats=stage.repeats + 1)
-    return state, left_out, "; ".join(f"{worker} {why}" for worker, why in sorted(undecided.items()))
+    return state, left_out, undecided
 
 
 def _leave_out(state: Preflight, failed: Mapping[str, str], observed: Observed) -> Preflight:

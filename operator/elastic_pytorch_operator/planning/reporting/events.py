@@ -20,6 +20,7 @@ from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
+MAX_NAMED = 3  # workers whose faults an event has
 BAD_NEWS = (
     names.WORKER_LOST,
     names.WORKER_FAILED,
@@ -117,7 +118,10 @@ def record_preflight(step: PreflightStep) -> list[RecordEvent]:
         for each in step.left_out
     ]
     if step.undecided:
-        note = f"{step.undecided}. No pair shows which node is at fault, so none is left out"
+        named = [f"{worker} {why}" for worker, why in sorted(step.undecided.items())]
+        if len(named) > MAX_NAMED:
+            named[MAX_NAMED:] = [f"and {len(named) - MAX_NAMED} others"]
+        note = f"No pair shows which node is at fault, so none is left out: {'; '.join(named)}"
         events.append(RecordEvent(names.NO_NODE_LEFT_OUT, note, warning=True))
     return events
 
