@@ -28,6 +28,7 @@ BEYOND_JSON_SCHEMA = (
     "each must be",
     "must be at most",
     "must be a number from",
+    "must be from ",
     "must be a quantity",
     "must be operator if",
     "must start with",
