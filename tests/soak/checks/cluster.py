@@ -9,6 +9,7 @@ from tests.soak.timeline import SUSPEND, Hit, PodSeen, StatusSeen, Step, Usage, 
 EFFECT_SECONDS = 90.0  # a pod may end for a fault so long after it was undone: Kubernetes removes those of lost nodes late
 # The promise is 10 s. The rest is for a machine that has a whole cluster on two cores.
 STATUS_SECONDS = 10.0 + 20.0
+BOUNDARY_SECONDS = 10.0  # from the decision on the next group to the last step of the one before
 SETTLED_SECONDS = 60.0  # until a process holds what it needs
 # What may come and go: connections to as many peers and long polls as there are workers, threads of a pool, caches.
 MAY_GROW = {"descriptors": 40, "memory_files": 6, "threads": 12, "resident_mib": 64.0}
@@ -47,10 +48,12 @@ def check_status(job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hi
     times = [status.at for status in seen]
     for group in groups_of(steps):
         begin = group.first_at + STATUS_SECONDS
-        shown = [seen[i] for i in range(max(0, bisect_right(times, begin) - 1), bisect_right(times, group.last_at))]
+        # The status has the next size as soon as that is decided; the group goes on to its next step boundary.
+        end = group.last_at - BOUNDARY_SECONDS
+        shown = [seen[i] for i in range(max(0, bisect_right(times, begin) - 1), bisect_right(times, end))]
         wrong = [status for status in shown if status.world != group.world]
         away = any(hit.unsettles and hit.at <= group.last_at and hit.until + STATUS_SECONDS >= begin for hit in hits)
-        if group.last_at > begin and wrong and not away:
+        if end > begin and wrong and not away:
             text = f"group {group.generation} of {group.world} trains, the status says {wrong[0].world}"
             yield Violation(f"status true within {STATUS_SECONDS:.0f} s", job, begin, text)
 

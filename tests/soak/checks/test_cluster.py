@@ -42,6 +42,8 @@ def steps(world: int, begin: float, end: float, generation: int = 1) -> list[Ste
     [
         ([StatusSeen(102, "job", "Running", 2)], [], 0),
         ([StatusSeen(102, "job", "Running", 3)], [], 1),
+        ([StatusSeen(102, "job", "Running", 2), StatusSeen(199, "job", "Suspending", 0)], [], 0),  # it does its last step
+        ([StatusSeen(102, "job", "Running", 2), StatusSeen(170, "job", "Suspending", 0)], [], 1),
         ([StatusSeen(102, "job", "Running", 3), StatusSeen(125, "job", "Running", 2)], [], 0),
         ([StatusSeen(102, "job", "Running", 3), StatusSeen(150, "job", "Running", 2)], [], 1),
         ([StatusSeen(102, "job", "Running", 3), StatusSeen(150, "job", "Running", 2)], [Hit(110, 140, "freeze-api", "")], 0),
