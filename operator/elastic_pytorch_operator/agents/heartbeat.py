@@ -73,8 +73,8 @@ def parse_heartbeat(body: object) -> Heartbeat:
         failure=failure,
         failure_age_seconds=age,
         newest=_number(body, "newest", 0),
-        started_age_seconds=_age(progress, "startedAgeSeconds"),
-        formed_age_seconds=_age(progress, "formedAgeSeconds"),
+        started_age_seconds=_seconds(progress, "startedAgeSeconds", "progress"),
+        formed_age_seconds=_seconds(progress, "formedAgeSeconds", "progress"),
         check=_check(body.get("check")),
     )
 
@@ -95,7 +95,7 @@ def _progress(body: object) -> Progress:
         checkpoints=_optional(body, "checkpoints"),
         work_windows=_optional(body, "workWindows"),
         work_seconds=_seconds_by_local_rank(body.get("workSeconds")),
-        step_seconds=_age(body, "stepSeconds"),
+        step_seconds=_seconds(body, "stepSeconds", "progress"),
     )
 
 
@@ -133,8 +133,8 @@ def _check(body: object) -> CheckReport | None:
         raise MalformedHeartbeat("check: must be an object or null")
     return CheckReport(
         number=_number(body, "number", 0),
-        matmul_seconds=_seconds(body, "matmulSeconds"),
-        all_reduce_seconds=_seconds(body, "allReduceSeconds"),
+        matmul_seconds=_seconds(body, "matmulSeconds", "check"),
+        all_reduce_seconds=_seconds(body, "allReduceSeconds", "check"),
         error=_text(body, "error", "")[:MAX_CHECK_ERROR],
     )
 
@@ -162,13 +162,9 @@ def _real(value: object, name: str, *, least: float, most: float = MAX_REAL) -> 
     return float(value)
 
 
-def _age(progress: dict[str, Any], name: str) -> float | None:
-    return _seconds(progress, name, "progress.")
-
-
-def _seconds(fields: dict[str, Any], name: str, path: str = "check.") -> float | None:
+def _seconds(fields: dict[str, Any], name: str, path: str) -> float | None:
     value = fields.get(name)
-    return None if value is None else _real(value, f"{path}{name}", least=0.0, most=MAX_NUMBER)
+    return None if value is None else _real(value, f"{path}.{name}", least=0.0, most=MAX_NUMBER)
 
 
 def _optional(body: dict[str, Any], name: str) -> int | None:

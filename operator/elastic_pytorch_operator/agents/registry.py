@@ -60,6 +60,11 @@ class JobAgents:
         self.news.set()
         self.news = asyncio.Event()
 
+    def ask_to_report(self) -> None:
+        """Answers every long poll, and has every agent send a heartbeat at once."""
+        self.nudge += 1
+        self.announce()
+
     def has_failed(self, agent: AgentView) -> bool:
         """Whether an agent reports that its workers have failed in the newest round."""
         return agent.state is AgentState.FAILED and agent.round >= (self.round.number if self.round else 0)
@@ -233,30 +238,26 @@ class AgentRegistry:
         job = self.job(job_uid)
         if job.nudged_for != round_number:
             job.nudged_for = round_number
-            job.nudge += 1
-            job.announce()
+            job.ask_to_report()
 
     def ask_for_stacks(self, job_uid: str, round_number: int) -> None:
         """Has the agents of a round write down where their workers are."""
         job = self.job(job_uid)
         job.dump = round_number
-        job.nudge += 1
-        job.announce()
+        job.ask_to_report()
 
     def ask_for_checks(self, job_uid: str, checks: Mapping[str, CheckRequest]) -> None:
         """Has agents check their nodes; those that are not named end a check that they make."""
         job = self.job(job_uid)
         job.checks = checks
-        job.nudge += 1
-        job.announce()
+        job.ask_to_report()
 
     def conclude(self, job_uid: str, verdict: str) -> None:
         """Tells the agents that the job has ended."""
         job = self.job(job_uid)
         if job.verdict != verdict:
             job.verdict = verdict
-            job.nudge += 1  # an agent whose poll hangs learns of it by its next heartbeat
-            job.announce()
+            job.ask_to_report()  # an agent whose poll hangs learns of it by its next heartbeat
 
 
 def _is_known(progress: Progress) -> tuple[bool, bool]:

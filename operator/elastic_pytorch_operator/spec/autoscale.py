@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_number
 from elastic_pytorch_operator.spec.sizes import Sizes
 
 PATH = "spec.resizePolicy.autoscale"
@@ -31,8 +31,4 @@ def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes, *, stock: bool) -
         raise InvalidJob(PATH, "may not be set unless minReplicas is less than maxReplicas: there is no other size to choose")
     if not isinstance(autoscale, Mapping):
         raise InvalidJob(PATH, "must be an object, such as {minEfficiency: 0.7}")
-    value = autoscale.get("minEfficiency", DEFAULT_EFFICIENCY)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST_EFFICIENCY <= value <= MOST_EFFICIENCY:
-        problem = f"must be a number from {LEAST_EFFICIENCY:g} to {MOST_EFFICIENCY:g}, not {value!r}"
-        raise InvalidJob(f"{PATH}.minEfficiency", problem)
-    return float(value)
+    return read_number(autoscale, "minEfficiency", DEFAULT_EFFICIENCY, PATH, least=LEAST_EFFICIENCY, most=MOST_EFFICIENCY)

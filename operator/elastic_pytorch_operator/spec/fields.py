@@ -53,3 +53,23 @@ def read_integer(
     if value < least:
         raise InvalidJob(f"{path}.{name}", f"must be greater than or equal to {least}, not {value}")
     return value
+
+
+def read_number(fields: Mapping[str, Any], name: str, default: float, path: str, *, least: float, most: float) -> float:
+    """A number that need not be whole.
+
+    Args:
+        fields: the object that holds the field.
+        name: the field's name.
+        default: if the field is absent.
+        path: of the object, for the error.
+        least: the smallest number that is allowed.
+        most: the largest.
+
+    Raises:
+        InvalidJob: it is no number, or out of bounds.
+    """
+    value = fields.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InvalidJob(f"{path}.{name}", f"must be a number from {least:g} to {most:g}, not {value!r}")
+    return float(value)

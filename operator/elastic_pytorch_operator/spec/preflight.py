@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_number
 
 PATH = "spec.preflight"
 DEFAULT_SECONDS, LEAST_SECONDS, MOST_SECONDS = 20, 5, 600
@@ -44,8 +44,5 @@ def read_preflight(spec: Mapping[str, Any], *, stock: bool) -> PreflightPolicy |
     seconds = read_integer(preflight, "seconds", DEFAULT_SECONDS, PATH, least=LEAST_SECONDS) or DEFAULT_SECONDS
     if seconds > MOST_SECONDS:
         raise InvalidJob(f"{PATH}.seconds", f"must be less than or equal to {MOST_SECONDS}, not {seconds}")
-    slowdown = preflight.get("maxSlowdown", DEFAULT_SLOWDOWN)
-    if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not LEAST_SLOWDOWN <= slowdown <= MOST_SLOWDOWN:
-        problem = f"must be a number from {LEAST_SLOWDOWN:g} to {MOST_SLOWDOWN:g}, not {slowdown!r}"
-        raise InvalidJob(f"{PATH}.maxSlowdown", problem)
-    return PreflightPolicy(seconds, float(slowdown))
+    slowdown = read_number(preflight, "maxSlowdown", DEFAULT_SLOWDOWN, PATH, least=LEAST_SLOWDOWN, most=MOST_SLOWDOWN)
+    return PreflightPolicy(seconds, slowdown)

@@ -104,7 +104,6 @@ def launch(
         worker=settings.worker,
         run_id=settings.run_id,
         store_port=store_port,
-        local_world_size=config.nproc_per_node,
         progress=progress,
         wait=wait_for_round,
     )

@@ -43,7 +43,6 @@ class OperatorRendezvous(RendezvousHandler):
         worker: this pod's name, used until the operator has sent the name by which it knows this pod.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads the round.
-        local_world_size: processes per pod.
         progress: what the workers report, for one round at a time.
         wait: waits for news, at most the given seconds; raises what ends the wait permanently.
 
@@ -59,7 +58,6 @@ class OperatorRendezvous(RendezvousHandler):
         worker: str,
         run_id: str,
         store_port: StorePort,
-        local_world_size: int,
         progress: ProgressReceiver,
         wait: Callable[[float], None],
     ) -> None:
@@ -71,7 +69,7 @@ class OperatorRendezvous(RendezvousHandler):
         self._store_port = store_port
         self._progress = progress
         self._wait = wait
-        self._node_checks = NodeChecks(client, store_port, local_world_size)
+        self._node_checks = NodeChecks(client, store_port)
 
     def newer_round_known(self) -> bool:
         """Whether the operator has declared a round after the one this agent has taken up."""

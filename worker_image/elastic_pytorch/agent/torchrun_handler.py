@@ -50,18 +50,12 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
-    store_port, local_world_size = StorePort(settings.store_port), _local_world_size()
+    store_port = StorePort(settings.store_port)
     client = prepare_client(
-        settings, progress, store_port, local_world_size=local_world_size, on_news=wakeup.ring, on_dump=_dump_stacks
+        settings, progress, store_port, local_world_size=_local_world_size(), on_news=wakeup.ring, on_dump=_dump_stacks
     )
     handler = TorchrunRendezvous(
-        client,
-        wakeup,
-        progress,
-        worker=settings.worker,
-        run_id=settings.run_id,
-        store_port=store_port,
-        local_world_size=local_world_size,
+        client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
     )
     client.start()
     return handler
@@ -87,7 +81,6 @@ class TorchrunRendezvous(OperatorRendezvous):
         worker: this pod's name.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads a round.
-        local_world_size: processes per pod.
     """
 
     def __init__(
@@ -99,17 +92,8 @@ class TorchrunRendezvous(OperatorRendezvous):
         worker: str,
         run_id: str,
         store_port: StorePort,
-        local_world_size: int,
     ) -> None:
-        super().__init__(
-            client,
-            worker=worker,
-            run_id=run_id,
-            store_port=store_port,
-            local_world_size=local_world_size,
-            progress=progress,
-            wait=self._wait_or_end,
-        )
+        super().__init__(client, worker=worker, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
         self._wakeup = wakeup
 
     def next_rendezvous(self) -> Any:

@@ -84,6 +84,7 @@ class OperatorClient:
         on_dump: called from a thread of the client when the operator wants the workers' stacks.
 
     Attributes:
+        local_world_size: the same.
         newest: the newest round that is known; its number is 0 before the first.
         verdict: how the job has ended, None while it goes on.
         check: what is to be measured of this pod's node; None: nothing.
@@ -116,7 +117,7 @@ class OperatorClient:
         self._told = 0  # counts the changes to report
         self._attempted = 0  # the last of them that a heartbeat was sent for, whether or not it arrived
         self._incarnation = secrets.token_hex(8)
-        self._local_world_size = local_world_size
+        self.local_world_size = local_world_size
         self._port = port
         self._progress = progress
         self._on_news = on_news
@@ -282,7 +283,7 @@ class OperatorClient:
             "rank": reported.rank,
             "newest": self.newest.number,
             "worldSize": reported.world_size,
-            "localWorldSize": self._local_world_size,
+            "localWorldSize": self.local_world_size,
             "port": self._port(),
             "restarts": reported.restarts,
             "progress": self._progress(),

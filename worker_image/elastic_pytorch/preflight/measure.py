@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
 
+import torch
+from torch import distributed
+
+from elastic_pytorch.operator_link.client import NodeCheck
 from elastic_pytorch.operator_link.rounds import CheckRequest
 from elastic_pytorch.processes.parent_death import die_with_parent
-
-if TYPE_CHECKING:
-    import torch
 
 REPETITIONS = 5
 TIME_SHARE = 0.25  # of the time of a check: after it no repetition of one kind begins
@@ -44,21 +44,6 @@ CPU_WORK = Work(side=512, products=8, elements=2**20, all_reduces=2)
 CUDA_WORK = Work(side=4096, products=50, elements=2**24, all_reduces=4)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What one process has measured; None: not measured.
-
-    Attributes:
-        matmul_seconds: of the fastest repetition of matrix products.
-        all_reduce_seconds: of the fastest repetition of all-reduces.
-        error: what has failed; empty: nothing.
-    """
-
-    matmul_seconds: float | None = None
-    all_reduce_seconds: float | None = None
-    error: str = ""
-
-
 class WrongResultError(RuntimeError):
     """A device or the network has not yielded the known result."""
 
@@ -78,10 +63,8 @@ def measure_node(result: Connection, request: CheckRequest, local_rank: int, loc
     os._exit(0)  # a process group whose peers are gone need not be taken down
 
 
-def measure(request: CheckRequest, local_rank: int, local_world_size: int, deadline: float) -> Measured:
+def measure(request: CheckRequest, local_rank: int, local_world_size: int, deadline: float) -> NodeCheck:
     """Measures, as `measure_node`; returns errors instead of raising them."""
-    import torch  # noqa: PLC0415 - seconds, unless the agent's forkserver has imported it
-
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     device = torch.device("cuda", local_rank % gpus) if gpus else torch.device("cpu")
     work = CUDA_WORK if gpus else CPU_WORK
@@ -101,7 +84,7 @@ def measure(request: CheckRequest, local_rank: int, local_world_size: int, deadl
             all_reduce_seconds = _time_all_reduces(device, work, request.world_size, TIME_SHARE * request.seconds)
     except Exception as error:
         errors.append(_describe("all-reduces", error))
-    return Measured(matmul_seconds, all_reduce_seconds, errors[0] if errors else "")
+    return NodeCheck(request.number, matmul_seconds, all_reduce_seconds, errors[0] if errors else "")
 
 
 def _describe(part: str, error: Exception) -> str:
@@ -109,8 +92,6 @@ def _describe(part: str, error: Exception) -> str:
 
 
 def _form_group(request: CheckRequest, rank: int, backend: str, deadline: float) -> None:
-    from torch import distributed  # noqa: PLC0415 - see `measure`
-
     address = f"[{request.store_address}]" if ":" in request.store_address else request.store_address
     distributed.init_process_group(
         backend,
@@ -121,9 +102,7 @@ def _form_group(request: CheckRequest, rank: int, backend: str, deadline: float)
     )
 
 
-def _time_products(device: "torch.device", work: Work, limit_seconds: float) -> float:
-    import torch  # noqa: PLC0415 - see `measure`
-
+def _time_products(device: torch.device, work: Work, limit_seconds: float) -> float:
     ones = torch.ones(work.side, work.side, device=device)
     product = torch.empty_like(ones)
 
@@ -138,10 +117,7 @@ def _time_products(device: "torch.device", work: Work, limit_seconds: float) -> 
     return _fastest(multiply, check, device, limit_seconds)
 
 
-def _time_all_reduces(device: "torch.device", work: Work, world_size: int, limit_seconds: float) -> float:
-    import torch  # noqa: PLC0415 - see `measure`
-    from torch import distributed  # noqa: PLC0415
-
+def _time_all_reduces(device: torch.device, work: Work, world_size: int, limit_seconds: float) -> float:
     numbers = torch.empty(work.elements, device=device)
 
     def reduce() -> None:
@@ -166,7 +142,7 @@ def _time_all_reduces(device: "torch.device", work: Work, world_size: int, limit
 def _fastest(
     work: Callable[[], None],
     check: Callable[[], None],
-    device: "torch.device",
+    device: torch.device,
     limit_seconds: float,
     agree: Callable[[bool], bool] = bool,
 ) -> float:
@@ -179,8 +155,6 @@ def _fastest(
         limit_seconds: no repetition begins after that.
         agree: whether to go on, given whether this process would: all processes of a group make equally many repetitions.
     """
-    import torch  # noqa: PLC0415 - see `measure`
-
     taken: list[float] = []
     began = time.monotonic()
     while len(taken) < REPETITIONS and (not taken or agree(time.monotonic() - began < limit_seconds)):

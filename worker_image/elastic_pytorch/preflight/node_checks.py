@@ -14,7 +14,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.client import NodeCheck, OperatorClient
 from elastic_pytorch.operator_link.rounds import CheckRequest
 from elastic_pytorch.operator_link.store_port import StorePort
-from elastic_pytorch.preflight.measure import Measured, measure_node
+from elastic_pytorch.preflight.measure import measure_node
 
 LOOK_SECONDS = 0.2  # from one look at whether the check is still wanted to the next
 END_SECONDS = 5.0  # for a killed process
@@ -27,13 +27,11 @@ class NodeChecks:
     Args:
         client: the connection to the operator.
         store_port: the reservation to lend when this pod serves the store of a check.
-        local_world_size: processes per pod.
     """
 
-    def __init__(self, client: OperatorClient, store_port: StorePort, local_world_size: int) -> None:
+    def __init__(self, client: OperatorClient, store_port: StorePort) -> None:
         self._client = client
         self._store_port = store_port
-        self._local_world_size = local_world_size
         self._number = 0
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
@@ -62,7 +60,7 @@ class NodeChecks:
 
     def _check(self, request: CheckRequest, stopped: threading.Event) -> None:
         try:
-            check = make_check(request, self._local_world_size, stopped)
+            check = make_check(request, self._client.local_world_size, stopped)
         except Exception as error:  # an agent that cannot start processes has a faulty node, too
             check = NodeCheck(request.number, error=f"{type(error).__name__}: {error}")
         if not stopped.is_set():
@@ -89,27 +87,27 @@ def make_check(request: CheckRequest, local_world_size: int, stopped: threading.
             )
             process.start()
             writer.close()
-        results = _collect(list(processes), deadline + LATE_SECONDS, stopped)
+        results = _collect(request.number, list(processes), deadline + LATE_SECONDS, stopped)
     finally:
         _end(processes.values())
         for reader in processes:
             reader.close()
-    return _summarise(request, results)
+    return _summarise(results)
 
 
-def _collect(readers: list[Connection], deadline: float, stopped: threading.Event) -> list[Measured]:
+def _collect(number: int, readers: list[Connection], deadline: float, stopped: threading.Event) -> list[NodeCheck]:
     """What each process has measured, by local rank; an error for one that has ended without a result, or not in time."""
-    results: dict[int, Measured] = {}
-    while len(results) < len(readers) and (left := deadline - time.monotonic()) > 0 and not stopped.is_set():
-        open_readers = [reader for local_rank, reader in enumerate(readers) if local_rank not in results]
-        for reader in wait(open_readers, min(left, LOOK_SECONDS)):
+    results = [NodeCheck(number, error="the time is over")] * len(readers)
+    local_ranks = {reader: local_rank for local_rank, reader in enumerate(readers)}
+    while local_ranks and (left := deadline - time.monotonic()) > 0 and not stopped.is_set():
+        for reader in wait(list(local_ranks), min(left, LOOK_SECONDS)):
             assert isinstance(reader, Connection)
+            local_rank = local_ranks.pop(reader)
             try:
-                results[readers.index(reader)] = reader.recv()
+                results[local_rank] = reader.recv()
             except EOFError:
-                results[readers.index(reader)] = Measured(error="the process has crashed")
-    late = Measured(error="the time is over")
-    return [results.get(local_rank, late) for local_rank in range(len(readers))]
+                results[local_rank] = NodeCheck(number, error="the process has crashed")
+    return results
 
 
 def _end(processes: Iterable[BaseProcess]) -> None:
@@ -120,14 +118,14 @@ def _end(processes: Iterable[BaseProcess]) -> None:
             process.join(END_SECONDS)
 
 
-def _summarise(request: CheckRequest, results: list[Measured]) -> NodeCheck:
+def _summarise(results: list[NodeCheck]) -> NodeCheck:
     errors = [
         result.error if len(results) == 1 else f"local rank {local_rank}: {result.error}"
         for local_rank, result in enumerate(results)
         if result.error
     ]
     return NodeCheck(
-        request.number,
+        results[0].number,
         max((r.matmul_seconds for r in results if r.matmul_seconds is not None), default=None),
         max((r.all_reduce_seconds for r in results if r.all_reduce_seconds is not None), default=None),
         errors[0] if errors else "",

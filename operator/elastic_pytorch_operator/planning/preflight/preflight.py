@@ -151,9 +151,9 @@ def advance_preflight(job: Job, observed: Observed, candidates: Sequence[Candida
         candidates: the workers, assessed as if no node had to be checked.
         known: what is remembered.
     """
-    if job.preflight is None or not job.wanted:
-        return PreflightStep(replace(_forget(known, observed), stage=None), {} if known.stage else None)
     state = _forget(known, observed)
+    if job.preflight is None or not job.wanted:
+        return PreflightStep(replace(state, stage=None), {} if known.stage else None)
     ready = {candidate.worker: candidate for candidate in candidates if candidate.liveness is Liveness.READY}
     left_out: tuple[LeftOutNode, ...] = ()
     undecided: Mapping[str, str] = {}

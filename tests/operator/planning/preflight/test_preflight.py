@@ -24,7 +24,7 @@ class CheckedNodes(Simulation):
     """A job whose agents check their nodes.
 
     Attributes:
-        slow: nodes that take so many times as long.
+        slow: how many times as long as others a node takes, by name.
         broken: nodes whose devices fail.
         cut_off: nodes that reach no other.
         bad_links: pairs of nodes whose all-reduces fail with each other.
