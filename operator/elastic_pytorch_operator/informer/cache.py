@@ -54,13 +54,14 @@ class Cache:
     Attributes:
         primed: whether everything has been listed once.
         marks: the taints and labels that announce a node's end.
+        watch_lag: what the watches have yet to report.
     """
 
     primed: bool = False
     marks: tuple[Mark, ...] = MARKS
+    watch_lag: WatchLag = field(default_factory=WatchLag)
     _nodes: dict[str, NodeView] = field(default_factory=dict)
     _nodes_now: Nodes | None = None  # a copy; None: not made since the last change of a node
-    _watch_lag: WatchLag = field(default_factory=WatchLag)
     _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _keys: dict[str, JobKey] = field(default_factory=dict)  # of the jobs, by UID
@@ -134,8 +135,8 @@ class Cache:
 
     @property
     def silent_since(self) -> Mapping[str, float]:
-        """By watch: since when it should have reported a change that is known."""
-        return self._watch_lag.silent_since()
+        """By kind: since when a watch has reported nothing, although a change is known."""
+        return self.watch_lag.silent_since()
 
     def observe_change(self, kind: str, change: str | None, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of what a watch has reported.
@@ -149,7 +150,7 @@ class Cache:
         if kind not in WATCHES:
             return set()
         deleted = change == "DELETED"
-        self._watch_lag.observe(WATCHES[kind], manifest, gone=deleted)
+        self.watch_lag.observe(WATCHES[kind], manifest, now, gone=deleted)
         match kind:
             case "Pod":
                 return self.remove_pod(manifest, now) if deleted else self.apply_pod(manifest, now)
@@ -163,17 +164,17 @@ class Cache:
     def note_written_pod(self, manifest: Manifest, now: float) -> None:
         """Takes note of a pod that this operator has just created; the watch has yet to report it."""
         self.apply_pod(manifest, now)
-        self._watch_lag.expect("pods", manifest, now)
+        self.watch_lag.expect("pods", manifest, now)
 
     def note_written_workload(self, manifest: Manifest, now: float) -> None:
         """Takes note of a Workload that this operator has just written; the watch has yet to report that."""
         self.apply_workload(manifest, now)
-        self._watch_lag.expect("workloads", manifest, now)
+        self.watch_lag.expect("workloads", manifest, now)
 
     def note_written_job(self, manifest: Manifest, now: float) -> None:
         """Takes note of a job that this operator has just changed; the watch has yet to report that."""
         self.apply_job(manifest, now)
-        self._watch_lag.expect("jobs", manifest, now)
+        self.watch_lag.expect("jobs", manifest, now)
 
     def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a job. What is not news, or no plan reads, concerns no job."""
@@ -262,7 +263,7 @@ class Cache:
             node_names.add(node["metadata"]["name"])
             node_uids.add(node["metadata"].get("uid", ""))
             if self._nodes.get(node["metadata"]["name"]) != view_node(node, self.marks):
-                self._watch_lag.expect("nodes", node, now)
+                self.watch_lag.expect("nodes", node, now)
             touched |= self.apply_node(node, now)
         for name, known in list(self._node_entries.items()):
             if name not in node_names and known.seen_at < now:
@@ -270,7 +271,7 @@ class Cache:
         for pod in pods:
             pod_uids.add(pod["metadata"]["uid"])
             if (concerned := self._take_pod(pod, now, listed=True)) is not None:
-                self._watch_lag.expect("pods", pod, now)
+                self.watch_lag.expect("pods", pod, now)
                 touched |= concerned
         for place, entry in self._pods:
             if entry.uid not in pod_uids and entry.view.created_at < now:
@@ -280,7 +281,7 @@ class Cache:
         for workload in workloads:
             workload_uids.add(workload["metadata"]["uid"])
             if (concerned := self._take_workload(workload, now, listed=True)) is not None:
-                self._watch_lag.expect("workloads", workload, now)
+                self.watch_lag.expect("workloads", workload, now)
                 touched |= concerned
         for gone in self._workloads.drop_others(workload_uids, now):
             self._leave_tombstone(gone.uid, now)
@@ -288,14 +289,14 @@ class Cache:
         for job in jobs:
             job_uids.add(job["metadata"].get("uid", ""))
             if (concerned := self._take_job(job, now, listed=True)) is not None:
-                self._watch_lag.expect("jobs", job, now)
+                self.watch_lag.expect("jobs", job, now)
                 touched |= concerned
         for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
             self._leave_tombstone(self._forget_job(key).uid, now)
             touched.add(key)
         self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
         for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids), ("workloads", workload_uids)):
-            self._watch_lag.forget_others(kind, uids)
+            self.watch_lag.forget_others(kind, uids)
         self._forget_removed_nodes()
         self.primed = True
         return touched
@@ -372,7 +373,7 @@ class Cache:
             return True
         if listed and known.seen_at < now:
             if known.version > version:
-                self._watch_lag.restart(uid)
+                self.watch_lag.restart(uid)
             return (known.uid, known.version) != (uid, version)
         return known.version < version or (known.uid != uid and known.version == version)
 

@@ -1,8 +1,10 @@
 """Detects stale watches: every change that a write or a list has shown must also arrive on the watch.
 
-A watch that has died without an error looks like a cluster in which nothing happens. Pure: times are arguments.
+A watch that has died without an error looks like a cluster in which nothing happens. One that is late, as ten thousand pods were created at
+once, still reports: it is not silent, and another process would be later still. Pure: times are arguments.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,7 +14,8 @@ GONE = 2**63  # newer than any version
 
 
 @dataclass(slots=True)
-class _Kind:
+class _Watch:
+    heard_at: float = -math.inf  # when it last reported anything
     reported: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has reported
     awaited: dict[str, tuple[int, float]] = field(
         default_factory=dict
@@ -21,40 +24,55 @@ class _Kind:
 
 @dataclass(slots=True)
 class WatchLag:
-    """What the watches have reported, and what they have yet to report."""
+    """What the watches have reported, and what they have yet to report.
 
-    _kinds: dict[str, _Kind] = field(default_factory=dict)
+    Attributes:
+        by_namespace: each namespace has watches of its own.
+    """
+
+    by_namespace: bool = False
+    _watches: dict[tuple[str, str], _Watch] = field(default_factory=dict)  # by kind, and by namespace if each has its own
 
     def expect(self, kind: str, manifest: Manifest, now: float) -> None:
         """An object is known to be there in this version: its watch has reported it, or should soon."""
-        known, uid, version = self._kinds.setdefault(kind, _Kind()), _uid(manifest), version_of(manifest["metadata"])
-        if known.reported.get(uid, -1) < version:
-            known.awaited.setdefault(uid, (version, now))
+        watch, uid, version = self._watch(kind, manifest), _uid(manifest), version_of(manifest["metadata"])
+        if watch.reported.get(uid, -1) < version:
+            watch.awaited.setdefault(uid, (version, now))
 
-    def observe(self, kind: str, manifest: Manifest, *, gone: bool) -> None:
+    def observe(self, kind: str, manifest: Manifest, now: float, *, gone: bool) -> None:
         """A watch has reported an object, or that it is gone."""
-        known, uid = self._kinds.setdefault(kind, _Kind()), _uid(manifest)
+        watch, uid = self._watch(kind, manifest), _uid(manifest)
         version = GONE if gone else version_of(manifest["metadata"])
-        known.reported[uid] = max(version, known.reported.get(uid, -1))
-        if uid in known.awaited and version >= known.awaited[uid][0]:
-            del known.awaited[uid]
+        watch.heard_at = now
+        watch.reported[uid] = max(version, watch.reported.get(uid, -1))
+        if uid in watch.awaited and version >= watch.awaited[uid][0]:
+            del watch.awaited[uid]
 
     def restart(self, uid: str) -> None:
         """An object's versions begin again, lower than before: what was reported of it does not count."""
-        for known in self._kinds.values():
-            known.reported.pop(uid, None)
-            known.awaited.pop(uid, None)
+        for watch in self._watches.values():
+            watch.reported.pop(uid, None)
+            watch.awaited.pop(uid, None)
 
     def forget_others(self, kind: str, uids: set[str]) -> None:
         """Drops all objects of a kind but these, which are all there are."""
-        known = self._kinds.setdefault(kind, _Kind())
-        known.reported = {uid: version for uid, version in known.reported.items() if uid in uids}
-        known.awaited = {uid: found for uid, found in known.awaited.items() if uid in uids}
+        for (watched, _), watch in self._watches.items():
+            if watched == kind:
+                watch.reported = {uid: version for uid, version in watch.reported.items() if uid in uids}
+                watch.awaited = {uid: found for uid, found in watch.awaited.items() if uid in uids}
 
     def silent_since(self) -> Mapping[str, float]:
-        """By kind: since when a watch should have reported something."""
-        kinds = {kind: known.awaited.values() for kind, known in self._kinds.items() if known.awaited}
-        return {kind: min(since for _, since in awaited) for kind, awaited in kinds.items()}
+        """By kind: since when a watch has reported nothing, although it should have."""
+        found: dict[str, float] = {}
+        for (kind, _), watch in self._watches.items():
+            if watch.awaited:
+                silent = max(watch.heard_at, min(since for _, since in watch.awaited.values()))
+                found[kind] = min(silent, found.get(kind, silent))
+        return found
+
+    def _watch(self, kind: str, manifest: Manifest) -> _Watch:
+        namespace = manifest["metadata"].get("namespace", "") if self.by_namespace else ""
+        return self._watches.setdefault((kind, namespace), _Watch())
 
 
 def version_of(metadata: Manifest) -> int:

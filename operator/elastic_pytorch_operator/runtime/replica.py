@@ -22,6 +22,7 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.http.connections import Connections
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
 from elastic_pytorch_operator.leadership.fence import FencedCluster
@@ -98,7 +99,7 @@ class Replica:
         self._listening = False
         self._trust: Trust | None = None
         self._primed = asyncio.Event()
-        self._cache = Cache(marks=settings.marks)
+        self._cache = Cache(marks=settings.marks, watch_lag=WatchLag(by_namespace=bool(settings.watched)))
         self._registry = AgentRegistry(lambda: self._cache.running_workers)
         self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
         self._controller = Controller(
