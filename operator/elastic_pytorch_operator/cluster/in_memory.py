@@ -3,12 +3,11 @@
 Local mode runs on it with `LocalKubelet`; the fast tests run on it with a kubelet of their own or none.
 """
 
-import copy
 import secrets
 from collections.abc import Callable
 
 from elastic_pytorch_operator.api import kueue, names
-from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
 from elastic_pytorch_operator.cluster.interface import PodIdentity, WorkloadPart
 from elastic_pytorch_operator.cluster.merge_patch import apply_merge_patch
 from elastic_pytorch_operator.cluster.object_store import ObjectStore, check_version
@@ -60,14 +59,14 @@ class FakeCluster(ObjectStore):
         namespace = metadata.get("namespace", "default")
         known = self._objects.get((names.KIND, namespace, metadata["name"]))
         if known is None:
-            job = copy.deepcopy({**manifest, "status": {}})
+            job = copied({**manifest, "status": {}})
             job["metadata"] = {**job["metadata"], "namespace": namespace, "generation": 1}
-            return copy.deepcopy(self._put(names.KIND, namespace, job))
+            return copied(self._put(names.KIND, namespace, job))
         if known["spec"] != manifest["spec"]:
-            known["spec"] = copy.deepcopy(dict(manifest["spec"]))
+            known["spec"] = copied(manifest["spec"])
             known["metadata"]["generation"] += 1
             self._changed(names.KIND, "MODIFIED", known)
-        return copy.deepcopy(known)
+        return copied(known)
 
     def scale_job(self, name: str, replicas: int, namespace: str = "default") -> None:
         """`kubectl scale`."""
@@ -91,18 +90,18 @@ class FakeCluster(ObjectStore):
 
     def job(self, name: str, namespace: str = "default") -> MutableManifest:
         """A job."""
-        return copy.deepcopy(self._get(names.KIND, namespace, name))
+        return copied(self._get(names.KIND, namespace, name))
 
     def pods(self, namespace: str = "default") -> list[MutableManifest]:
         """All pods of a namespace, by name."""
         found = [o for (kind, place, _), o in sorted(self._objects.items()) if kind == "Pod" and place == namespace]
-        return copy.deepcopy(found)
+        return copied(found)
 
     def set_pod_status(self, namespace: str, name: str, status: Manifest) -> None:
         """What a kubelet does: merges fields into a pod's status; a pod that has gone is left alone."""
         pod = self._objects.get(("Pod", namespace, name))
         if pod is not None:
-            pod["status"] = {**pod["status"], **copy.deepcopy(dict(status))}
+            pod["status"] = {**pod["status"], **copied(status)}
             self._changed("Pod", "MODIFIED", pod)
             self._schedule()
 
@@ -144,27 +143,27 @@ class FakeCluster(ObjectStore):
 
     async def get_service(self, namespace: str, name: str) -> Manifest:
         self._called("get_service")
-        return copy.deepcopy(self._get("Service", namespace, name))
+        return copied(self._get("Service", namespace, name))
 
     async def create_service(self, manifest: Manifest) -> Manifest:
         self._called("create_service")
-        return copy.deepcopy(self._create("Service", manifest))
+        return copied(self._create("Service", manifest))
 
     async def get_claim(self, namespace: str, name: str) -> Manifest:
         self._called("get_claim")
-        return copy.deepcopy(self._get("PersistentVolumeClaim", namespace, name))
+        return copied(self._get("PersistentVolumeClaim", namespace, name))
 
     async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         self._called("dry_run_claim" if dry_run else "create_claim")
         self._check_name("PersistentVolumeClaim", manifest)
         if dry_run:
-            return copy.deepcopy(dict(manifest))
-        return copy.deepcopy(self._create("PersistentVolumeClaim", manifest))
+            return copied(manifest)
+        return copied(self._create("PersistentVolumeClaim", manifest))
 
     async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
         self._called("get_pod_group")
         found = self._objects.get(("PodGroup", namespace, name))
-        return copy.deepcopy(found) if found is not None and found["apiVersion"] == api_version else None
+        return copied(found) if found is not None and found["apiVersion"] == api_version else None
 
     async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
         self._called("dry_run_pod_group" if dry_run else "put_pod_group")
@@ -176,7 +175,7 @@ class FakeCluster(ObjectStore):
             return
         group = self._get("PodGroup", metadata["namespace"], metadata["name"])
         check_version(group, metadata["resourceVersion"])
-        group["spec"] = copy.deepcopy(dict(manifest["spec"]))
+        group["spec"] = copied(manifest["spec"])
         self._changed("PodGroup", "MODIFIED", group)
 
     async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
@@ -188,10 +187,10 @@ class FakeCluster(ObjectStore):
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         self._called("dry_run_pod" if dry_run else "create_pod")
         if dry_run:
-            return copy.deepcopy(dict(manifest))
+            return copied(manifest)
         pod = self._create("Pod", {**manifest, "status": {"phase": "Pending"}})
         self._schedule()
-        return copy.deepcopy(pod)
+        return copied(pod)
 
     async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
         self._called("delete_pod")
@@ -203,7 +202,7 @@ class FakeCluster(ObjectStore):
         else:
             self.begin_deletion(namespace, name)
         left = self._objects.get(("Pod", namespace, name))
-        return copy.deepcopy(left)
+        return copied(left)
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         self._called("delete_job")
@@ -217,7 +216,7 @@ class FakeCluster(ObjectStore):
         check_version(job, version)
         job["status"] = apply_merge_patch(job.get("status", {}), status)
         self._changed(names.KIND, "MODIFIED", job)
-        return copy.deepcopy(job)
+        return copied(job)
 
     async def list_workloads(self) -> list[Manifest]:
         self._called("list_workloads")
@@ -225,11 +224,11 @@ class FakeCluster(ObjectStore):
 
     async def create_workload(self, manifest: Manifest) -> Manifest:
         self._called("create_workload")
-        return copy.deepcopy(self._create(kueue.WORKLOAD, manifest))
+        return copied(self._create(kueue.WORKLOAD, manifest))
 
     async def get_workload(self, namespace: str, name: str) -> Manifest:
         self._called("get_workload")
-        return copy.deepcopy(self._get(kueue.WORKLOAD, namespace, name))
+        return copied(self._get(kueue.WORKLOAD, namespace, name))
 
     async def patch_workload(
         self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
@@ -256,11 +255,11 @@ class FakeCluster(ObjectStore):
 
     async def get_resource_flavor(self, name: str) -> Manifest:
         self._called("get_resource_flavor")
-        return copy.deepcopy(self._get("ResourceFlavor", "", name))
+        return copied(self._get("ResourceFlavor", "", name))
 
     async def get_workload_priority_class(self, name: str) -> Manifest:
         self._called("get_workload_priority_class")
-        return copy.deepcopy(self._get("WorkloadPriorityClass", "", name))
+        return copied(self._get("WorkloadPriorityClass", "", name))
 
     async def list_priority_classes(self) -> list[Manifest]:
         self._called("list_priority_classes")
@@ -268,7 +267,7 @@ class FakeCluster(ObjectStore):
 
     async def create_event(self, manifest: Manifest) -> None:
         self._called("create_event")
-        self.events.append(copy.deepcopy(dict(manifest)))
+        self.events.append(copied(manifest))
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         self._called("review_token")
@@ -276,33 +275,33 @@ class FakeCluster(ObjectStore):
 
     async def get_lease(self, namespace: str, name: str) -> Manifest | None:
         self._called("get_lease")
-        return copy.deepcopy(self._objects.get(("Lease", namespace, name)))
+        return copied(self._objects.get(("Lease", namespace, name)))
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
         self._called("put_lease")
         metadata = manifest["metadata"]
         if not metadata.get("resourceVersion"):
-            return copy.deepcopy(self._create("Lease", manifest))
+            return copied(self._create("Lease", manifest))
         lease = self._get("Lease", metadata["namespace"], metadata["name"])
         check_version(lease, metadata["resourceVersion"])
-        lease["spec"] = copy.deepcopy(dict(manifest["spec"]))
+        lease["spec"] = copied(manifest["spec"])
         self._changed("Lease", "MODIFIED", lease)
-        return copy.deepcopy(lease)
+        return copied(lease)
 
     async def get_secret(self, namespace: str, name: str) -> Manifest | None:
         self._called("get_secret")
-        return copy.deepcopy(self._objects.get(("Secret", namespace, name)))
+        return copied(self._objects.get(("Secret", namespace, name)))
 
     async def put_secret(self, manifest: Manifest) -> Manifest:
         self._called("put_secret")
         metadata = manifest["metadata"]
         if not metadata.get("resourceVersion"):
-            return copy.deepcopy(self._create("Secret", manifest))
+            return copied(self._create("Secret", manifest))
         secret = self._get("Secret", metadata["namespace"], metadata["name"])
         check_version(secret, metadata["resourceVersion"])
-        secret["data"] = copy.deepcopy(dict(manifest["data"]))
+        secret["data"] = copied(manifest["data"])
         self._changed("Secret", "MODIFIED", secret)
-        return copy.deepcopy(secret)
+        return copied(secret)
 
     async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
         self._called("list_labelled_pods")
@@ -330,7 +329,7 @@ class FakeCluster(ObjectStore):
         self.check_workload(workload, changed)
         workload.update(changed)
         self._changed(kueue.WORKLOAD, "MODIFIED", workload)
-        return copy.deepcopy(workload)
+        return copied(workload)
 
     def check_workload(self, before: Manifest, after: Manifest) -> None:
         """What admission says of a change of a Workload: nothing, where Kueue is not installed."""

@@ -1,12 +1,11 @@
 """Objects in memory, with UIDs, resource versions, watches, and faults on demand: what `FakeCluster` keeps its cluster in."""
 
-import copy
 import itertools
 import secrets
 from collections.abc import Callable
 from typing import Any
 
-from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
 from elastic_pytorch_operator.cluster.interface import ClusterError
 
 Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
@@ -40,7 +39,7 @@ class ObjectStore:
             raise self._faults[verb].pop(0)
 
     def _list(self, kind: str) -> list[Manifest]:
-        return [copy.deepcopy(found) for (k, _, _), found in sorted(self._objects.items()) if k == kind]
+        return [copied(found) for (k, _, _), found in sorted(self._objects.items()) if k == kind]
 
     def _get(self, kind: str, namespace: str, name: str) -> MutableManifest:
         try:
@@ -50,7 +49,7 @@ class ObjectStore:
 
     def _create(self, kind: str, manifest: Manifest) -> MutableManifest:
         self._check_name(kind, manifest)
-        return self._put(kind, manifest["metadata"]["namespace"], copy.deepcopy(dict(manifest)))
+        return self._put(kind, manifest["metadata"]["namespace"], copied(dict(manifest)))
 
     def _check_name(self, kind: str, manifest: Manifest) -> None:
         metadata = manifest["metadata"]
@@ -73,7 +72,7 @@ class ObjectStore:
     def _changed(self, kind: str, change: str, found: MutableManifest) -> None:
         found["metadata"]["resourceVersion"] = str(next(self._versions))
         for watcher in self._watchers:
-            watcher(kind, change, copy.deepcopy(found))
+            watcher(kind, change, copied(found))
 
 
 def check_version(found: MutableManifest, version: str) -> None:

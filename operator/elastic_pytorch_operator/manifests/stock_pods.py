@@ -1,10 +1,9 @@
 """The pods of a job whose group stock torchrun forms: workers that need nothing of this project's, and the pod of their c10d store."""
 
-import copy
 from collections.abc import Sequence
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.manifest import MutableManifest
+from elastic_pytorch_operator.api.manifest import MutableManifest, copied
 from elastic_pytorch_operator.manifests.worker_pod import (
     labels,
     owner_reference,
@@ -96,7 +95,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
         "image": trains.get("image", ""),
         "command": ["python3", "-c", STORE_PROGRAM, str(job.store_port)],
         "ports": [{"name": "c10d", "containerPort": job.store_port, "protocol": "TCP"}],
-        "resources": copy.deepcopy(STORE_RESOURCES),
+        "resources": copied(STORE_RESOURCES),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     container |= {field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains}

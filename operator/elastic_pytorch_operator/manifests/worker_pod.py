@@ -1,11 +1,10 @@
 """The objects that a job owns: its headless Service and its worker pods. Pure builders from a Job to a manifest."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.manifest import MutableManifest
+from elastic_pytorch_operator.api.manifest import MutableManifest, copied
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.spec.job import Job, training_container
@@ -78,7 +77,7 @@ def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": metadata,
-        "spec": copy.deepcopy(dict(template.spec)),
+        "spec": copied(dict(template.spec)),
     }
 
 
@@ -149,7 +148,7 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
         index: of the worker.
         suffix: makes the name unique to this incarnation of the worker.
     """
-    template = copy.deepcopy(dict(job.template))
+    template = copied(dict(job.template))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"

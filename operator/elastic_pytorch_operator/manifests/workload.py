@@ -1,11 +1,10 @@
 """Kueue's Workloads of a job. Pure builders from a Job to a manifest."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue, names
-from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
 from elastic_pytorch_operator.manifests.worker_pod import labels, owner_reference
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.workload import BASE
@@ -77,7 +76,7 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
 
 def _pod_template(job: Job, flavor_labels: Mapping[str, str]) -> MutableManifest:
     """What Kueue reads of a worker pod: its requests, and what chooses its nodes."""
-    template = copy.deepcopy(dict(job.template))
+    template = copied(dict(job.template))
     spec: MutableManifest = template["spec"]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         container.setdefault("name", names.TRAINING_CONTAINER)

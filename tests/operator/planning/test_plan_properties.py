@@ -6,6 +6,7 @@ round numbers grow, no ended pod is a member.
 
 from dataclasses import replace
 
+import pytest
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,8 @@ from tests.hypothesis_examples import examples
 from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
+
+pytestmark = pytest.mark.simulation
 
 WORKER = st.integers(0, 7)
 EVENT = st.one_of(

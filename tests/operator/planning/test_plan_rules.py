@@ -116,6 +116,7 @@ def test_ignored_failure_never_counts() -> None:
     assert failed(simulation)[0] == "TooManyFailures"
 
 
+@pytest.mark.simulation
 def test_failure_that_is_ignored_for_ever_is_tried_at_a_growing_pace() -> None:
     simulation = with_rules(on_codes("Ignore", 42))
     began = simulation.now
@@ -242,6 +243,7 @@ def test_eviction_restarts_the_group() -> None:
     assert (simulation.job.status["worldSize"], simulation.job.status["groupRestarts"], simulation.made) == (3, 1, 6)
 
 
+@pytest.mark.simulation
 def test_group_that_is_restarted_for_ever_is_replaced_at_a_growing_pace() -> None:
     simulation = with_rules(on_codes("RestartGroup", 42))
     began = simulation.now

@@ -60,6 +60,7 @@ def test_nodes_that_come_soon_one_after_the_other_change_the_group_once() -> Non
     assert [round_.size for round_ in simulation.declared] == [2, 5]
 
 
+@pytest.mark.simulation
 def test_nodes_that_come_within_the_pause_change_the_group_once_after_it() -> None:
     simulation = on_nodes(2, replicas=8, policy={"minSecondsBetweenResizes": 150})
     for _ in range(6):

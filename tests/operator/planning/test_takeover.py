@@ -57,6 +57,7 @@ def deleted(simulation: Simulation, seconds: float) -> list[str]:
     return names
 
 
+@pytest.mark.simulation
 @settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     before=st.lists(st.integers(0, WORKERS - 1), max_size=6, unique=True),

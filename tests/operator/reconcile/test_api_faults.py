@@ -25,6 +25,8 @@ from elastic_pytorch_operator.spec.job import JobKey
 from tests.hypothesis_examples import examples
 from tests.operator.builders import KEY, a_manifest
 
+pytestmark = pytest.mark.simulation
+
 STEP_SECONDS = 0.1
 FAULTY_SECONDS, CALM_SECONDS = 90.0, 90.0
 MAX_CALLS_PER_SECOND = 40  # of the operator, for one job whose pods die again and again

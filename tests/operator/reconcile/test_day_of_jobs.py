@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS
@@ -12,6 +13,8 @@ from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import RunningController, running_status, succeeded_status
 from tests.operator.virtual_time import run_in_virtual_time
+
+pytestmark = pytest.mark.simulation
 
 HOUR = 3600.0
 HALF_A_DAY = 12 * HOUR

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.planning.reporting.status import PROGRESS_WRITES_PER_SECOND
 from elastic_pytorch_operator.planning.workers.liveness import DEAF_RECHECK_SECONDS, GROUP_SILENCE_SECONDS, SILENCE_SECONDS
@@ -15,6 +16,8 @@ from elastic_pytorch_operator.spec.job import JobKey
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import RunningController, running_status
 from tests.operator.virtual_time import run_in_virtual_time
+
+pytestmark = pytest.mark.simulation
 
 WORKERS = 3
 STEPS_PER_SECOND = 8

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES, WorkQueue
 
 from tests.operator.virtual_time import run_in_virtual_time
@@ -170,6 +171,7 @@ def test_key_rests_after_work_that_was_long() -> None:
     run_in_virtual_time(story())
 
 
+@pytest.mark.simulation
 def test_day_of_additions_leaves_nothing_behind() -> None:
     jobs, day_seconds, pause_seconds = 5, 24 * 3600, 20.0
 

@@ -16,7 +16,7 @@ from elastic_pytorch.progress.work_windows import WorkWindows
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressReceiver]:
-    made = ProgressReceiver()
+    made = ProgressReceiver(window_seconds=0.2)
     monkeypatch.setenv(REPORT_SOCKET, made.path)
     made.start_round()
     yield made

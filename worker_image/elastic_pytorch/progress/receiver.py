@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
-from elastic_pytorch.progress.work_windows import Work, WorkWindows
+from elastic_pytorch.progress.work_windows import WINDOW_SECONDS, Work, WorkWindows
 
 MAX_LOCAL_RANKS = 256  # whose work a heartbeat carries: the operator takes 64 KiB
 
@@ -133,7 +133,8 @@ class ProgressReceiver:
         on_news: called from a thread when the first step of a round is reported, or that its process group has formed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
+        self._window_seconds = window_seconds
         self._directory = ""
         self.path = ""
         with contextlib.suppress(OSError):
@@ -143,7 +144,7 @@ class ProgressReceiver:
         self.on_news: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()
-        self._windows = WorkWindows()
+        self._windows = WorkWindows(self._window_seconds)
         self._lock = threading.Lock()
 
     def start_round(self) -> None:
@@ -151,7 +152,7 @@ class ProgressReceiver:
         with self._lock:
             before = self._progress
             self._progress = Progress(checkpoint_step=before.checkpoint_step, checkpoints=before.checkpoints)
-            self._windows = WorkWindows()
+            self._windows = WorkWindows(self._window_seconds)
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)  # ends the recv of the thread before

@@ -30,9 +30,10 @@ class Work:
 
 
 class WorkWindows:
-    """The windows of one round."""
+    """The windows of one round, each of at least some seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
+        self._window_seconds = window_seconds
         self._windows = 0
         self._begun_at: float | None = None
         self._work: defaultdict[int, list[float]] = defaultdict(list)
@@ -46,7 +47,7 @@ class WorkWindows:
         if len(work) < MAX_REPORTS:
             work.append(work_seconds)
             self._steps.append(step_seconds)
-        if now - self._begun_at < WINDOW_SECONDS or len(work) < WINDOW_REPORTS:
+        if now - self._begun_at < self._window_seconds or len(work) < WINDOW_REPORTS:
             return None
         self._windows += 1
         seconds = tuple(self._median(rank) for rank in range(max(self._work) + 1))

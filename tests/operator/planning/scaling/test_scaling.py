@@ -15,6 +15,8 @@ from elastic_pytorch_operator.planning.scaling.scaling_status import read_scalin
 
 from tests.operator.builders import a_job, a_round, an_agent
 
+pytestmark = pytest.mark.simulation
+
 HOUR = 3600.0
 DAY = 24 * HOUR
 PLAN_SECONDS = 10.0

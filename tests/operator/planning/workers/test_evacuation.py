@@ -201,6 +201,7 @@ def test_no_new_pod_goes_to_a_node_that_may_end_while_another_has_room() -> None
     assert simulation.declared[-1].size == 3, "a node that may end is better than none"
 
 
+@pytest.mark.simulation
 def test_no_new_pod_goes_to_a_node_that_will_end_even_if_there_is_no_other() -> None:
     simulation = running(replicas=3, minimum=1)
     simulation.pods_per_node = 1

@@ -172,6 +172,7 @@ def holds_half(jobs: list[Simulation]) -> bool:
     return all(sum(bool(pod.node) for pod in job.pods.values()) == 2 for job in jobs)
 
 
+@pytest.mark.simulation
 def test_two_jobs_that_each_hold_half_do_not_start_without_a_timeout() -> None:
     jobs = two_jobs(0, None)
     for job in jobs:
@@ -183,6 +184,7 @@ def test_two_jobs_that_each_hold_half_do_not_start_without_a_timeout() -> None:
     assert holds_half(jobs)
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("replicas", [3, 4])
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_two_jobs_that_each_hold_half_complete_one_after_the_other(seed: int, replicas: int) -> None:
