@@ -69,6 +69,8 @@ create() {
     ensure_tools
     # A cluster that starts on a busy machine may miss the deadlines of kubeadm.
     step_wait images
+    # Docker makes a folder of it if it starts an old node while the file is missing.
+    rm -rf "$CACHE/audit-policy.yaml"
     cp "$AUDIT_POLICY" "$CACHE/audit-policy.yaml"
     render "$ROOT/hack/kind/kind.yaml" >"$STATE/kind.yaml"
     step create-cluster "Create the cluster" create_cluster "$image"
