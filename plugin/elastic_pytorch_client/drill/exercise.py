@@ -60,7 +60,7 @@ class Exercise:
                     self._carry_out(outcome)
             except EpjError as error:
                 outcome.error = str(error)
-            outcome.conclude(self._grace_seconds())
+            outcome.grace_seconds = self._grace_seconds()
             yield outcome
             if outcome.error:
                 return

@@ -7,7 +7,7 @@ from typing import Any
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
 from elastic_pytorch_client.reading.job_view import Recovery
 from elastic_pytorch_client.reading.pod_start import PodStart
-from elastic_pytorch_client.reading.recovery_phases import advise
+from elastic_pytorch_client.reading.recovery_phases import PHASES, advise
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Outcome:
         whole_seconds: until all wanted workers trained; None: they did not.
         starts: of the pods that replaced others.
         error: why it is not known that the job recovered; empty: it did, or the fault was left out.
-        advice: what to set.
+        grace_seconds: the pods' terminationGracePeriodSeconds; None: not known.
     """
 
     planned: PlannedFault
@@ -45,26 +45,12 @@ class Outcome:
     whole_seconds: float | None = None
     starts: list[PodStart] = field(default_factory=list)
     error: str = ""
-    advice: list[str] = field(default_factory=list)
+    grace_seconds: float | None = None
 
     @property
     def fault(self) -> Fault:
         """What was done."""
         return self.planned.fault
-
-    def conclude(self, grace_seconds: float) -> None:
-        """Finds out what to advise.
-
-        Args:
-            grace_seconds: the pods' terminationGracePeriodSeconds.
-        """
-        found = [
-            line
-            for seen in self.recoveries
-            for line in advise(seen.recovery.phases, seen.recovery.steps_lost, grace_seconds=grace_seconds)
-        ]
-        found += [line for start in self.starts if (line := start.advice())]
-        self.advice = list(dict.fromkeys(found))
 
     def to_json(self) -> dict[str, Any]:
         """As `-o json` has it."""
@@ -85,7 +71,7 @@ class Outcome:
             for seen in self.recoveries
         ]
         whole = None if self.whole_seconds is None else round(self.whole_seconds, 2)
-        return found | {"wholeAfterSeconds": whole, "advice": self.advice, "error": self.error}
+        return found | {"wholeAfterSeconds": whole, "advice": what_to_set([self]), "error": self.error}
 
 
 def drill_json(namespace: str, job: str, planned: Sequence[PlannedFault], outcomes: Sequence[Outcome] | None) -> dict[str, Any]:
@@ -107,6 +93,16 @@ def drill_json(namespace: str, job: str, planned: Sequence[PlannedFault], outcom
     done = {outcome.fault: outcome for outcome in outcomes}
     shown = [done.get(p.fault) or Outcome(p if p.skipped else p.skip("the drill ended before it")) for p in planned]
     return about | {"recovered": recovered(outcomes), "faults": [outcome.to_json() for outcome in shown]}
+
+
+def what_to_set(outcomes: Sequence[Outcome]) -> list[str]:
+    """What was slow in some faults, and what to set: each phase once, with the longest time that it took."""
+    recoveries = [seen.recovery for outcome in outcomes for seen in outcome.recoveries]
+    longest = {phase: max((found.phases.get(phase, 0.0) for found in recoveries), default=0.0) for phase in PHASES}
+    steps_lost = max((found.steps_lost for found in recoveries if found.steps_lost is not None), default=None)
+    grace_seconds = next((outcome.grace_seconds for outcome in outcomes), None)
+    starts = [start.advice() for outcome in outcomes for start in outcome.starts]
+    return [*advise(longest, steps_lost, grace_seconds=grace_seconds), *dict.fromkeys(filter(None, starts))]
 
 
 def recovered(outcomes: Sequence[Outcome]) -> bool:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
-from elastic_pytorch_client.drill.outcome import Outcome
+from elastic_pytorch_client.drill.outcome import Outcome, what_to_set
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.recovery_phases import name_slowest
 from elastic_pytorch_client.views.recovery_table import RecoveryRow, recovery_table
@@ -59,8 +59,7 @@ def show_outcomes(planned: Sequence[PlannedFault], outcomes: Sequence[Outcome]) 
             )
     left_out = [fault for fault in (*planned, *(outcome.planned for outcome in outcomes)) if fault.skipped]
     parts += [Text(f"{fault.fault} was left out: {fault.skipped}", BUSY) for fault in left_out]
-    advice = list(dict.fromkeys(line for outcome in outcomes for line in outcome.advice))
-    if advice:
+    if advice := what_to_set(outcomes):
         parts += [Text("\nWhat to set", "bold"), *(Text(f"- {line}") for line in advice)]
     broken = next((outcome for outcome in outcomes if outcome.error), None)
     if broken is not None:
