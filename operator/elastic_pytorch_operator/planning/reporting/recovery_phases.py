@@ -4,7 +4,7 @@ The phases follow each other, so together they are the recovery:
 
 - `detection`: from the disturbance until the operator declares a round, with the pause of a crash loop;
 - `stop`: until the remaining members have stopped their processes;
-- `wait`: until a round that can train is declared: a job below its minimum waits for pods;
+- `wait`: until the round that trains is declared: a job below its minimum waits for pods, or a group changes again before its first step;
 - `start`: until the slowest pod has started its processes;
 - `init`: until all processes have joined their process group;
 - `firstStep`: until the first step is reported.
