@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SCRIPT = Path(__file__).parent / "train_with_accelerate.py"
 SAMPLES, BATCH, EPOCHS = 300, 12, 2
+# The library's words, or those of Accelerate 1.3, which refuses the loader itself.
+REFUSALS = ("BatchSamplerShard stands between the loader and its ElasticSampler", "even_batches=False")
 SIZES = ("--samples", SAMPLES, "--batch-size", BATCH, "--epochs", EPOCHS)
 
 
@@ -32,7 +34,7 @@ def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
     assert samples_of(events, SAMPLES, BATCH) == {(epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)}
     refused = [event["message"] for event in events.all(what="refused", RANK=0)]
     assert len(refused) == 5, "a loader that was prepared, in each group"
-    assert all("BatchSamplerShard stands between the loader and its ElasticSampler" in message for message in refused)
+    assert all(any(words in message for words in REFUSALS) for message in refused)
     near = 1e-5 if precision == "no" else 1e-2
     assert losses(events) == pytest.approx(losses(undisturbed), abs=near)
     assert rates(events) == pytest.approx(rates(undisturbed))

@@ -67,7 +67,7 @@ loader = DataLoader(data, batch_sampler=sampler)
 if accelerator.num_processes > 1:
     try:
         elastic.steps(state, accelerator.prepare(loader), model, optimizer, scheduler=scheduler, epochs=options.epochs)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         event("refused", message=str(error))
 taken: list[int] = []
 total = 0.0
