@@ -119,3 +119,12 @@ class Events:
             assert time.monotonic() < deadline, f"no step {step} in a world of {world}; last: {self.all()[-4:]}"
             assert all(agent.process.poll() is None for agent in agents), "an agent has ended"
             time.sleep(0.02)
+
+    def pid_at(self, worker: str, step: int, seconds: float) -> int:
+        """Waits until a worker has done a step; returns its process, also where the others of a new group were faster."""
+        deadline = time.monotonic() + seconds
+        while not (done := [event for event in self.all(what="step", worker=worker) if event["step"] >= step]):
+            assert time.monotonic() < deadline, f"{worker} has not done step {step}; last: {self.all()[-4:]}"
+            time.sleep(0.02)
+        pid: int = done[-1]["pid"]
+        return pid
