@@ -1,5 +1,6 @@
 """DeepSpeed with the library, through resizes and a loss: what is lost, and what comes out."""
 
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,8 @@ SIZES = ("--every", EVERY, "--samples", SAMPLES, "--batch-size", BATCH, "--epoch
 def test_resizes_lose_nothing_and_a_loss_what_came_after_the_checkpoint(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, stage: int
 ) -> None:
+    if stage == 3 and tuple(int(part) for part in version("deepspeed").split(".")[:2]) < (0, 19):
+        pytest.skip("ZeRO-3 of DeepSpeed before 0.19 does not load its checkpoint in a group of another size")
     options = ("--stage", stage, *SIZES)
     undisturbed = train_undisturbed(tmp_path / "undisturbed", SCRIPT, *options, "--step-seconds", 0)
     by_resizes, by_loss = train_resized(operator, events, agents, SCRIPT, "--folder", tmp_path / "checkpoints", *options)
