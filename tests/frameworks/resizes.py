@@ -85,7 +85,8 @@ def train_resized(
         step = max(event["step"] for event in events.all(what="step"))
     by_resizes = computed_twice(events)
     victim = group[-1]
-    os.kill(events.pid_at(victim, step, WAIT_SECONDS), signal.SIGKILL)
+    events.until_step(step, len(group), WAIT_SECONDS, started, worker=victim)
+    os.kill(events.all(what="step", worker=victim)[-1]["pid"], signal.SIGKILL)
     operator.wait_for("failed", victim, seconds=WAIT_SECONDS)
     operator.declare(*group)
     finish(operator, *group)

@@ -112,19 +112,10 @@ class Events:
             time.sleep(0.01)
         return found
 
-    def until_step(self, step: int, world: int, seconds: float, agents: Sequence[Agent] = ()) -> None:
-        """Waits until a group of a size has done a step, while these agents live."""
+    def until_step(self, step: int, world: int, seconds: float, agents: Sequence[Agent] = (), **wanted: Any) -> None:
+        """Waits until a group of a size, or the rank of it that is wanted, has done a step, while these agents live."""
         deadline = time.monotonic() + seconds
-        while not any(event["step"] >= step for event in self.all(what="step", WORLD_SIZE=world)):
-            assert time.monotonic() < deadline, f"no step {step} in a world of {world}; last: {self.all()[-4:]}"
+        while not any(event["step"] >= step for event in self.all(what="step", WORLD_SIZE=world, **wanted)):
+            assert time.monotonic() < deadline, f"no step {step} in a world of {world} {wanted}; last: {self.all()[-4:]}"
             assert all(agent.process.poll() is None for agent in agents), "an agent has ended"
             time.sleep(0.02)
-
-    def pid_at(self, worker: str, step: int, seconds: float) -> int:
-        """Waits until a worker has done a step; returns its process, also where the others of a new group were faster."""
-        deadline = time.monotonic() + seconds
-        while not (done := [event for event in self.all(what="step", worker=worker) if event["step"] >= step]):
-            assert time.monotonic() < deadline, f"{worker} has not done step {step}; last: {self.all()[-4:]}"
-            time.sleep(0.02)
-        pid: int = done[-1]["pid"]
-        return pid

@@ -16,7 +16,7 @@ class HealthSample:
 
     Attributes:
         now: monotonic seconds.
-        silent_since: by kind, since when a watch should have reported something that has happened.
+        silent_since: by kind, since when a watch has reported nothing, although something has happened.
         answering_since: since when the API server has answered every request; None: it did not answer the last one.
         longest_reconcile_seconds: how long the oldest reconcile has been going on.
     """

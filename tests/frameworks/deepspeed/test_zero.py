@@ -26,7 +26,7 @@ def test_resizes_lose_nothing_and_a_loss_what_came_after_the_checkpoint(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, stage: int
 ) -> None:
     if stage == 3 and tuple(int(part) for part in version("deepspeed").split(".")[:2]) < (0, 19):
-        pytest.skip("ZeRO-3 of DeepSpeed before 0.19 does not load its checkpoint in a group of another size")
+        pytest.skip("ZeRO-3 of DeepSpeed 0.17 and 0.18 fails when the size of the group changes")
     options = ("--stage", stage, *SIZES)
     undisturbed = train_undisturbed(tmp_path / "undisturbed", SCRIPT, *options, "--step-seconds", 0)
     by_resizes, by_loss = train_resized(operator, events, agents, SCRIPT, "--folder", tmp_path / "checkpoints", *options)

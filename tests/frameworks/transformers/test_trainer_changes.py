@@ -109,8 +109,8 @@ def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
     until_step(events, 16, 3)
     assert events.all(what="step")[-1]["step"] <= EPOCH_STEPS, "all within an epoch"
     assert computed_twice(events) == 0, "a resize loses no step"
-    until_step(events, EPOCH_STEPS + 5, 3)
-    os.kill(events.pid_at("w2", EPOCH_STEPS + 5, WAIT_SECONDS), signal.SIGKILL)
+    events.until_step(EPOCH_STEPS + 5, 3, WAIT_SECONDS, worker="w2")
+    os.kill(events.all(what="step", worker="w2")[-1]["pid"], signal.SIGKILL)
     operator.wait_for("failed", "w2", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1", "w2")
     done = finish(operator, events, "w0", "w1", "w2")
@@ -137,8 +137,8 @@ def test_the_stock_trainer_repeats_samples_and_leaves_others_out(
     operator.declare("w0", "w1", "w2", orderly=True)
     until_step(events, 18, 3)
     before = computed_twice(events)
-    until_step(events, EPOCH_STEPS + 5, 3)
-    os.kill(events.pid_at("w2", EPOCH_STEPS + 5, WAIT_SECONDS), signal.SIGKILL)
+    events.until_step(EPOCH_STEPS + 5, 3, WAIT_SECONDS, worker="w2")
+    os.kill(events.all(what="step", worker="w2")[-1]["pid"], signal.SIGKILL)
     operator.wait_for("failed", "w2", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1", "w2")
     done = finish(operator, events, "w0", "w1", "w2")
