@@ -6,6 +6,9 @@
 #   step_wait NAME...                                 waits for those
 #
 # A step's output goes to .cluster/logs/NAME.log. A step that fails ends the script with the tail of its log.
+#
+# A step leaves its exit status in a file. While others compile for minutes, its process id can pass to another process, and
+# then bash has forgotten the status.
 
 declare -A STEP_PID=() STEP_TITLE=() STEP_BEGAN=()
 STEP_TAIL_LINES=30
@@ -24,20 +27,34 @@ fail() {
 }
 
 step_start() {
-    local name=$1 title=$2
+    local name=$1 title=$2 result
     shift 2
+    result=$(step_result "$name")
     STEP_TITLE[$name]=$title
     STEP_BEGAN[$name]=$SECONDS
     [[ -n $STEP_ON_TTY ]] || say "  ... $title"
     # Job control gives the step a process group of its own: Ctrl-C reaches this script alone, which then ends the group.
     set -m
     (
-        set +m
+        set +m +e
         trap - EXIT INT TERM
-        "$@"
+        (
+            set -e
+            "$@"
+        )
+        echo $? >"$result.partial"
+        mv "$result.partial" "$result"
     ) >"$STATE/logs/$name.log" 2>&1 </dev/null &
     STEP_PID[$name]=$!
     set +m
+}
+
+step_result() {
+    echo "$STATE/logs/$1.$$.status"
+}
+
+step_runs() {
+    [[ ! -e $(step_result "$1") ]] && kill -0 "${STEP_PID[$1]}" 2>/dev/null
 }
 
 step_wait() {
@@ -45,7 +62,7 @@ step_wait() {
     while ((${#waiting[@]})); do
         rest=() line=
         for name in "${waiting[@]}"; do
-            if kill -0 "${STEP_PID[$name]}" 2>/dev/null; then
+            if step_runs "$name"; then
                 rest+=("$name")
                 line+="  ... ${STEP_TITLE[$name]}, $((SECONDS - STEP_BEGAN[$name])) s"
             else
@@ -65,15 +82,17 @@ step_wait() {
 }
 
 step_finish() {
-    local name=$1 pid=${STEP_PID[$1]} seconds=$((SECONDS - STEP_BEGAN[$1])) log=$STATE/logs/$1.log status=0
-    wait "$pid" || status=$?
+    local name=$1 seconds=$((SECONDS - STEP_BEGAN[$1])) log=$STATE/logs/$1.log status how="it was killed"
+    status=$(cat "$(step_result "$name")" 2>/dev/null || true)
+    rm -f "$(step_result "$name")"
     unset "STEP_PID[$name]"
-    if ((status == 0)); then
+    if [[ $status == 0 ]]; then
         say "  ok  ${STEP_TITLE[$name]} ($seconds s)"
         return
     fi
+    [[ -z $status ]] || how="exit status $status"
     {
-        say "  FAILED after $seconds s: ${STEP_TITLE[$name]} (exit status $status). Its last lines:"
+        say "  FAILED after $seconds s: ${STEP_TITLE[$name]} ($how). Its last lines:"
         tail -n "$STEP_TAIL_LINES" "$log" | sed 's/^/      /'
         say "  The whole log: $log"
     } >&2
@@ -99,7 +118,8 @@ one_at_a_time() {
 end_running_steps() {
     local name
     for name in "${!STEP_PID[@]}"; do
-        kill -TERM -- "-${STEP_PID[$name]}" 2>/dev/null || true
+        ! step_runs "$name" || kill -TERM -- "-${STEP_PID[$name]}" 2>/dev/null || true
+        rm -f "$(step_result "$name")"
     done
 }
 
