@@ -5,7 +5,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 STATE=$ROOT/.cluster
 # There is one cluster a machine, whichever checkout made it: what belongs to it lies beside no checkout.
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/elastic-pytorch-operator
-SHARED=$CACHE/shared
+# Every node sees it as /shared.
+export SHARED=$CACHE/shared
 DOCKERD_PID=$CACHE/dockerd.pid
 
 CLUSTER=elastic-pytorch
