@@ -10,7 +10,7 @@
 # A step leaves its exit status in a file. While others compile for minutes, its process id can pass to another process, and
 # then bash has forgotten the status.
 
-declare -A STEP_PID=() STEP_TITLE=() STEP_BEGAN=()
+declare -A STEP_PID=() STEP_TITLE=() STEP_BEGAN=() STEP_RESULT=()
 STEP_TAIL_LINES=30
 STEP_REPORT_EVERY=15
 
@@ -27,9 +27,9 @@ fail() {
 }
 
 step_start() {
-    local name=$1 title=$2 result
+    local name=$1 title=$2 result=$STATE/logs/$1.$$.status
     shift 2
-    result=$(step_result "$name")
+    STEP_RESULT[$name]=$result
     STEP_TITLE[$name]=$title
     STEP_BEGAN[$name]=$SECONDS
     [[ -n $STEP_ON_TTY ]] || say "  ... $title"
@@ -49,12 +49,8 @@ step_start() {
     set +m
 }
 
-step_result() {
-    echo "$STATE/logs/$1.$$.status"
-}
-
 step_runs() {
-    [[ ! -e $(step_result "$1") ]] && kill -0 "${STEP_PID[$1]}" 2>/dev/null
+    [[ ! -e ${STEP_RESULT[$1]} ]] && kill -0 "${STEP_PID[$1]}" 2>/dev/null
 }
 
 step_wait() {
@@ -83,8 +79,8 @@ step_wait() {
 
 step_finish() {
     local name=$1 seconds=$((SECONDS - STEP_BEGAN[$1])) log=$STATE/logs/$1.log status how="it was killed"
-    status=$(cat "$(step_result "$name")" 2>/dev/null || true)
-    rm -f "$(step_result "$name")"
+    status=$(cat "${STEP_RESULT[$name]}" 2>/dev/null || true)
+    rm -f "${STEP_RESULT[$name]}"
     unset "STEP_PID[$name]"
     if [[ $status == 0 ]]; then
         say "  ok  ${STEP_TITLE[$name]} ($seconds s)"
@@ -118,8 +114,8 @@ one_at_a_time() {
 end_running_steps() {
     local name
     for name in "${!STEP_PID[@]}"; do
-        ! step_runs "$name" || kill -TERM -- "-${STEP_PID[$name]}" 2>/dev/null || true
-        rm -f "$(step_result "$name")"
+        if step_runs "$name"; then kill -TERM -- "-${STEP_PID[$name]}" 2>/dev/null || true; fi
+        rm -f "${STEP_RESULT[$name]}"
     done
 }
 

@@ -87,7 +87,7 @@ announce() {
         say "The node image is assembled again: a few minutes."
     else
         say "No image can be pulled here. So Kubernetes and Helm are built from their Go modules, and all images from Debian's packages."
-        say "On two cores that takes about 20 minutes. It is kept: the next time takes minutes."
+        say "On two slow cores that takes about 25 minutes. It is kept: the next time takes minutes."
     fi
 }
 
