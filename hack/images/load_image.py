@@ -72,7 +72,7 @@ def send(image: str, nodes: Sequence[str], source: str = "-", archive: bytes | N
 
 
 def send_whole(image: str, nodes: Sequence[str]) -> None:
-    """Sends by way of the folder that all nodes see: through the pipes of `docker exec`, a gigabyte takes twice the time."""
+    """Sends by way of the folder that all nodes see: through the pipes of `docker exec`, a large image takes longer."""
     with tempfile.NamedTemporaryFile(dir=os.environ["SHARED"], prefix="image-", suffix=".tar") as file:
         if subprocess.run(["docker", "save", image], stdout=file, check=False).returncode:
             sys.exit(f"{image} could not be read.")
