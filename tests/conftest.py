@@ -1,6 +1,9 @@
 """What all tests rely on."""
 
+import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -12,11 +15,26 @@ settings.register_profile("all", max_examples=ALL, deadline=None)
 settings.register_profile("unit", max_examples=UNIT, deadline=None)
 settings.load_profile("all")  # --hypothesis-profile replaces it before any test is imported
 
+TEMPORARY_FILES = pytest.StashKey[str]()
 
-def pytest_configure() -> None:
-    """Interrupts are not ignored, as a shell has it for what it runs in the background: all that tests start would ignore them, too."""
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepares the process for what tests start.
+
+    Interrupts are not ignored, as a shell has it for what it runs in the background: all that tests start would ignore them, too.
+    What a killed agent, and torch, leave in the folder for temporary files is deleted at the end; pytest keeps its own for three runs.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist inherits the environment
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+        config.stash[TEMPORARY_FILES] = tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="epo-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Deletes what tests have left in the folder for temporary files."""
+    if folder := config.stash.get(TEMPORARY_FILES, None):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
