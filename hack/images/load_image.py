@@ -14,10 +14,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 LABEL = "dev.elasticpytorch.image-id"
 REGISTRY = "docker.io/library/"  # that containerd puts before the name of an image without one
@@ -31,7 +31,7 @@ def docker(*arguments: str) -> bytes:
 
 
 def ctr(node: str, *arguments: str) -> list[str]:
-    return ["exec", "-i", node, "ctr", "--namespace", "k8s.io", *arguments]
+    return ["exec", node, "ctr", "--namespace", "k8s.io", *arguments]
 
 
 def inspect(image: str) -> Any:
@@ -55,15 +55,18 @@ def missing(image: str, nodes: Sequence[str]) -> list[str]:
         return [node for node, has_image in zip(nodes, found, strict=True) if not has_image]
 
 
-def send(image: str, nodes: Sequence[str], source: str = "-", archive: bytes | None = None) -> None:
-    """Imports an archive of an image on nodes: a file that all of them see, or what is given for `-`."""
+def send(image: str, nodes: Sequence[str], write_archive: Callable[[IO[bytes]], None]) -> None:
+    """Imports an archive of an image on nodes, from the folder that all of them see: the pipes of `docker exec` are slow."""
+    with tempfile.NamedTemporaryFile(dir=os.environ["SHARED"], prefix="image-", suffix=".tar") as file:
+        write_archive(file)
+        file.flush()
+        import_archive = (*IMPORT, f"{SHARED_ON_NODE}/{Path(file.name).name}")
 
-    def import_on(node: str) -> int:
-        return subprocess.run(["docker", *ctr(node, *IMPORT, source)], input=archive or b"", check=False).returncode
+        def import_on(node: str) -> int:
+            return subprocess.run(["docker", *ctr(node, *import_archive)], stdin=subprocess.DEVNULL, check=False).returncode
 
-    with ThreadPoolExecutor() as pool:
-        statuses = pool.map(import_on, nodes)
-        failed = [node for node, status in zip(nodes, statuses, strict=True) if status]
+        with ThreadPoolExecutor() as pool:
+            failed = [node for node, status in zip(nodes, pool.map(import_on, nodes), strict=True) if status]
     if failed:
         sys.exit(f"{image} could not be sent to {', '.join(failed)}.")
     label = f"{LABEL}={inspect(image)['Id']}"
@@ -72,11 +75,11 @@ def send(image: str, nodes: Sequence[str], source: str = "-", archive: bytes | N
 
 
 def send_whole(image: str, nodes: Sequence[str]) -> None:
-    """Sends by way of the folder that all nodes see: through the pipes of `docker exec`, a large image takes longer."""
-    with tempfile.NamedTemporaryFile(dir=os.environ["SHARED"], prefix="image-", suffix=".tar") as file:
+    def save(file: IO[bytes]) -> None:
         if subprocess.run(["docker", "save", image], stdout=file, check=False).returncode:
             sys.exit(f"{image} could not be read.")
-        send(image, nodes, f"{SHARED_ON_NODE}/{Path(file.name).name}")
+
+    send(image, nodes, save)
 
 
 def layers_on_node(node: str, image: str) -> list[dict[str, Any]]:
@@ -96,8 +99,8 @@ def saved_layers(image: str) -> list[bytes]:
     return [files[path] for path in json.loads(files["manifest.json"])[0]["Layers"]]
 
 
-def thin_archive(image: str, base_layers: Sequence[dict[str, Any]]) -> bytes:
-    """Returns an OCI archive of an image without the layers of its base."""
+def write_thin_archive(image: str, base_layers: Sequence[dict[str, Any]], file: IO[bytes]) -> None:
+    """Writes an OCI archive of an image without the layers of its base."""
     final, code = inspect(image), saved_layers(sibling(image, "code"))
     diff_ids = [*inspect(sibling(image, "base"))["RootFS"]["Layers"], *map(digest_of, code)]
     if len(final["RootFS"]["Layers"]) != len(diff_ids):
@@ -114,13 +117,11 @@ def thin_archive(image: str, base_layers: Sequence[dict[str, Any]]) -> bytes:
         **{f"blobs/{digest_of(blob).replace(':', '/')}": blob for blob in (config, manifest, *code)},
         "index.json": as_json({**version, "mediaType": f"{OCI}.index.v1+json", "manifests": [named]}),
     }
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+    with tarfile.open(fileobj=file, mode="w") as archive:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
 
 
 def as_json(value: Any) -> bytes:
@@ -153,8 +154,8 @@ def main() -> None:
         print(f"sending {base} to {', '.join(without_base)}", flush=True)
         send_whole(base, without_base)
     print(f"sending the code of {options.image} to {', '.join(options.nodes)}", flush=True)
-    archive = thin_archive(options.image, layers_on_node(options.nodes[0], base))
-    send(options.image, options.nodes, archive=archive)
+    base_layers = layers_on_node(options.nodes[0], base)
+    send(options.image, options.nodes, lambda file: write_thin_archive(options.image, base_layers, file))
 
 
 if __name__ == "__main__":
