@@ -4,10 +4,15 @@ A leader whose event loop hangs must not renew its Lease. So the thread is told 
 """
 
 import asyncio
+import logging
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 LOOK_SECONDS = 1.0
@@ -19,14 +24,24 @@ class ElectionThread:
 
     def __init__(self) -> None:
         self._turned_at = time.monotonic()
+        self._told_at = 0.0
+        self._watched = threading.get_ident()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="election", daemon=True)
         self._thread.start()
 
     @property
     def may_renew(self) -> bool:
-        """Whether the event loop that waits for the election still turns."""
-        return time.monotonic() - self._turned_at < MAX_HUNG_SECONDS
+        """Whether the event loop that waits for the election still turns. If it hangs, the log says where, once for each time."""
+        turned_at = self._turned_at
+        seconds = time.monotonic() - turned_at
+        if seconds < MAX_HUNG_SECONDS:
+            return True
+        if self._told_at != turned_at:
+            self._told_at = turned_at
+            stack = "".join(traceback.format_stack(sys._current_frames().get(self._watched)))
+            logger.error("the event loop has hung for %.0f s, so the lease is not renewed. It is in:\n%s", seconds, stack)
+        return False
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in the thread; it is cancelled if this one is."""

@@ -1,11 +1,14 @@
 """What kubelets and Prometheus ask: /healthz, /readyz and /metrics, on a port of their own that no agent needs to reach."""
 
+import logging
 from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
 from elastic_pytorch_operator.http.connections import ConnectionLimits
 from elastic_pytorch_operator.monitoring.metrics import CONTENT_TYPE
+
+logger = logging.getLogger(__name__)
 
 # Kubelets and Prometheus ask a few times a minute, on a connection for each request.
 PROBE_LIMITS = ConnectionLimits(per_second=10.0, at_once=50.0, per_address=16, reserved=0)
@@ -37,6 +40,8 @@ class Probes:
 
     async def _healthy(self, _: web.Request) -> web.Response:
         if found := self._failed_checks():
+            # Of a container that is restarted, the log is all that is left.
+            logger.error("a liveness check fails: %s", "; ".join(found))
             return web.Response(status=503, text="\n".join(found))
         return web.Response(text="ok")
 

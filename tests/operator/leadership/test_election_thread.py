@@ -37,7 +37,9 @@ async def test_lease_is_renewed_while_the_event_loop_is_busy(thread: ElectionThr
     renewing.cancel()
 
 
-async def test_leader_whose_event_loop_hangs_leads_no_more(thread: ElectionThread, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leader_whose_event_loop_hangs_leads_no_more(
+    thread: ElectionThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(election_thread, "MAX_HUNG_SECONDS", 0.5)
     elector = an_elector(thread)
     await thread.run(elector.acquire())
@@ -47,6 +49,8 @@ async def test_leader_whose_event_loop_hangs_leads_no_more(thread: ElectionThrea
     while elector.leading and time.monotonic() < until:
         time.sleep(0.1)  # noqa: ASYNC251
     assert not elector.leading
+    [told] = [record.getMessage() for record in caplog.records if "has hung" in record.message]
+    assert "time.sleep(0.1)" in told  # where it hangs
     async with asyncio.timeout(30):
         await renewing
 

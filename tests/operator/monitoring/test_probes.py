@@ -30,7 +30,7 @@ async def ask(port: int, path: str, seconds: float = 10.0) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_probes_say_what_is_so() -> None:
+async def test_probes_say_what_is_so(caplog: pytest.LogCaptureFixture) -> None:
     operator = Operator()
     async with serving(operator.probes().routes(), "127.0.0.1", 0) as port:
         assert await ask(port, "/healthz") == (200, "ok")
@@ -38,6 +38,7 @@ async def test_probes_say_what_is_so() -> None:
         operator.ready, operator.failed_checks = True, ("the watch of pods has been silent about a change for 100 s",)
         assert await ask(port, "/readyz") == (200, "ok")
         assert await ask(port, "/healthz") == (503, operator.failed_checks[0])
+    assert f"a liveness check fails: {operator.failed_checks[0]}" in caplog.text
 
 
 async def test_prometheus_can_read_the_metrics() -> None:
