@@ -8,7 +8,8 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -44,6 +45,28 @@ class Server:
     address: str
     port: int
     tls: ssl.SSLContext | None = None
+
+
+@asynccontextmanager
+async def in_time(seconds: float) -> AsyncIterator[None]:
+    """Raises TimeoutError if what is done within the context takes longer.
+
+    What has arrived in time counts, also if this process has not read it yet. It is ten thousand agents, and may be late by seconds: each
+    real agent has a process of its own, and is not. So when the time is over, all that can be read is read first.
+    """
+    loop, over = asyncio.get_running_loop(), False
+    async with asyncio.timeout(None) as limit:
+
+        def expire() -> None:
+            if not over:
+                limit.reschedule(loop.time())
+
+        timer = loop.call_later(seconds, loop.call_soon, loop.call_soon, expire)
+        try:
+            yield
+        finally:
+            over = True
+            timer.cancel()
 
 
 class Connection:
@@ -111,7 +134,7 @@ class Connection:
         if self._socket is None:
             await self._connect()
         try:
-            async with asyncio.timeout(self._timeout * self.patience):
+            async with in_time(self._timeout * self.patience):
                 return await self._converse(message)
         except TimeoutError:
             self._wait_longer()
@@ -179,7 +202,7 @@ class Connection:
             loop.add_reader(opened, self._wake)
             if self._server.tls is not None:
                 try:
-                    async with asyncio.timeout(HANDSHAKE_SECONDS * self.patience):
+                    async with in_time(HANDSHAKE_SECONDS * self.patience):
                         await self._when_ready(lambda opened: opened.do_handshake())
                 except (TimeoutError, ConnectionError, ssl.SSLEOFError):
                     self._wait_longer()
@@ -202,7 +225,7 @@ class Connection:
                     attempt.setsockopt(*option)
                 if self._source:
                     attempt.bind((self._source, 0))
-                async with asyncio.timeout(ATTEMPT_SECONDS):
+                async with in_time(ATTEMPT_SECONDS):
                     await asyncio.get_running_loop().sock_connect(attempt, (self._server.address, self._server.port))
                 return attempt
             except TimeoutError:

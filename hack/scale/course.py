@@ -40,6 +40,7 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
                 await stage.until(stage.whole, 60.0 + pods / CREATED_A_SECOND, "all jobs to train with all of their workers")
         finally:
             await stage.save_logs(folder)
+            result.operator_ends = await stage.operator_ends() - ended_before
             result.falsely_lost = observed.count("deleted")
             for what in ("created", "bound", "running"):
                 if (at := observed.reached(what, pods)) is not None:

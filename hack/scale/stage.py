@@ -170,11 +170,13 @@ class Stage:
         return sum(state["restartCount"] for state in states)
 
     async def save_logs(self, folder: Path) -> None:
-        """Keeps what the operator's pods have said so far: the log of a pod that is deleted goes with it."""
+        """Keeps what the operator's pods have said so far, also in containers before the last: the log of a deleted pod goes with it."""
         for pod in await self.operators():
-            with suppress(aiohttp.ClientError, TimeoutError):
-                lines = [line async for line in self.api.lines(f"{pods_path(OPERATOR_NAMESPACE, pod)}/log")]
-                (folder / f"{len(self.jobs)}x{self.workers}-{pod}.log").write_text("\n".join(lines))
+            for which, query in (("", ""), ("-before", "?previous=true")):
+                with suppress(aiohttp.ClientError, TimeoutError):
+                    lines = [line async for line in self.api.lines(f"{pods_path(OPERATOR_NAMESPACE, pod)}/log{query}")]
+                    if lines:
+                        (folder / f"{len(self.jobs)}x{self.workers}-{pod}{which}.log").write_text("\n".join(lines))
 
     async def kill_leader(self) -> float:
         """Ends the leader by SIGKILL, so that it gives nothing back, and deletes its pod; returns when.

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import socket
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiohttp import web
-from scale.connection import Connection, RefusedError, Server
+from scale.connection import Connection, RefusedError, Server, in_time
 
 
 class Peer:
@@ -87,3 +89,21 @@ async def test_request_without_answer_fails(peer: tuple[Peer, Server]) -> None:
 async def test_nothing_listens() -> None:
     with pytest.raises(ConnectionRefusedError):
         await Connection(Server("operator", "127.0.0.1", 1), 5.0).request("GET", "/", {})
+
+
+async def test_answer_that_has_come_in_time_counts_although_the_process_was_late() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        async with in_time(0.05):
+            reading = asyncio.create_task(asyncio.get_running_loop().sock_recv(near, 10))
+            await asyncio.sleep(0)
+            far.send(b"answer")
+            time.sleep(0.2)  # noqa: ASYNC251  the process is late
+            assert await reading == b"answer"
+
+
+async def test_answer_that_does_not_come_is_given_up() -> None:
+    with pytest.raises(TimeoutError):
+        async with in_time(0.05):
+            await asyncio.Event().wait()
