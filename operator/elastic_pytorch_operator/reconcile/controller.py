@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 300.0
 RESYNC_PARTS = 60
+PLANS_SECONDS = 0.01  # of plans, one after the other; then agents are answered
 RESTS_PER_WORK = (
     2.0  # how much longer a job rests after a plan than that took: a large job leaves time for agents and other jobs
 )
@@ -123,10 +124,18 @@ class Controller:
             tasks.create_task(self.work())
 
     async def work(self) -> None:
-        """Reconciles jobs until it is cancelled. Between two plans, agents are answered."""
+        """Reconciles jobs until it is cancelled.
+
+        Agents are answered in between, but not after each plan. Where ten thousand of them keep the event loop busy, one of its turns takes
+        longer than twenty plans. With one plan in each turn, jobs would wait for their plans, and the processor time would be there.
+        """
         try:
             while True:
-                self._plan_next(await self._queue.get())
+                key = await self._queue.get()
+                until = self._clock() + PLANS_SECONDS
+                self._plan_next(key)
+                while self._queue.has_ready and self._clock() < until:
+                    self._plan_next(await self._queue.get())
                 await asyncio.sleep(0)
         finally:
             await self._slots.close()

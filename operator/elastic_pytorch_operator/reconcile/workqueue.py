@@ -83,6 +83,11 @@ class WorkQueue(Generic[Key]):
         return len(self._due)
 
     @property
+    def has_ready(self) -> bool:
+        """Whether `get` would return at once."""
+        return not self._ready_count.locked()
+
+    @property
     def longest_work_seconds(self) -> float:
         """How long the oldest work has been going on; 0 if there is none."""
         return self._clock() - min(self._active.values()) if self._active else 0.0

@@ -1,11 +1,19 @@
 """The controller on a cluster in memory: what it writes, and what it does when the API server refuses or fails."""
 
 import asyncio
+import itertools
 
 import pytest
+from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.write_errors import Cause
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
+from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.execute import merge_patch
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import Running
@@ -39,6 +47,32 @@ async def test_job_whose_writes_hang_delays_no_other(running: Running) -> None:
     for number in range(20):
         running.cluster.apply_job(a_manifest(f"job-{number}", replicas=1, minimum=1))
     await running.until(lambda: len(running.cluster.pods()) == 21)
+
+
+class CountedQueue(WorkQueue[JobKey]):
+    """Counts the keys that were taken out."""
+
+    taken = 0
+
+    async def get(self) -> JobKey:
+        key = await super().get()
+        self.taken += 1
+        return key
+
+
+@pytest.mark.parametrize(("tick_seconds", "planned"), [(0.0, 20), (1.0, 1)])
+async def test_quick_plans_share_a_turn_of_the_event_loop_and_slow_ones_do_not(tick_seconds: float, planned: int) -> None:
+    ticks = itertools.count(0.0, tick_seconds)
+    cluster, queue = FakeCluster(), CountedQueue()
+    controller = Controller(cluster, Cache(), AgentRegistry(), queue, AgentSettings("http://operator"), lambda: next(ticks))
+    for number in range(20):
+        cluster.apply_job(a_manifest(f"job-{number}"))
+    await controller.prime()
+    working = asyncio.create_task(controller.work())
+    await asyncio.sleep(0)  # one turn
+    assert queue.taken == planned
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
 
 
 async def test_makes_a_service_and_pods_once(running: Running) -> None:
