@@ -28,6 +28,8 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 OPERATOR = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/elastic-pytorch-operator"
 LEASE_OPTIONS = ("--lease-duration=", "--renew-deadline=", "--retry-period=")
 CREATIONS = 8  # at once
+CONTROL_PLANE_SHARES = "8192"  # of processor time, as in hack/kind/cluster.sh
+OTHER_SHARES = "1024"
 READY_SECONDS = 120.0
 REMOVAL_SECONDS = 600.0
 LOOK_SECONDS = 0.1
@@ -94,7 +96,11 @@ class Stage:
 
     @asynccontextmanager
     async def set(self, import_seconds: float) -> AsyncIterator[None]:
-        """The load generator, and the routes to its agents, until the end; the fake nodes are there."""
+        """The load generator, and the routes to its agents, until the end; the fake nodes are there.
+
+        Meanwhile the operator's nodes have as large a share of the processors as the control plane's, where the load generator is, too.
+        Otherwise that would take the operator's time away, as no agent of a real cluster does.
+        """
         await remove_namespace(self.api, NAMESPACE, REMOVAL_SECONDS)  # an earlier run that was killed may have left it
         real, ranges = await self._find_nodes()
         place = next(name for name, node in real.items() if CONTROL_PLANE in node["metadata"]["labels"])
@@ -102,6 +108,7 @@ class Stage:
         follower = asyncio.create_task(self._follow())
         try:
             for node in real:
+                await self.commands.docker("update", "--cpu-shares", CONTROL_PLANE_SHARES, node)
                 await self.commands.docker("exec", node, "sh", "-ec", routes(ranges, place, address, at=node))
             await self._start_generator(place, import_seconds)
             await self.until(lambda: self.observed.ticks, READY_SECONDS, "the load generator to start")
@@ -110,6 +117,9 @@ class Stage:
             follower.cancel()
             await self._remove_load()
             for node in real:
+                await self.commands.docker(
+                    "update", "--cpu-shares", CONTROL_PLANE_SHARES if node == place else OTHER_SHARES, node
+                )
                 await self.commands.docker("exec", node, "sh", "-c", routes(ranges, place, address, at=node, verb="del"))
 
     async def until(self, find: Callable[[], T | None], seconds: float, what: str) -> T:
