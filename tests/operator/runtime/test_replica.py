@@ -269,7 +269,8 @@ async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world
     await world.until(lambda: len(world.cluster.pods()) == 3)
     token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
     for _ in range(2):
-        first.line.is_cut, made = True, len(first.made)  # one, or more: on a slow machine it may have lost its lease by itself
+        made = len(first.made)  # on a slow machine it may also have lost its lease by itself
+        first.line.is_cut = True
         first.clock_ahead[0] += QUICK.renew_deadline_seconds - 3 * QUICK.retry_period_seconds
         await world.until(lambda made=made: len(first.made) > made)  # type: ignore[misc]
         with pytest.raises(aiohttp.ClientConnectionError):
@@ -287,7 +288,7 @@ async def test_api_server_away_for_a_while_leaves_one_of_two_leading(world: Worl
     both = [await world.start(name, again=True, timing=QUICK) for name in ("first", "second")]
     await world.until(lambda: sum(bool(running.made) and running.replica.leading for running in both) == 1)
     [before] = [running for running in both if running.replica.leading]
-    made = len(before.made)  # one, or more: on a slow machine it may have lost its lease by itself
+    made = len(before.made)  # more than one if, on a slow machine, it has lost its lease by itself before
     for running in both:
         running.line.is_cut = True
         running.clock_ahead[0] += QUICK.renew_deadline_seconds - 3 * QUICK.retry_period_seconds
