@@ -141,10 +141,10 @@ class AgentRegistry:
         self._first_heard_at = min(self._first_heard_at, now)
         job = self.job(job_uid)
         known = job.agents.get(worker)
+        if known is None and beat.round > 0:
+            self.arrived_at = now  # once for each pod: takeovers of all jobs wait for it
         if known is not None and known.incarnation != beat.incarnation:
             known = None  # another process under the pod's name: nothing of the old one holds
-        if known is None and beat.round > 0:
-            self.arrived_at = now
         steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)

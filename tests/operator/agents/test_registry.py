@@ -42,6 +42,15 @@ def test_steady_heartbeat_changes_nothing(registry: AgentRegistry) -> None:
     assert beat(registry, "w0") is None
 
 
+def test_pod_arrives_once_whatever_its_agent_says(registry: AgentRegistry) -> None:
+    """Takeovers of all jobs wait for arrivals: no pod may hold them up by another incarnation in each heartbeat."""
+    assert registry.arrived_at == 1.0
+    beat(registry, "w0", at=2.0, incarnation="b")
+    assert registry.arrived_at == 1.0
+    beat(registry, "w3", at=3.0)
+    assert registry.arrived_at == 3.0
+
+
 def test_first_step_of_a_round_is_planned_for_and_no_other(registry: AgentRegistry) -> None:
     assert beat(registry, "w0", progress={"step": 1}) is not None
     assert beat(registry, "w0", progress={"step": 2, "firstStep": 1}) is not None

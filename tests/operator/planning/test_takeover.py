@@ -20,6 +20,7 @@ from tests.operator.simulation import Simulation
 
 WORKERS, PODS_PER_NODE = 150, 15
 SLOW_START_SECONDS = 30.0  # longer than any leader waits for an agent that has reported before
+CONNECTION_SECONDS = 0.4  # from one agent to the next
 TAKEOVER_SECONDS = 24.0  # until a leader has given up the agents that it has not heard
 
 
@@ -101,6 +102,19 @@ def test_worker_that_waits_long_to_be_let_in_is_not_lost_however_often_the_leade
     round_ = simulation.observe().round
     assert round_ is not None
     assert round_.size == WORKERS
+
+
+def test_group_that_takes_a_minute_to_connect_is_not_disturbed() -> None:
+    """A leader on one core needs that for the connections of ten thousand agents."""
+    simulation = large_job()
+    assert simulation.round is not None
+    before = simulation.round
+    simulation.take_over({pod.name: simulation.now + CONNECTION_SECONDS * pod.index for pod in simulation.pods.values()})
+    assert deleted(simulation, CONNECTION_SECONDS * WORKERS + 10) == []
+    assert simulation.declared == []
+    round_ = simulation.observe().round
+    assert round_ is not None
+    assert (round_.number, set(round_.workers)) == (before.number, set(before.workers))
 
 
 def silenced(simulation: Simulation, indexes: Iterable[int]) -> dict[str, float]:
