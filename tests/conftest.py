@@ -1,5 +1,6 @@
 """What all tests rely on."""
 
+import gc
 import os
 import shutil
 import signal
@@ -35,6 +36,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Deletes what tests have left in the folder for temporary files."""
     if folder := config.stash.get(TEMPORARY_FILES, None):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector leaves the collected tests alone: it would search thousands of them again and again."""
+    gc.freeze()
+    gc.set_threshold(50_000)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -261,7 +261,7 @@ class Stage:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _remove_load(self) -> None:
-        """The load generator first, which has no more to do; then the pods before their namespace: kwok confirms a deletion with grace, one by one."""
+        """The load generator, then the pods, then their namespace: kwok confirms a deletion with grace, one by one."""
         with suppress(ApiError, TimeoutError):
             await self.api.ask("DELETE", pods_path(NAMESPACE, GENERATOR), {"gracePeriodSeconds": 0})
         with suppress(ApiError, TimeoutError):

@@ -1,9 +1,8 @@
-"""When Python looks for objects that refer to each other in a circle. All other objects are freed at once, without a search.
+"""How often Python looks for objects that refer to each other in a circle. All other objects are freed at once, without a search.
 
 By default Python searches the youngest objects each time there are 700 more of them, and all objects when a quarter has been added. A poll
-that is held for 20 s counts as added. So with 10,000 agents a third of the leader's processor time went into searches of one to two seconds
-each, during which nothing else runs, not even the renewal of the Lease. What an agent's connection leaves behind in circles is about
-1 KiB, once it is closed.
+that is held for 20 s counts as added. So with 5,000 agents a third of the leader's processor time went into searches. Each took up to two
+seconds, in which nothing else ran, not even the renewal of the Lease. What a closed connection leaves behind in circles is about 1 KiB.
 """
 
 import gc
@@ -13,8 +12,8 @@ YOUNG_SEARCHES = 10  # to one of the middle generation
 MIDDLE_SEARCHES = 10  # to one of all objects, if a quarter has been added since the last
 
 
-def collect_seldom() -> None:
-    """Searches for circles when objects pile up, rather than when many are in flight. Those of the program itself are never searched."""
+def collect_rarely() -> None:
+    """Searches for circles when objects pile up, and not when many are in flight. Those of the program itself are never searched."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, YOUNG_SEARCHES, MIDDLE_SEARCHES)

@@ -14,7 +14,7 @@ from elastic_pytorch_operator.leadership.election_thread import ElectionThread
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.runtime.garbage_collection import collect_seldom
+from elastic_pytorch_operator.runtime.garbage_collection import collect_rarely
 from elastic_pytorch_operator.runtime.replica import Replica, run_replicas
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 
@@ -36,7 +36,7 @@ async def run_operator(
         Exception: a part has failed; the process is to be started again.
     """
     _raise_open_files()
-    collect_seldom()
+    collect_rarely()
     metrics = Metrics(per_job=metrics_per_job)
     cluster = await KubernetesCluster.connect(metrics, settings.watched)
     cluster.reduce_pod = reduce_pod

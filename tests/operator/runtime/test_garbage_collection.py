@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.runtime.garbage_collection import YOUNG_OBJECTS, collect_seldom
+from elastic_pytorch_operator.runtime.garbage_collection import YOUNG_OBJECTS, collect_rarely
 
 LONG_LIVED = 30_000  # objects, as of pods and connections
 IN_FLIGHT = 300  # requests
@@ -54,12 +54,12 @@ def searches_of_all() -> int:
 
 
 def test_requests_that_are_held_cause_no_search_of_all_objects() -> None:
-    collect_seldom()
+    collect_rarely()
     assert searches_of_all() == 0
 
 
 def test_circles_do_not_pile_up() -> None:
-    collect_seldom()
+    collect_rarely()
     freed: list[None] = []
     for _ in range(3 * YOUNG_OBJECTS):
         weakref.finalize(Circle(), freed.append, None).atexit = False

@@ -1,7 +1,7 @@
 """How long a new leader waits before it considers a worker lost: until every agent has had time to connect.
 
-Thousands of agents that connect at once are served one after another. So the grace period lasts as long as further agents arrive. A group of
-which only a part has been heard trains all the same: a round without the others would stop it.
+Thousands of agents that connect at once are served one after another. So the grace period lasts as long as further agents arrive. A group
+of which only a part has been heard trains all the same, and a round without the others would stop it.
 """
 
 from elastic_pytorch_operator.model.observed import Observed
@@ -12,7 +12,7 @@ UNHEARD_GROUP_SECONDS = 10.0  # if no agent of a group has connected: an attempt
 MAX_ARRIVALS_SECONDS = 300.0  # an agent arrives once; 10,000 of them take one to two minutes
 MAX_CROWDED_SECONDS = 30.0  # a crowd may be one of strangers
 ARRIVAL_SECONDS = 1.0  # without a further agent that already had a round, or one that waits to be let in: all have arrived
-TURNED_AWAY_SECONDS = 5.0  # after which one that was turned away has come again
+BUSY_ARRIVAL_SECONDS = 5.0  # the same where some were turned away, or the event loop was late: after that they have come again
 LOST_NODE_GRACE_SECONDS = 1.0  # agents open another connection every quarter of a second
 LOST_NODE_ARRIVAL_SECONDS = 0.5
 
@@ -26,14 +26,13 @@ def takeover_grace_until(observed: Observed) -> float | None:
     since = observed.listening_since
     group = [pod.name for pod in running if pod.name in observed.heard_before]
     none_heard = bool(group) and not any(name in observed.agents for name in group)
-    listening, arrival = UNHEARD_GROUP_SECONDS if none_heard else GRACE_SECONDS, ARRIVAL_SECONDS
+    listening = UNHEARD_GROUP_SECONDS if none_heard else GRACE_SECONDS
+    arrival = BUSY_ARRIVAL_SECONDS if observed.lets_in_since > since else ARRIVAL_SECONDS
     if lost_with_leader(observed) >= {pod.name for pod in unheard}:
         listening, arrival = LOST_NODE_GRACE_SECONDS, LOST_NODE_ARRIVAL_SECONDS
-    is_crowded = observed.lets_in_since > observed.on_time_since
-    crowd_over = observed.lets_in_since + (TURNED_AWAY_SECONDS if is_crowded else arrival)
     until = max(
         since + listening,
         min(observed.arrived_at + arrival, since + MAX_ARRIVALS_SECONDS),
-        min(crowd_over, since + MAX_CROWDED_SECONDS),
+        min(observed.lets_in_since + arrival, since + MAX_CROWDED_SECONDS),
     )
     return until if observed.now < until else None
