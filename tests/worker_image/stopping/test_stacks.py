@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,16 @@ def wait_for_text(agent: Agent, *words: str) -> str:
         assert time.monotonic() < until, f"not all of {words} are in the log"
         time.sleep(0.02)
     return agent.text()
+
+
+def test_process_that_ends_while_it_is_looked_at_has_no_children() -> None:
+    for _ in range(100):
+        if not (pid := os.fork()):
+            os._exit(0)
+        reaping = threading.Thread(target=os.waitpid, args=(pid, 0))
+        reaping.start()
+        while reaping.is_alive():
+            assert children(pid) == []
 
 
 def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(

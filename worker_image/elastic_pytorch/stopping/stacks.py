@@ -47,11 +47,12 @@ def dump_stacks(workers: Mapping[int, str]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Returns the process ids of a process's children."""
+    """Returns the process ids of a process's children; none, if it has ended."""
     found: list[int] = []
-    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, tasks.read_text().split())
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # the thread has just ended
+                found += map(int, (thread / "children").read_text().split())
     return found
 
 
