@@ -140,7 +140,7 @@ def test_whole_group_that_is_heard_no_more_is_not_trained_beside() -> None:
 def test_worker_that_becomes_silent_is_listed_although_others_train() -> None:
     simulation = large_job()
     simulation.take_over(silenced(simulation, [140]))
-    simulation.settle(8)
+    simulation.settle(12)
     told = {worker["index"]: worker["state"] for worker in simulation.job.status["workers"]}
     assert told[140] == "Silent"
 

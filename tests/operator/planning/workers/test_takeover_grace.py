@@ -19,7 +19,8 @@ from tests.operator.builders import NOW, a_pending_pod, a_pod, a_round, an_agent
     ],
 )
 def test_silent_worker_is_waited_for(listening: float, arrived: float, until: float | None) -> None:
-    found = observed([a_pod(0), a_pod(1)], [an_agent("w0")], listening_since=NOW - listening, arrived_at=NOW - arrived)
+    agents = [an_agent("w0", "failed")]
+    found = observed([a_pod(0), a_pod(1)], agents, listening_since=NOW - listening, arrived_at=NOW - arrived)
     assert takeover_grace_until(found) == (None if until is None else pytest.approx(until))
 
 
@@ -39,12 +40,31 @@ def test_agents_that_wait_to_be_let_in_are_waited_for(
 ) -> None:
     found = observed(
         [a_pod(0), a_pod(1)],
-        [an_agent("w0")],
+        [an_agent("w0", "failed")],
         listening_since=NOW - listening,
         lets_in_since=NOW - lets_in,
         arrived_at=NOW - arrived,
     )
     assert takeover_grace_until(found) == (None if until is None else pytest.approx(until))
+
+
+@pytest.mark.parametrize(
+    ("states", "arrived", "until"),
+    [
+        (("running",), 2.0, NOW + 8),  # on other nodes, agents learn the leader's address later
+        (("running", "running"), 9.0, NOW + 1),
+        (("running",), 10.0, None),
+        (("running", "failed"), 2.0, None),  # the missing worker may be the cause
+        (("stopping",), 2.0, None),
+    ],
+)
+def test_group_that_runs_as_far_as_it_is_heard_is_left_alone_for_longer(
+    states: tuple[str, ...], arrived: float, until: float | None
+) -> None:
+    pods = [a_pod(0), a_pod(1), a_pod(2)]
+    agents = [an_agent(f"w{index}", state) for index, state in enumerate(states)]
+    found = observed(pods, agents, listening_since=NOW - 20, arrived_at=NOW - arrived)
+    assert takeover_grace_until(found) == until
 
 
 def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
