@@ -271,9 +271,8 @@ async def main() -> None:
     """Runs until the pod is deleted."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    gc.set_threshold(
-        50_000
-    )  # as the operator does: by default ten thousand agents would wait for the garbage collector for seconds
+    # As the operator does: by default ten thousand agents would wait for the garbage collector for seconds.
+    gc.set_threshold(50_000)
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
     tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
     api = Api(Server(host, host, port, tls), ACCOUNT / "token")

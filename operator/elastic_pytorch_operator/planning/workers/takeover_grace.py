@@ -10,7 +10,7 @@ from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_lead
 GRACE_SECONDS = 5.0  # agents retry every 2 s or sooner, so all live ones have connected by then
 UNHEARD_GROUP_SECONDS = 10.0  # if no agent of a group has connected: an attempt to reach a dead leader takes 5 s to time out
 MAX_ARRIVALS_SECONDS = 300.0  # an agent arrives once; 10,000 of them take one to two minutes
-MAX_CROWDED_SECONDS = 30.0  # a crowd may be one of strangers
+MAX_CROWD_GRACE_SECONDS = 30.0  # a crowd may be one of strangers
 ARRIVAL_SECONDS = 1.0  # without a further agent that already had a round, or one that waits to be let in: all have arrived
 BUSY_ARRIVAL_SECONDS = 5.0  # the same where some were turned away, or the event loop was late: after that they have come again
 RUNNING_GROUP_SECONDS = 10.0  # the same if the part of a group that has been heard runs
@@ -36,7 +36,7 @@ def takeover_grace_until(observed: Observed) -> float | None:
     until = max(
         since + listening,
         min(observed.arrived_at + arrival, since + MAX_ARRIVALS_SECONDS),
-        min(observed.lets_in_since + arrival, since + MAX_CROWDED_SECONDS),
+        min(observed.lets_in_since + arrival, since + MAX_CROWD_GRACE_SECONDS),
     )
     return until if observed.now < until else None
 
