@@ -19,6 +19,8 @@ JOBS = {
 EVERYWHERE = {
     ("", "nodes"): ["list", "watch"],
     ("authentication.k8s.io", "tokenreviews"): ["create"],
+    ("", "/.well-known/openid-configuration"): ["get"],
+    ("", "/openid/v1/jwks"): ["get"],
 }
 OWN_NAMESPACE = [
     ("leases", ["create"], None),
@@ -33,8 +35,8 @@ def granted(role: Object) -> dict[tuple[str, str], list[str]]:
     return {
         (group, resource): sorted(rule["verbs"])
         for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
+        for group in rule.get("apiGroups", [""])
+        for resource in rule.get("resources") or rule["nonResourceURLs"]
     }
 
 
@@ -86,8 +88,8 @@ def test_operator_may_manage_the_pod_groups_of_the_named_schedulers_only(namespa
             for role in objects
             if role["kind"].endswith("Role")
             for rule in role["rules"]
+            if rule.get("resources") == ["podgroups"]
             for group in rule["apiGroups"]
-            if rule["resources"] == ["podgroups"]
         }
         groups = {GANG_SCHEDULERS[name].api_version.partition("/")[0] for name in schedulers}
         assert found == {group: ["create", "delete", "get", "update"] for group in groups}
@@ -97,8 +99,9 @@ def test_operator_may_manage_the_pod_groups_of_the_named_schedulers_only(namespa
 def test_no_role_has_a_wildcard_or_reads_all_secrets() -> None:
     for role in (o for settings in ((), ('watchNamespaces=["a"]',)) for o in render(*settings) if o["kind"].endswith("Role")):
         for rule in role["rules"]:
-            assert not {*rule["apiGroups"], *rule["resources"], *rule["verbs"]} & {"*"}
-            if "secrets" in rule["resources"]:
+            resources = rule.get("resources") or rule["nonResourceURLs"]
+            assert not [name for name in (*rule.get("apiGroups", ()), *resources, *rule["verbs"]) if "*" in name]
+            if "secrets" in resources:
                 assert role["kind"] == "Role", "of its own namespace only"
                 assert rule.get("resourceNames") or set(rule["verbs"]) == {"create"}, "and only its own"
 

@@ -5,6 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.e2e.kind_nodes import CONTROL_PLANE
 
@@ -17,7 +18,7 @@ class Request:
 
     Attributes:
         group: of the resource; empty for the core group.
-        resource: with its subresource, as roles write it.
+        resource: with its subresource, as roles write it; or the path of a URL that is no resource's.
         verb: as roles write it.
         pod: which asked.
         allowed: whether the API server let it.
@@ -31,21 +32,21 @@ class Request:
 
 
 def requests_between(begin: datetime, end: datetime) -> set[Request]:
-    """The kinds of requests for resources that came between two moments, none of them twice."""
+    """The kinds of requests that came between two moments, none of them twice."""
     command = ["docker", "exec", CONTROL_PLANE, "sh", "-c", f'grep -h \'"kind":"Event"\' {LOGS}']
     text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     found = set()
     for line in text.splitlines():
         # Each line of a container's log begins with a time, the stream, and F for a full line.
         event = json.loads(line[line.index("{") :])
-        if "objectRef" in event and begin <= datetime.fromisoformat(event["requestReceivedTimestamp"]) <= end:
+        if begin <= datetime.fromisoformat(event["requestReceivedTimestamp"]) <= end:
             found.add(_request(event))
     return found
 
 
 def _request(event: dict[str, Any]) -> Request:
-    about = event["objectRef"]
-    resource = "/".join(filter(None, [about.get("resource", ""), about.get("subresource", "")]))
+    about = event.get("objectRef") or {"resource": urlsplit(event["requestURI"]).path}
+    resource = "/".join(filter(None, [about["resource"], about.get("subresource", "")]))
     allowed = event.get("annotations", {}).get("authorization.k8s.io/decision") == "allow"
     (pod,) = event["user"].get("extra", {}).get("authentication.kubernetes.io/pod-name", [""])
     return Request(about.get("apiGroup", ""), resource, event["verb"], pod, allowed)

@@ -1,7 +1,7 @@
-"""Finds out whose token it is. The API server's answer (TokenReview) is cached, so that a heartbeat waits for it only once.
+"""Finds out whose token it is: by its signature, or else by the API server's answer (TokenReview). What is found is cached.
 
-A cached answer is reviewed again in the background, and used meanwhile: a pod's name and UID do not change, and the API server may be slow
-or away. A token that turns out to be invalid is refused from then on.
+A cached token is reviewed in the background, and used meanwhile: a pod's name and UID do not change, and the API server may be slow or
+away. A token that turns out to be invalid is refused from then on.
 
 Forged tokens cost little: invalid ones have a cache of their own, so that they cannot push out valid ones, and an address may have only
 a few new ones reviewed in a second.
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from elastic_pytorch_operator.agents.token_signature import TokenSignatures
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 from elastic_pytorch_operator.http.rate_limit import RateLimit
@@ -25,7 +26,7 @@ INVALID_SECONDS = 5.0
 MAX_REMEMBERED = 20_000
 REVIEWS_PER_SECOND = 5.0  # for an address
 REVIEWS_AT_ONCE = 120.0  # all pods of a node, where they share its address, after a restart of the operator
-# In flight. More make the API server no faster, and whatever else it is asked slower.
+# Reviews in flight. More make the API server no faster, and whatever else it is asked slower.
 MAX_FIRST_REVIEWS = 16
 MAX_LATER_REVIEWS = 4  # apart, so that new agents do not wait for them
 
@@ -48,7 +49,7 @@ class ReviewObserver(Protocol):
     """Counts the reviews of tokens."""
 
     def reviewed(self, result: str) -> None:
-        """A review is over: the token is `valid` or `invalid`, or there was an `error`."""
+        """A token was valid by its `signature`; or its review is over, and it is `valid` or `invalid`, or there was an `error`."""
         ...
 
 
@@ -82,6 +83,7 @@ class TokenReviewer:
         self._valid: OrderedDict[bytes, _Known] = OrderedDict()
         self._invalid: OrderedDict[bytes, float] = OrderedDict()  # until when
         self._reviews: dict[bytes, asyncio.Task[PodIdentity | None]] = {}
+        self._signatures = TokenSignatures(cluster, clock=clock)
         self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
         self._max_remembered = max_remembered
         self._first, self._later = asyncio.Semaphore(MAX_FIRST_REVIEWS), asyncio.Semaphore(MAX_LATER_REVIEWS)
@@ -128,6 +130,12 @@ class TokenReviewer:
         review.add_done_callback(end)
 
     async def _review(self, token: str, digest: bytes, gate: asyncio.Semaphore) -> PodIdentity | None:
+        # What the API server has said of a token is not overruled by its signature.
+        reviewed = digest in self._valid or digest in self._invalid
+        if not reviewed and (identity := await self._signatures.identify(token)):
+            self._tell("signature")
+            self._accept(digest, identity)
+            return identity
         try:
             async with gate:
                 identity = await self._cluster.review_token(token, names.TOKEN_AUDIENCE)
@@ -141,8 +149,11 @@ class TokenReviewer:
             self._valid.pop(digest, None)
             self._remember(self._invalid, digest, self._clock() + INVALID_SECONDS)
         else:
-            self._remember(self._valid, digest, _Known(identity, self._clock() + _spread(digest) * REVIEW_SECONDS))
+            self._accept(digest, identity)
         return identity
+
+    def _accept(self, digest: bytes, identity: PodIdentity) -> None:
+        self._remember(self._valid, digest, _Known(identity, self._clock() + _spread(digest) * REVIEW_SECONDS))
 
     def _tell(self, result: str) -> None:
         if self._observer:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
-from elastic_pytorch_operator.cluster.interface import PodIdentity, WorkloadPart
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, TokenKeys, WorkloadPart
 from elastic_pytorch_operator.cluster.merge_patch import apply_merge_patch
 from elastic_pytorch_operator.cluster.object_store import ObjectStore, check_version
 
@@ -272,6 +272,10 @@ class FakeCluster(ObjectStore):
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         self._called("review_token")
         return self._tokens.get(token) if audience == names.TOKEN_AUDIENCE else None
+
+    async def get_token_keys(self) -> TokenKeys:
+        self._called("get_token_keys")
+        raise ClusterError(404, "the tokens of this cluster have no signature")
 
     async def get_lease(self, namespace: str, name: str) -> Manifest | None:
         self._called("get_lease")

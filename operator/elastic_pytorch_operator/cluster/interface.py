@@ -49,6 +49,19 @@ class PodIdentity:
     uid: str
 
 
+@dataclass(frozen=True, slots=True)
+class TokenKeys:
+    """What the API server's ServiceAccount tokens are signed with.
+
+    Attributes:
+        issuer: the `iss` of the tokens that it issues.
+        keys: a JSON Web Key Set (RFC 7517).
+    """
+
+    issuer: str
+    keys: Manifest
+
+
 class RequestObserver(Protocol):
     """Counts the requests to the API server."""
 
@@ -198,6 +211,10 @@ class Cluster(Protocol):
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         """The pod that a ServiceAccount token for this audience was issued to, None if it is not valid."""
+        ...
+
+    async def get_token_keys(self) -> TokenKeys:
+        """The public keys of the API server's ServiceAccount tokens."""
         ...
 
     async def get_lease(self, namespace: str, name: str) -> Manifest | None:

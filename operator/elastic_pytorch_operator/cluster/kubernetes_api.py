@@ -14,7 +14,7 @@ from kubernetes.aio import client, config
 from elastic_pytorch_operator.api import gang_schedulers, kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause
-from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver, WorkloadPart
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver, TokenKeys, WorkloadPart
 
 PAGE_SIZE = 250
 REQUEST_TIMEOUT_SECONDS = 15
@@ -207,6 +207,12 @@ class KubernetesCluster:
         }
         answer = await self._request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
         return pod_of_review(answer.get("status") or {}, audience)
+
+    async def get_token_keys(self) -> TokenKeys:
+        issuer, keys = await asyncio.gather(
+            self._request("GET", "/.well-known/openid-configuration"), self._request("GET", "/openid/v1/jwks")
+        )
+        return TokenKeys(str(issuer.get("issuer")), keys)
 
     async def get_lease(self, namespace: str, name: str) -> Manifest | None:
         return await self._find(f"{_leases(namespace)}/{name}")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity, WorkloadPart
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity, TokenKeys, WorkloadPart
 
 
 class NotLeadingError(ClusterError):
@@ -140,6 +140,9 @@ class FencedCluster:
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         return await self._cluster.review_token(token, audience)
+
+    async def get_token_keys(self) -> TokenKeys:
+        return await self._cluster.get_token_keys()
 
     async def get_lease(self, namespace: str, name: str) -> Manifest | None:
         return await self._cluster.get_lease(namespace, name)

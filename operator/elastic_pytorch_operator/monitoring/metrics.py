@@ -187,7 +187,8 @@ class Metrics:
         self._polls = self._gauge("elastic_pytorch_long_polls_open", "Open long polls: agents that wait for the next round.")
         self._token_reviews = self._counter(
             "elastic_pytorch_token_reviews_total",
-            "Token reviews by result: valid, invalid, or error (no answer from the API server).",
+            "Checks of agents' tokens by result: signature (valid by its signature), or what the API server's review says: valid, "
+            "invalid, or error (no answer).",
             ("result",),
         )
         self._refused_connections = self._counter(
