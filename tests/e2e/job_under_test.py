@@ -56,6 +56,11 @@ def leading_operator(other_than: str = "", seconds: float = 60.0) -> dict[str, A
         time.sleep(0.1)
 
 
+def ask_operator(pod: str, path: str) -> str:
+    """What an operator answers to a probe or a scrape, through the API server."""
+    return run_kubectl("get", "--raw", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8781/proxy/{path}").stdout
+
+
 @dataclass
 class JobUnderTest:
     """A job on the cluster."""

@@ -210,7 +210,8 @@ class KubernetesCluster:
 
     async def get_token_keys(self) -> TokenKeys:
         issuer, keys = await asyncio.gather(
-            self._request("GET", "/.well-known/openid-configuration"), self._request("GET", "/openid/v1/jwks")
+            self._request("GET", "/.well-known/openid-configuration"),
+            self._request("GET", "/openid/v1/jwks", accept="application/jwk-set+json"),
         )
         return TokenKeys(str(issuer.get("issuer")), keys)
 
@@ -277,9 +278,10 @@ class KubernetesCluster:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> dict[str, Any]:
         pairs = "&".join(f"{name}={quote(value)}" for name, value in (query or {}).items())
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         try:
             _, url, sent_headers, _, _ = await self._api.param_serialize(
                 method, path, header_params=headers, query_params=[], auth_settings=["BearerToken"]

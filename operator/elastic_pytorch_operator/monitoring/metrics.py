@@ -51,7 +51,7 @@ ROUND_REASONS = (
 )
 FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
 RECONCILE_RESULTS = ("success", "error", "requeue_after")
-REVIEW_RESULTS = ("valid", "invalid", "error")
+REVIEW_RESULTS = ("signature", "valid", "invalid", "error")
 REFUSAL_REASONS = ("rate", "address", "total", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

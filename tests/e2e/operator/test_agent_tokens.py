@@ -2,10 +2,11 @@
 
 import base64
 import json
+import re
 
 import pytest
 
-from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, leading_operator, run_kubectl
+from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, ask_operator, leading_operator, run_kubectl
 
 pytestmark = pytest.mark.e2e
 
@@ -65,6 +66,14 @@ def test_only_a_workers_own_token_is_taken(start_job: StartJob) -> None:
         "401",  # with another signature
         "401",
     ]
+
+
+def test_new_agents_are_known_by_their_tokens_signatures(start_job: StartJob) -> None:
+    start_job(args=ENDLESS, replicas=1).until_world(1)
+    metrics = ask_operator(leading_operator()["metadata"]["name"], "metrics")
+    found = re.search(r'^elastic_pytorch_token_reviews_total{result="signature"} (.*)$', metrics, re.MULTILINE)
+    assert found
+    assert float(found[1]) >= 1
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from tests.e2e.job_under_test import (
     OPERATORS,
     JobUnderTest,
     StartJob,
+    ask_operator,
     leading_operator,
     run_kubectl,
 )
@@ -180,11 +181,6 @@ def test_process_of_the_leader_that_is_killed_leads_on_or_is_replaced(start_job:
     assert pods_made(job) == pods
 
 
-def asked(pod: str, path: str) -> str:
-    """What an operator answers to a probe or a scrape, through the API server."""
-    return run_kubectl("get", "--raw", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8781/proxy/{path}").stdout
-
-
 def until_all_are_ready() -> None:
     """The container of an operator that was killed starts again after a while."""
     run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=100s")
@@ -197,8 +193,8 @@ def test_operators_are_well_and_say_who_leads() -> None:
     running = [name_of(pod) for pod in found if "deletionTimestamp" not in pod["metadata"]]
     assert leader in running
     for name in running:
-        assert asked(name, "healthz") == asked(name, "readyz") == "ok"
-        metrics = asked(name, "metrics")
+        assert ask_operator(name, "healthz") == ask_operator(name, "readyz") == "ok"
+        metrics = ask_operator(name, "metrics")
         leads = f'leader_election_master_status{{name="elastic-pytorch-operator"}} {float(name == leader)}'
         assert leads in metrics
         assert name == leader or "elastic_pytorch_jobs{" not in metrics, "the leader tells where there are jobs"

@@ -15,15 +15,20 @@ POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}}
 
 
 class Server:
-    """Answers every request the same way, and remembers the queries, and what was patched: path, type and body."""
+    """Answers every request the same way.
+
+    Remembers the queries, which types were accepted for a path, and what was patched: path, type and body.
+    """
 
     def __init__(self) -> None:
         self.queries: list[dict[str, str]] = []
+        self.accepted: dict[str, str] = {}
         self.requests: list[tuple[str, str, Any]] = []
         self.answer = web.json_response(POD)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.queries.append(dict(request.query))
+        self.accepted[request.path] = request.headers["Accept"]
         if request.method == "PATCH":
             type_ = request.content_type.removeprefix("application/").removesuffix("+json")
             self.requests.append((request.path, type_, await request.json()))
@@ -147,3 +152,14 @@ async def test_workload_that_is_gone_is_no_error_and_without_kueue_there_is_none
     assert await cluster.patch_workload("team", "lm-base", {}, "7") is None
     assert await cluster.list_workloads() == []
     await cluster.delete_workload("team", "lm-base", "uid")
+
+
+async def test_keys_of_tokens_are_asked_for_in_the_one_form_that_they_have(served: tuple[Server, KubernetesCluster]) -> None:
+    server, cluster = served
+    server.answer = web.json_response({"issuer": "https://kubernetes.default.svc", "keys": []})
+    found = await cluster.get_token_keys()
+    assert (found.issuer, found.keys["keys"]) == ("https://kubernetes.default.svc", [])
+    assert server.accepted == {
+        "/.well-known/openid-configuration": "application/json",
+        "/openid/v1/jwks": "application/jwk-set+json",  # or else 406
+    }
