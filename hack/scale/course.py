@@ -18,7 +18,7 @@ from scale.observations import spread
 from scale.results import Result, describe
 from scale.stage import Stage
 
-CREATED_A_SECOND = 8  # fewer than that, and a run gives up
+CREATED_A_SECOND = 4  # fewer than that, and a run gives up
 LOSS_SECONDS = 60.0
 LOSS_PAUSE_SECONDS = 0.5
 TAKEOVER_SECONDS = 120.0
