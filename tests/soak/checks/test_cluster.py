@@ -58,9 +58,9 @@ def test_status_of_groups_that_soon_change_is_not_looked_at() -> None:
     assert not list(check_status("job", [StatusSeen(90, "job", "Running", 3)], steps(2, 100, 120), []))
 
 
-def usages(*descriptors: int, memory_files: int = 0) -> list[Usage]:
-    """Samples of one agent, 20 s apart, the first of a process that has just begun."""
-    return [Usage(20.0 * i, "n1/7", "agent", count, memory_files * i, 9, 50.0) for i, count in enumerate(descriptors)]
+def usages(*descriptors: int, memory_files: int = 0, role: str = "agent") -> list[Usage]:
+    """Samples of one process, 20 s apart, the first when it has just begun."""
+    return [Usage(20.0 * i, "n1/7", role, count, memory_files * i, 9, 50.0) for i, count in enumerate(descriptors)]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,8 @@ def usages(*descriptors: int, memory_files: int = 0) -> list[Usage]:
         (usages(5, 30, 30, 40, 60, 80, 100, 120, 140), 1),
         (usages(5, 40, 40, 40, 40, 40, 40, 40, 40, memory_files=3), 1),
         (usages(5, 200), 0),
+        (usages(12, 12, 12, 12, 12, 54, 54, 54, 54, role="operator"), 0),  # it leads now, and has all agents' connections
+        (usages(12, 12, 12, 12, 60, 90, 130, 160, 200, role="operator"), 1),
     ],
 )
 def test_growth(samples: list[Usage], leaks: int) -> None:
