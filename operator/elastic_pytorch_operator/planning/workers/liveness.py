@@ -16,6 +16,7 @@ from elastic_pytorch_operator.model.failure import Fault, describe_end, failed_m
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
 from elastic_pytorch_operator.planning.workers.node_outage import is_outage
+from elastic_pytorch_operator.planning.workers.out_of_reach import out_of_reach_until
 
 SILENCE_SECONDS = 3.0  # of heartbeats that come every second; longer in proportion where they come less often
 GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are heard
@@ -178,7 +179,8 @@ def _unheard_until(observed: Observed) -> float:
     if observed.now - observed.last_heard_at >= SILENCE_SECONDS:
         return observed.now + UNHEARD_SECONDS  # no agent of any job is heard: the fault is on this side
     crowded_until = min(observed.lets_in_since, observed.listening_since + MAX_CROWDED_SECONDS)
-    return max(observed.listening_since, observed.arrived_at, crowded_until) + UNHEARD_SECONDS
+    arrived_until = max(observed.listening_since, observed.arrived_at, crowded_until) + UNHEARD_SECONDS
+    return max(arrived_until, out_of_reach_until(observed))
 
 
 def _audible_since(observed: Observed, moment: float) -> float:

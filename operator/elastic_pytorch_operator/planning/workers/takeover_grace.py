@@ -4,16 +4,15 @@ Thousands of agents that connect at once are served one after another. So the gr
 of which only a part has been heard trains all the same, and a round without the others would stop it.
 """
 
-from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
+from elastic_pytorch_operator.planning.workers.out_of_reach import MAX_ARRIVALS_SECONDS, out_of_reach_until
 
 GRACE_SECONDS = 5.0  # agents retry every 2 s or sooner, so all live ones have connected by then
 UNHEARD_GROUP_SECONDS = 10.0  # if no agent of a group has connected: an attempt to reach a dead leader takes 5 s to time out
-MAX_ARRIVALS_SECONDS = 300.0  # an agent arrives once; 10,000 of them take one to two minutes
 MAX_CROWD_GRACE_SECONDS = 30.0  # a crowd may be one of strangers
 ARRIVAL_SECONDS = 1.0  # without a further agent that already had a round, or one that waits to be let in: all have arrived
 BUSY_ARRIVAL_SECONDS = 5.0  # the same where some were turned away, or the event loop was late: after that they have come again
-RUNNING_GROUP_SECONDS = 10.0  # the same if the part of a group that has been heard runs
 LOST_NODE_GRACE_SECONDS = 1.0  # agents open another connection every quarter of a second
 LOST_NODE_ARRIVAL_SECONDS = 0.5
 
@@ -29,8 +28,6 @@ def takeover_grace_until(observed: Observed) -> float | None:
     none_heard = bool(group) and not any(name in observed.agents for name in group)
     listening = UNHEARD_GROUP_SECONDS if none_heard else GRACE_SECONDS
     arrival = BUSY_ARRIVAL_SECONDS if observed.lets_in_since > since else ARRIVAL_SECONDS
-    if _runs_as_far_as_heard(observed):
-        arrival = RUNNING_GROUP_SECONDS
     if lost_with_leader(observed) >= {pod.name for pod in unheard}:
         listening, arrival = LOST_NODE_GRACE_SECONDS, LOST_NODE_ARRIVAL_SECONDS
     until = max(
@@ -38,14 +35,6 @@ def takeover_grace_until(observed: Observed) -> float | None:
         min(observed.arrived_at + arrival, since + MAX_ARRIVALS_SECONDS),
         min(observed.lets_in_since + arrival, since + MAX_CROWD_GRACE_SECONDS),
     )
+    if any(agent.round > 0 for agent in observed.agents.values()):  # else no round can be made of what is heard of the group
+        until = max(until, out_of_reach_until(observed))
     return until if observed.now < until else None
-
-
-def _runs_as_far_as_heard(observed: Observed) -> bool:
-    """Whether all agents of a group that have been heard run it: then the others probably do, too, and only cannot reach this operator yet.
-
-    Each node learns the leader's address by itself, after an outage of the API server seconds after the others. The loss of a worker
-    would soon fail its peers.
-    """
-    members = [agent for agent in observed.agents.values() if agent.round > 0]
-    return bool(members) and all(agent.state is AgentState.RUNNING for agent in members)
