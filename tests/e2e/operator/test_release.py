@@ -15,11 +15,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 # Asked for as a right, and never as a request: an admission plugin of many clusters wants it of whoever sets blockOwnerDeletion.
-# And what is done to the Secret of the certificates: once, and every two months.
+# And what is done to the Secret of the certificates: once, and every two months. And reviews of tokens: minutes after their signatures.
 RIGHTS_ONLY = {
     ("elasticpytorch.dev", "elasticpytorchjobs/finalizers", "update"),
     ("", "secrets", "create"),
     ("", "secrets", "update"),
+    ("authentication.k8s.io", "tokenreviews", "create"),
 }
 
 
