@@ -23,11 +23,14 @@ def main():
     folder = pathlib.Path("/checkpoints")
     checkpoint = folder / (os.environ["TORCHELASTIC_RUN_ID"] + ".step")
     failed = folder / (os.environ["TORCHELASTIC_RUN_ID"] + ".failed")
+    may_fail = folder / (os.environ["TORCHELASTIC_RUN_ID"] + ".may-fail")
     step = int(checkpoint.read_text()) if checkpoint.exists() else 0
     while step < STEPS:
         dist.barrier()
         step += 1
         if step == 300 and dist.get_rank() == 1 and not failed.exists():
+            while not may_fail.exists():
+                time.sleep(0.1)
             failed.write_text("once")
             raise ValueError("the data of step 300 is malformed")
         if dist.get_rank() == 0 and step % 10 == 0:
@@ -46,6 +49,7 @@ STORY = [
     "TrainingResumed",
     "WorkerLost",
     "TrainingResumed",
+    "WorkerJoined",
     "WorkerFailed",
     "TrainingResumed",
     "JobCompleted",
@@ -73,6 +77,8 @@ def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> Non
     node, lost = worker_node_without_the_operator(job)
     with killed(node):
         job.until(lambda status: status["worldSize"] == 3 and lost not in job.members(), "a worker in its place", 60)
+        # Its replacement has joined: only then may the data be malformed.
+        job.kubectl("exec", job.members()[0], "--", "sh", "-c", 'touch "/checkpoints/$ELASTIC_PYTORCH_JOB_UID.may-fail"')
         status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
     description = described_to_the_end(job)
     REPORTS.mkdir(parents=True, exist_ok=True)
@@ -84,4 +90,3 @@ def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> Non
     rest = iter(told)
     for reason in STORY:
         assert reason in rest, f"{reason} is not told in its place: {told}"
-    assert told.count("WorkerJoined") >= 2, "the replacement comes before or after the failure, as fast as its pod starts"
