@@ -305,8 +305,8 @@ def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_i
     told = status_of(waits)
     assert [worker["state"] for worker in told["workers"]] == ["Silent", "Silent", "Ready"]  # type: ignore[attr-defined]
 
-    assert not [action for action in decide(told, listening_for=74).actions if isinstance(action, DeletePod)]
-    over = decide(told, listening_for=76)
+    assert not [action for action in decide(told, listening_for=119).actions if isinstance(action, DeletePod)]
+    over = decide(told, listening_for=121)
     assert [action.name for action in over.actions if isinstance(action, DeletePod)] == ["w0", "w1"]
     assert [action.index for action in over.actions if isinstance(action, CreatePod)] == [0, 1]
 

@@ -10,13 +10,14 @@ from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.completion import Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
+from elastic_pytorch_operator.planning.workers.out_of_reach import ROUTE_SECONDS
 from elastic_pytorch_operator.spec.job import FAIL_JOB
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_examples import examples
 from tests.operator.builders import a_job
-from tests.operator.simulation import Simulation
+from tests.operator.simulation import Simulation, running
 
 WORKERS, PODS_PER_NODE = 150, 15
 SLOW_START_SECONDS = 30.0  # longer than any leader waits for an agent that has reported before
@@ -122,10 +123,52 @@ def silenced(simulation: Simulation, indexes: Iterable[int]) -> dict[str, float]
 
 
 def test_worker_that_is_not_listed_and_is_heard_no_more_is_replaced() -> None:
+    """Its group runs, as far as that can be seen: until every node has the leader's address, it may only be out of reach."""
     simulation = large_job()
     silent = silenced(simulation, [3, 140])
     simulation.take_over(silent)
-    assert sorted(set(deleted(simulation, TAKEOVER_SECONDS))) == sorted(silent)
+    assert deleted(simulation, ROUTE_SECONDS - 1) == []
+    assert simulation.declared == []
+    assert sorted(set(deleted(simulation, 5))) == sorted(silent)
+
+
+def test_worker_of_a_group_that_breaks_is_replaced_sooner() -> None:
+    simulation = large_job()
+    silent = silenced(simulation, [3, 140])
+    simulation.take_over(silent)
+    simulation.settle(2)
+    for name in simulation.agents.keys() - silent.keys():
+        simulation.fail_worker(name)
+    assert sorted(set(deleted(simulation, TAKEOVER_SECONDS - 2))) == sorted(silent)
+    assert set(simulation.declared[0].workers).isdisjoint(silent)
+
+
+def test_group_of_which_a_part_is_out_of_reach_is_not_disturbed() -> None:
+    """A node learns the leader's address a minute after an outage of the API server. The script reports no steps."""
+    simulation = large_job()
+    assert simulation.round is not None
+    before = simulation.round
+    simulation.take_over(dict.fromkeys(silenced(simulation, range(45, 60)), simulation.now + 100))
+    assert deleted(simulation, 125) == []
+    assert simulation.declared == []
+    round_ = simulation.observe().round
+    assert round_ is not None
+    assert (round_.number, set(round_.workers)) == (before.number, set(before.workers))
+
+
+def test_newcomer_does_not_train_beside_a_group_that_is_out_of_reach() -> None:
+    simulation = running(replicas=2, maximum=3)
+    simulation.agent_start_seconds = 3.0
+    simulation.scale(3)
+    simulation.settle(2)
+    group = set(simulation.agents)
+    simulation.declared.clear()
+    simulation.take_over(dict.fromkeys(group, simulation.now + 60))
+    assert deleted(simulation, 58) == []
+    assert simulation.declared == [], "the group trains on"
+    simulation.settle(10)
+    assert simulation.round is not None
+    assert group < set(simulation.round.workers)
 
 
 def test_whole_group_that_is_heard_no_more_is_not_trained_beside() -> None:

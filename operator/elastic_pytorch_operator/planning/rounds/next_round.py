@@ -7,6 +7,7 @@ The rules (docs/rounds.md describes them in full):
   known to be gone, so that one round is enough;
 - **newcomers**: when they are ready, several in one round, without disturbing a worker before, and not too soon after the last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
+- **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
 - **checked**: with `spec.preflight` a loss makes an empty round first, so that the nodes of the others are checked;
 - **too few**: an empty round, which stops all workers, until the minimum is ready again.
 
@@ -160,6 +161,9 @@ def next_round(
         return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
     if state.replaced and current and current.size:
         return declare(names.GROUP_RESTARTED, state.replaced)
+    unheard = sum(candidate.unheard for candidate in candidates)
+    if current is None and state.last_number and unheard:
+        return Decision(recheck_at=recheck)
     if current is None or current.size == 0:
         if len(chosen) < policy.minimum:
             return Decision(recheck_at=recheck)
@@ -170,6 +174,8 @@ def next_round(
 
     failed = [candidate for candidate in present if candidate.failed]
     missing = current.size - len(present)
+    if not failed and 0 < missing == current.size - len(current.members) <= unheard:
+        return Decision(recheck_at=recheck)
     if missing or failed:
         if failed and state.failure_open:
             return Decision(nudge=True, recheck_at=recheck)

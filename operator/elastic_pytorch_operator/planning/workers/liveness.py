@@ -55,6 +55,7 @@ class Candidate:
         failure: the last line of why, unless that is only the echo of another failure.
         recheck_at: when its liveness may change without any further event; None: never.
         unchecked: it would be ready, but its node has not passed its check.
+        unheard: an operator before this one has heard it, and this one has not; until recheck_at it may train in its group.
     """
 
     worker: str
@@ -76,6 +77,7 @@ class Candidate:
     created_at: float = 0.0
     recheck_at: float | None = None
     unchecked: bool = False
+    unheard: bool = False
 
 
 def assess_workers(
@@ -146,6 +148,7 @@ def assess_workers(
                 container_runs=bool(pod and pod.started),
                 created_at=pod.created_at if pod else 0.0,
                 recheck_at=assessment.recheck_at,
+                unheard=assessment.unheard,
             )
         )
     return tuple(candidates)
@@ -195,6 +198,7 @@ class _Assessment(NamedTuple):
     why: str = ""
     recheck_at: float | None = None
     retired: bool = False
+    unheard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +269,7 @@ def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: boo
         # It may still train in a group of its own, which no round declared from now on would reach.
         if now >= evidence.unheard_until:
             return _Assessment(Liveness.GONE, "has not been heard since this operator began to listen")
-        return _Assessment(Liveness.STARTING, recheck_at=evidence.unheard_until)
+        return _Assessment(Liveness.STARTING, recheck_at=evidence.unheard_until, unheard=True)
     if agent is None or not pod.address:
         if evidence.suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
             return _Assessment(Liveness.STARTING)

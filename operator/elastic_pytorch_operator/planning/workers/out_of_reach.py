@@ -1,13 +1,16 @@
 """Until when agents that a new leader has not heard are probably alive, and only cannot reach it yet.
 
 Each node learns the leader's address by itself. After an outage of the API server, kube-proxy asks again at growing intervals: client-go's
-reflector waits up to 30 s, and by chance twice as long. Meanwhile the agents of that node look for the leader in vain, and their workers
-train. What tells them from lost ones is the part of the group that is heard: a synchronous training makes no step without all its workers.
+reflector waits up to 30 s, and by chance twice as long; a request that it made during the outage may hang before that. Meanwhile the agents of that node look for the leader in vain, and their workers
+train. What tells them from lost ones is the part of the group that is heard: a synchronous training makes no step without all its workers,
+and a lost worker soon fails its peers.
 """
+
+import math
 
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 
-ROUTE_SECONDS = 75.0  # until every node has the leader's address: a minute, and what an agent takes to try again
+ROUTE_SECONDS = 120.0  # until every node has the leader's address: 75 s were once too short
 STALLED_SECONDS = 10.0  # without a step of the part that is heard
 
 
@@ -23,7 +26,10 @@ def out_of_reach_until(observed: Observed) -> float:
     members = [agent for agent in observed.agents.values() if agent.round > 0]
     if missing and not members:
         return since + ROUTE_SECONDS
+    whole = observed.round is not None and observed.round.size == len(
+        observed.round.members
+    )  # the missing ones are in no group
+    if not missing or whole or not runs_as_far_as_heard(observed):
+        return since
     stepped_at = [agent.progressed_at for agent in members if agent.progress.step is not None]
-    if missing and stepped_at and runs_as_far_as_heard(observed):
-        return min(max(stepped_at) + STALLED_SECONDS, since + ROUTE_SECONDS)
-    return since
+    return min(max(stepped_at, default=math.inf) + STALLED_SECONDS, since + ROUTE_SECONDS)

@@ -6,7 +6,7 @@ of which only a part has been heard trains all the same, and a round without the
 
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
-from elastic_pytorch_operator.planning.workers.out_of_reach import out_of_reach_until, runs_as_far_as_heard
+from elastic_pytorch_operator.planning.workers.out_of_reach import runs_as_far_as_heard
 
 GRACE_SECONDS = 5.0  # agents retry every 2 s or sooner, so all live ones have connected by then
 UNHEARD_GROUP_SECONDS = 10.0  # if no agent of a group has connected: an attempt to reach a dead leader takes 5 s to time out
@@ -39,6 +39,4 @@ def takeover_grace_until(observed: Observed) -> float | None:
         min(observed.arrived_at + arrival, since + MAX_ARRIVALS_SECONDS),
         min(observed.lets_in_since + arrival, since + MAX_CROWD_GRACE_SECONDS),
     )
-    if any(agent.round > 0 for agent in observed.agents.values()):  # else no round can be made of what is heard of the group
-        until = max(until, out_of_reach_until(observed))
     return until if observed.now < until else None

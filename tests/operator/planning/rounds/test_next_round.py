@@ -158,6 +158,37 @@ def test_taken_over_round_with_unheard_members_is_formed_anew() -> None:
     assert workers(decide(a_round(0, 1, size=3), ready(0, 1))) == ["w0", "w1"]
 
 
+def unheard(index: int) -> Candidate:
+    return candidate(index, "starting", unheard=True, recheck_at=NOW + 5)
+
+
+@pytest.mark.parametrize(
+    ("situation", "current", "candidates", "expected"),
+    [
+        ("the rest of the group may train", a_round(0, 1, size=3), [*ready(0, 1), unheard(2)], None),
+        ("a newcomer waits, too", a_round(0, size=2), [*ready(0), unheard(1), *ready(2)], None),
+        ("nothing is heard of the group", None, [unheard(0), unheard(1), *ready(2)], None),
+        ("a member has failed", a_round(0, 1, size=3), [candidate(0), failed(1), unheard(2)], ["w0", "w1"]),
+        ("another member is gone", a_round(0, size=3), [candidate(0), unheard(2)], ["w0"]),
+        ("another member leaves", a_round(0, 1, size=3), [candidate(0), candidate(1, "leaving"), unheard(2)], ["w0"]),
+        ("those that wait are no members", a_round(0, 1, 2), [*ready(0, 1), candidate(2, "gone"), unheard(3)], ["w0", "w1"]),
+        ("the group has been stopped", a_round(), [*ready(0, 1), unheard(2)], ["w0", "w1"]),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)
+def test_group_stands_while_its_missing_members_may_train(
+    situation: str, current: Round | None, candidates: list[Candidate], expected: list[str] | None
+) -> None:
+    decision = decide(current, candidates, last_number=1)
+    assert workers(decision) == expected, situation
+    if expected is None:
+        assert decision.recheck_at == NOW + 5
+
+
+def test_group_that_has_never_been_does_not_wait_for_an_unheard_worker() -> None:
+    assert workers(decide(None, [*ready(0, 1), unheard(2)])) == ["w0", "w1"]
+
+
 def test_round_number_is_above_all_that_is_known() -> None:
     decision = decide(a_round(0, 1, number=7), [candidate(0), candidate(1, "gone")], last_number=12)
     assert decision.round is not None

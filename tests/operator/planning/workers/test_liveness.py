@@ -151,10 +151,10 @@ def test_agent_that_a_new_operator_has_not_heard(
 @pytest.mark.parametrize(
     ("listening_for", "stepped", "expected"),
     [
-        (74, None, "starting"),  # no member of the group is heard
-        (76, None, "gone"),
-        (74, 1.0, "starting"),  # the member that is heard steps, for which it needs the others
-        (76, 1.0, "gone"),
+        (119, None, "starting"),  # no member of the group is heard
+        (121, None, "gone"),
+        (119, 1.0, "starting"),  # the member that is heard steps, for which it needs the others
+        (121, 1.0, "gone"),
         (30, 11.0, "gone"),
     ],
 )
@@ -224,4 +224,5 @@ def test_agent_that_waits_to_be_let_in_by_a_new_leader_is_not_lost(
     listens_for: float, lets_in_for: float, expected: str
 ) -> None:
     moments = {"listening_since": NOW - listens_for, "lets_in_since": NOW - lets_in_for, "last_heard_at": NOW}
-    assert liveness_of(a_pod(0), None, heard_before=frozenset({"w0"}), **moments) == expected
+    stopped = [an_agent("w1", "ready")]
+    assert liveness_of(a_pod(0), None, stopped, heard_before=frozenset({"w0"}), **moments) == expected

@@ -1,7 +1,6 @@
 """How long a new leader listens before it decides anything."""
 
 import pytest
-from elastic_pytorch_operator.model.observed import Progress
 from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_grace_until
 
 from tests.operator.builders import NOW, a_pending_pod, a_pod, a_round, an_agent, observed
@@ -66,26 +65,6 @@ def test_group_that_runs_as_far_as_it_is_heard_is_left_alone_for_longer(
     agents = [an_agent(f"w{index}", state) for index, state in enumerate(states)]
     found = observed(pods, agents, listening_since=NOW - 20, arrived_at=NOW - arrived)
     assert takeover_grace_until(found) == until
-
-
-@pytest.mark.parametrize(
-    ("listening", "stepped", "until"),
-    [
-        (20.0, 0.5, NOW + 9.5),  # it cannot step without those that are not heard
-        (20.0, 10.0, None),
-        (70.0, 0.5, NOW + 5),  # until then every node has the leader's address
-        (75.0, 0.5, None),
-    ],
-)
-def test_group_that_steps_is_left_alone_until_all_can_reach_the_leader(
-    listening: float, stepped: float, until: float | None
-) -> None:
-    agents = [an_agent("w0", progress=Progress(step=7), progressed_at=NOW - stepped)]
-    moments = {"listening_since": NOW - listening, "arrived_at": NOW - listening}
-    found = observed([a_pod(0), a_pod(1)], agents, heard_before=frozenset({"w0", "w1"}), **moments)
-    assert takeover_grace_until(found) == until
-    newcomer = observed([a_pod(0), a_pod(1)], agents, heard_before=frozenset({"w0"}), **moments)
-    assert takeover_grace_until(newcomer) is None, "a worker that has never spoken holds nothing up"
 
 
 def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
