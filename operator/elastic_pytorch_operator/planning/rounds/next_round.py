@@ -161,8 +161,7 @@ def next_round(
         return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
     if state.replaced and current and current.size:
         return declare(names.GROUP_RESTARTED, state.replaced)
-    unheard = sum(candidate.unheard for candidate in candidates)
-    if current is None and state.last_number and unheard:
+    if _may_train_unheard(current, candidates, state, present):
         return Decision(recheck_at=recheck)
     if current is None or current.size == 0:
         if len(chosen) < policy.minimum:
@@ -173,10 +172,7 @@ def next_round(
         return declare(names.FIRST_ROUND, f"{len(chosen)} of {policy.wanted} wanted workers are ready", chosen)
 
     failed = [candidate for candidate in present if candidate.failed]
-    missing = current.size - len(present)
-    if not failed and 0 < missing == current.size - len(current.members) <= unheard:
-        return Decision(recheck_at=recheck)
-    if missing or failed:
+    if len(present) < current.size or failed:
         if failed and state.failure_open:
             return Decision(nudge=True, recheck_at=recheck)
         if failed and now < state.backoff_until:
@@ -209,6 +205,17 @@ def next_round(
             return Decision(recheck_at=earliest(state.grow_at, recheck), cooling=arrived)
         return declare(names.WORKER_JOINED, arrived, chosen)
     return Decision(recheck_at=recheck)
+
+
+def _may_train_unheard(
+    current: Round | None, candidates: Sequence[Candidate], state: GroupState, present: Sequence[Candidate]
+) -> bool:
+    """Whether all that is missing of a group are workers that a new leader has not heard, while nothing says that the group has broken."""
+    unheard = sum(candidate.unheard for candidate in candidates)
+    if current is None:
+        return bool(state.last_number and unheard)
+    missing = current.size - len(present)
+    return 0 < missing == current.size - len(current.members) <= unheard and not any(c.failed for c in present)
 
 
 def assign_ranks(before: Mapping[str, int], group: Sequence[Candidate]) -> list[Candidate]:

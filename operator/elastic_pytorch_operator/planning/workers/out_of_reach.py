@@ -1,9 +1,9 @@
 """Until when agents that a new leader has not heard are probably alive, and only cannot reach it yet.
 
 Each node learns the leader's address by itself. After an outage of the API server, kube-proxy asks again at growing intervals: client-go's
-reflector waits up to 30 s, and by chance twice as long; a request that it made during the outage may hang before that. Meanwhile the agents of that node look for the leader in vain, and their workers
-train. What tells them from lost ones is the part of the group that is heard: a synchronous training makes no step without all its workers,
-and a lost worker soon fails its peers.
+reflector waits up to 30 s, and by chance twice as long. A request that it made during the outage may hang before that. Meanwhile the agents
+of that node look for the leader in vain, and their workers train. What tells them from lost ones is the part of the group that is heard:
+a synchronous training makes no step without all its workers, and a lost worker soon fails its peers.
 """
 
 import math
