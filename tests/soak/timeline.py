@@ -44,6 +44,11 @@ class Hit:
         return self.kind in KINDS and KINDS[self.kind].loses
 
     @property
+    def refuses_writes(self) -> bool:
+        """Whether its jobs can save nothing."""
+        return self.kind in KINDS and KINDS[self.kind].family == "storage"
+
+    @property
     def unsettles(self) -> bool:
         """Whether the operator or the API server may be away."""
         return self.kind in KINDS and KINDS[self.kind].unsettles

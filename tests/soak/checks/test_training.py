@@ -77,6 +77,25 @@ AGAIN, LEFT_OUT = "no step done twice", "no step left out"
             [hit("delete-pod", 99), hit("kill-operators", 98, job="")],
             [],
         ),
+        # a job that is stopped while its checkpoint folder takes no writes
+        (
+            LIBRARY,
+            group(1, 1, 4, A, B) + group(2, 2, 6, C, B2, at=112),
+            [hit("refuse-writes", 102, 108), hit("suspend", 104)],
+            [],
+        ),
+        (
+            LIBRARY,
+            group(1, 1, 4, A, B) + group(2, 2, 6, C, B2, at=112),
+            [hit("refuse-writes", 102, 103), hit("suspend", 104)],
+            [AGAIN],
+        ),
+        (
+            LIBRARY,
+            group(1, 1, 4, A, B) + group(2, 3, 6, A, at=112),
+            [hit("refuse-writes", 102, 108), hit("scale", 104)],
+            [AGAIN],
+        ),
         # what is told late by a group that is no more
         (LIBRARY, group(1, 1, 3, A, B) + group(3, 4, 6, A) + group(2, 3, 3, B, at=140), [hit("pause-node", 103, 139)], []),
         # plain scripts go on from their checkpoint

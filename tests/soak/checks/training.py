@@ -55,7 +55,10 @@ def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violatio
 
 
 def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:
-    """No step is left out. None is done twice on a planned change, one at most on a loss that a worker survives."""
+    """No step is left out. None is done twice on a planned change, one at most on a loss that a worker survives.
+
+    A group of which no worker goes on needs a checkpoint, which it cannot write to a folder that takes no writes.
+    """
     done = 0
     for before, after in pairwise([None, *groups_of(steps)]):
         assert after is not None
@@ -77,9 +80,10 @@ def _allowed(expected: Expected, before: Group, after: Group, hits: Sequence[Hit
         for hit in hits
         if hit.touches(expected.job) and hit.at <= after.first_at and hit.until + EFFECT_SECONDS >= before.last_at
     ]
-    if not any(hit.loses or hit.unsettles for hit in near):
-        return 0
-    return 1 if before.members & after.members else float("inf")
+    unsaved = any(hit.refuses_writes and hit.until >= before.last_at for hit in near)
+    if not before.members & after.members and (unsaved or any(hit.loses or hit.unsettles for hit in near)):
+        return float("inf")  # what was only in the memory of its members
+    return 1 if any(hit.loses or hit.unsettles for hit in near) else 0
 
 
 def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
