@@ -80,10 +80,11 @@ def _allowed(expected: Expected, before: Group, after: Group, hits: Sequence[Hit
         for hit in hits
         if hit.touches(expected.job) and hit.at <= after.first_at and hit.until + EFFECT_SECONDS >= before.last_at
     ]
+    lost = any(hit.loses or hit.unsettles for hit in near)
+    if before.members & after.members:
+        return 1 if lost else 0
     unsaved = any(hit.refuses_writes and hit.until >= before.last_at for hit in near)
-    if not before.members & after.members and (unsaved or any(hit.loses or hit.unsettles for hit in near)):
-        return float("inf")  # what was only in the memory of its members
-    return 1 if any(hit.loses or hit.unsettles for hit in near) else 0
+    return float("inf") if lost or unsaved else 0  # what was only in the memory of its members
 
 
 def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:

@@ -10,7 +10,7 @@ import math
 
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 
-ROUTE_SECONDS = 120.0  # until every node has the leader's address: 75 s were once too short
+ROUTE_SECONDS = 120.0  # until every node has the leader's address: a minute, and a margin for what hangs before and after it
 STALLED_SECONDS = 10.0  # without a step of the part that is heard
 
 
@@ -24,12 +24,13 @@ def out_of_reach_until(observed: Observed) -> float:
     """A moment, monotonic seconds; when the leader began to listen if nothing says that the missing agents are alive."""
     since, missing = observed.listening_since, observed.heard_before - observed.agents.keys()
     members = [agent for agent in observed.agents.values() if agent.round > 0]
-    if missing and not members:
+    if not missing:
+        return since
+    if not members:
         return since + ROUTE_SECONDS
-    whole = observed.round is not None and observed.round.size == len(
-        observed.round.members
-    )  # the missing ones are in no group
-    if not missing or whole or not runs_as_far_as_heard(observed):
+    round_ = observed.round
+    whole = round_ is not None and round_.size == len(round_.members)  # then the missing ones are in no group
+    if whole or not runs_as_far_as_heard(observed):
         return since
     stepped_at = [agent.progressed_at for agent in members if agent.progress.step is not None]
     return min(max(stepped_at, default=math.inf) + STALLED_SECONDS, since + ROUTE_SECONDS)
