@@ -195,19 +195,22 @@ class AgentRegistry:
             del job.agents[worker]
             job.closed_at.pop(worker, None)
             job.failed.discard(worker)
-        closed_at = {name: moment for name, moment in job.closed_at.items() if not job.polls.get(name)}
         return {
-            name: replace(agent, disconnected_since=closed_at[name]) if name in closed_at else agent
+            name: replace(agent, disconnected_since=job.closed_at[name]) if name in job.closed_at else agent
             for name, agent in job.agents.items()
         }
 
     def open_poll(self, job_uid: str, worker: str) -> None:
         """An agent has opened a long poll."""
         job = self.job(job_uid)
+        job.closed_at.pop(worker, None)
         job.polls[worker] = job.polls.get(worker, 0) + 1
 
     def close_poll(self, job_uid: str, worker: str, now: float, *, dropped: bool) -> None:
-        """An agent's long poll has been answered, or, if it was dropped, its connection has closed."""
+        """An agent's long poll has been answered, or, if it was dropped, its connection has closed.
+
+        Only a closed connection is a sign against the agent. One that was answered is to ask again, which may take long on a busy machine.
+        """
         job = self.job(job_uid)
         agent = job.agents.get(worker)
         if dropped and agent is not None and agent.state is AgentState.LEAVING:
@@ -215,7 +218,8 @@ class AgentRegistry:
         job.polls[worker] = job.polls.get(worker, 1) - 1
         if not job.polls[worker]:
             del job.polls[worker]
-            job.closed_at[worker] = now
+            if dropped:
+                job.closed_at[worker] = now
 
     def peer_stopped(self, job_uid: str, round_number: int) -> bool:
         """Whether a member of a round has stopped its workers, so that the round's collectives cannot complete any more."""

@@ -131,6 +131,15 @@ def test_agent_is_disconnected_once_no_poll_of_its_is_open(registry: AgentRegist
     assert registry.agents(JOB, {"w0", "w1"})["w0"].disconnected_since is None
 
 
+def test_agent_whose_poll_was_answered_is_not_disconnected(registry: AgentRegistry) -> None:
+    """On a busy machine, an agent may take long to ask again."""
+    registry.open_poll(JOB, "w0")
+    registry.close_poll(JOB, "w0", 5.0, dropped=True)
+    registry.open_poll(JOB, "w0")
+    registry.close_poll(JOB, "w0", 6.0, dropped=False)
+    assert registry.agents(JOB, {"w0", "w1"})["w0"].disconnected_since is None
+
+
 def test_heartbeat_costs_the_same_in_a_large_job() -> None:
     costs = []
     for workers in (10, 1000):
