@@ -21,6 +21,7 @@ class Kind:
         seconds: for how long, at least and at most; 0: nothing is undone.
         loses: whether workers end, or cannot be reached, without notice.
         unsettles: whether the operator or the API server may be away, so that even what was planned may become a loss.
+        isolates: whether workers that cannot be reached may train on, beside a group that was made without them.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Kind:
     seconds: tuple[float, float] = (0.0, 0.0)
     loses: bool = False
     unsettles: bool = False
+    isolates: bool = False
 
 
 KINDS = {
@@ -42,8 +44,8 @@ KINDS = {
         Kind("drain", "node", "a node is drained", (5, 30)),
         Kind("cordon", "node", "a node is cordoned", (5, 30)),
         Kind("kill-node", "node", "a node dies, and comes back", (5, 40), loses=True, unsettles=True),
-        Kind("pause-node", "node", "a node freezes, and goes on", (2, 40), loses=True, unsettles=True),
-        Kind("cut-node", "node", "a node is cut off, and reached again", (2, 40), loses=True, unsettles=True),
+        Kind("pause-node", "node", "a node freezes, and goes on", (2, 40), loses=True, unsettles=True, isolates=True),
+        Kind("cut-node", "node", "a node is cut off, and reached again", (2, 40), loses=True, unsettles=True, isolates=True),
         Kind("kill-leader", "operator", "the leading operator is killed", unsettles=True),
         Kind("kill-operators", "operator", "all operators are killed", unsettles=True),
         Kind("roll-operator", "operator", "the operator's Deployment is rolled over", unsettles=True),

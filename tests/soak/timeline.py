@@ -53,6 +53,11 @@ class Hit:
         """Whether the operator or the API server may be away."""
         return self.kind in KINDS and KINDS[self.kind].unsettles
 
+    @property
+    def isolates(self) -> bool:
+        """Whether workers that cannot be reached may train on."""
+        return self.kind in KINDS and KINDS[self.kind].isolates
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -98,6 +98,12 @@ AGAIN, LEFT_OUT = "no step done twice", "no step left out"
         ),
         # what is told late by a group that is no more
         (LIBRARY, group(1, 1, 3, A, B) + group(3, 4, 6, A) + group(2, 3, 3, B, at=140), [hit("pause-node", 103, 139)], []),
+        # a group on a node that is cut off trains beside its successor
+        (PLAIN, group(1, 1, 40, A) + group(2, 10, 60, B, at=120), [hit("cut-node", 119, 146)], []),
+        (PLAIN, group(1, 1, 40, A) + group(2, 8, 60, B, at=120), [hit("cut-node", 119, 146)], [AGAIN]),
+        (PLAIN, group(1, 1, 40, A) + group(2, 10, 60, B, at=120), [hit("scale", 119)], [AGAIN]),
+        (PLAIN, group(1, 1, 40, A) + group(2, 10, 60, B, at=120), [hit("cut-node", 10, 20)], [AGAIN]),
+        (PLAIN, group(1, 1, 40, A) + group(2, 42, 60, B, at=142), [hit("cut-node", 119, 146)], [LEFT_OUT]),
         # plain scripts go on from their checkpoint
         (PLAIN, group(1, 1, 14, A, B) + group(2, 4, 20, A, at=120), [], []),
         (PLAIN, group(1, 1, 14, A, B) + group(2, 3, 20, A, at=120), [], [AGAIN]),
