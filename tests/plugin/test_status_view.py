@@ -99,6 +99,16 @@ def test_conditions_that_are_false_are_left_out_unless_they_say_why_nothing_trai
     assert "○ not Running" in status("too-large")
 
 
+def test_condition_that_is_unknown_is_told_as_that() -> None:
+    job = job_of("resumed")
+    silent = "2 workers have not been heard"
+    conditions = tuple(
+        replace(c, true=False, unknown=True, message=silent) if c.type == "Running" else c for c in job.conditions
+    )
+    shown = text_of(show_status(replace(job, conditions=conditions), [], moment_of("resumed")))
+    assert f"○ perhaps Running  {silent}" in shown
+
+
 def test_a_suspension_that_waits_for_workers_says_so() -> None:
     job = job_of("suspended")
     conditions = tuple(

@@ -11,10 +11,14 @@ MAX_MESSAGE = 4096  # of a condition: the API allows 32,768, but each write of a
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One observation of a job."""
+    """One observation of a job.
+
+    Attributes:
+        true: None: unknown.
+    """
 
     type: str
-    true: bool
+    true: bool | None
     reason: str
     message: str
 
@@ -72,7 +76,7 @@ def merge_conditions(
     merged = []
     for condition in conditions:
         before = find_condition(old, condition.type)
-        status = "True" if condition.true else "False"
+        status = {True: "True", False: "False", None: "Unknown"}[condition.true]
         same = before is not None and before.get("status") == status
         merged.append(
             {

@@ -45,6 +45,7 @@ FAILED: Final = "Failed"
 # Reasons of conditions.
 ROUND_RUNNING: Final = "RoundRunning"
 WAITING_FOR_WORKERS: Final = "WaitingForWorkers"
+WORKERS_UNHEARD: Final = "WorkersUnheard"
 BACKING_OFF: Final = "BackingOff"
 SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"  # of events, too
 NOT_ENDED: Final = "NotEnded"

@@ -24,6 +24,7 @@ class Condition:
     reason: str
     message: str
     since: datetime | None
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +300,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             Condition(
                 type=str(condition["type"]),
                 true=condition.get("status") == "True",
+                unknown=condition.get("status") == "Unknown",
                 reason=str(condition.get("reason", "")),
                 message=str(condition.get("message", "")),
                 since=parse_time(condition.get("lastTransitionTime")),

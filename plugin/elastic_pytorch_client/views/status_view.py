@@ -153,11 +153,16 @@ def _conditions(job: JobView, now: datetime) -> list[RenderableType]:
     for condition in told:
         mark, style = _sign(condition)
         age = short(seconds_since(condition.since, now)) if condition.since else ""
-        no = "" if condition.true else "not yet " if condition.type == "Suspended" else "not "
-        name = f"{no}{condition.type}"
+        name = f"{_whether(condition)}{condition.type}"
         text = Text(first_line(condition.message) or condition.reason, "" if condition.true else MUTED)
         grid.add_row(Text(f"  {mark} {name}", style), text, Text(age, MUTED))
     return [grid]
+
+
+def _whether(condition: Condition) -> str:
+    if condition.unknown:
+        return "perhaps "
+    return "" if condition.true else "not yet " if condition.type == "Suspended" else "not "
 
 
 def _tells(job: JobView, condition: Condition) -> bool:

@@ -29,6 +29,7 @@ from elastic_pytorch_operator.planning.reporting.missing_workers import explain_
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery, extend_recent
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
+from elastic_pytorch_operator.planning.reporting.unheard_group import may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
@@ -108,14 +109,16 @@ def describe_job(
     members = round_.ranks if round_ else {}
     agents = [observed.agents[name] for name in members if name in observed.agents]
     paused = findings.restarting.asked or (observed.now < budget.backoff_until and any(candidate.failed for candidate in live))
-    trains = bool(members) and ending is None and not paused
+    size = 0 if paused or round_ is None else round_.size
+    unheard = may_train(old, live, size) and not (job.suspend or findings.quota.held)
+    trains = (bool(members) and ending is None and not paused) or unheard
     status: Status = {
         "observedGeneration": job.generation,
         "replicas": len(live),
         "readyReplicas": len(ready),
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
-        "worldSize": 0 if paused else world_size(round_, agents, job),
+        "worldSize": int(old.get("worldSize", 0)) if unheard else 0 if paused else world_size(round_, agents, job),
         "failures": budget.failures,
         "totalFailures": budget.total,
         **describe_workers(candidates, job, observed, round_),
@@ -152,7 +155,6 @@ def describe_job(
         status["rootCause"] = cause.as_status()
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
-    size = 0 if paused or round_ is None else round_.size
     conditions = _conditions(job, observed, live, round_, size, findings)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
@@ -300,6 +302,8 @@ def _conditions(
         return [*_suspended(observed, size, waiting, refusal), *not_ended()]
     if findings.quota.held:
         return [*without_quota(findings.quota, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
+    if may_train(job.status, live, size):
+        return [*unheard_group(live), _not_suspended(job), *not_ended()]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)

@@ -88,6 +88,6 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None) -> st
         return "Succeeded"
     if candidate.unchecked:
         return "Checking"
-    if candidate.liveness is Liveness.STARTING and candidate.worker in observed.heard_before:
+    if candidate.unheard:
         return "Silent"
     return {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}.get(candidate.liveness, "Lost")
