@@ -40,6 +40,7 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
                 await stage.until(stage.whole, 60.0 + pods / CREATED_A_SECOND, "all jobs to train with all of their workers")
         finally:
             await stage.save_logs(folder)
+            await stage.save_losses(folder)
             result.operator_ends = await stage.operator_ends() - ended_before
             result.falsely_lost = observed.count("deleted")
             for what in ("created", "bound", "running"):
@@ -69,6 +70,7 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
             result.spreads["takeover_loss"] = spread(lost)
         await asyncio.sleep(SILENT_SECONDS)
         await stage.save_logs(folder)
+        await stage.save_losses(folder)
         if observed.broken:
             raise RuntimeError(f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}")
         result.falsely_lost = observed.count("deleted") - stage.deleted

@@ -188,6 +188,13 @@ class Stage:
                     if lines:
                         (folder / f"{len(self.jobs)}x{self.workers}-{pod}{which}.log").write_text("\n".join(lines))
 
+    async def save_losses(self, folder: Path) -> None:
+        """Keeps the events of lost workers: they say why the operator took each for lost."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/events?fieldSelector=reason%3DWorkerLost"
+        events = (await self.api.ask("GET", path))["items"]
+        told = [f"{event['metadata']['creationTimestamp']} {event['message']}" for event in events]
+        (folder / f"{len(self.jobs)}x{self.workers}-lost.log").write_text("\n".join(sorted(told)))
+
     async def kill_leader(self) -> float:
         """Ends the leader by SIGKILL, so that it gives nothing back, and deletes its pod; returns when.
 
