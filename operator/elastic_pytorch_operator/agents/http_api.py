@@ -21,6 +21,7 @@ from elastic_pytorch_operator.agents.round_answer import describe_check
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
+from elastic_pytorch_operator.http.open_files import OWN_FILES, most_connections
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 from elastic_pytorch_operator.http.server import authenticate, client_of, peer_of, serving
 from elastic_pytorch_operator.informer.cache import Cache
@@ -34,6 +35,7 @@ MAX_POLL_SECONDS = 20.0
 REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
 BURST_SECONDS = 3.0  # of such requests may come at once
 MAX_POLLS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
+FULL_SECONDS = 60.0  # between two warnings that the process may open no more files
 BODY_SECONDS = 10.0  # from a heartbeat's head to its end
 JSON = {"Content-Type": "application/json; charset=utf-8"}
 KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
@@ -71,6 +73,7 @@ class AgentApi:
         self._leading = leading
         self.metrics = metrics or Metrics()
         self._limit: RateLimit[str] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
+        self._full_told_at = -math.inf
 
     @property
     def hearing(self) -> Hearing:
@@ -81,6 +84,14 @@ class AgentApi:
         """Takes note that a connection was refused."""
         self.metrics.refused_connection(reason)
         self._note_turned_away(address)
+        if reason == "files" and (now := time.monotonic()) >= self._full_told_at + FULL_SECONDS:
+            self._full_told_at = now
+            logger.warning(
+                "%d connections are open, and no more agents are let in: the process may open %d files. Raise the container runtime's "
+                "limit of open files",
+                most_connections(),
+                most_connections() + OWN_FILES,
+            )
 
     def is_workers(self, address: str) -> bool:
         """Whether there is a worker pod of this address."""
@@ -200,7 +211,7 @@ async def listening(
     api: AgentApi, host: str, port: int, tls: ssl.SSLContext | None = None, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[int]:
     """Serves agents for as long as the context lasts; yields the port, which may have been 0."""
-    connections = Connections(limits or ConnectionLimits(), api.is_workers, api.hearing.waiting)
+    connections = Connections(limits or ConnectionLimits(open=most_connections()), api.is_workers, api.hearing.waiting)
     watching = asyncio.create_task(api.hearing.watch())
     try:
         async with serving(

@@ -8,6 +8,7 @@ Addresses are taken whole, also those of IPv6: in Kubernetes a /64 is mostly a w
 a pod cannot take another address than its own.
 """
 
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
@@ -19,14 +20,15 @@ MAX_PER_CLIENT = 8  # an agent has two, and perhaps more whose end has not been 
 FAILURE_PRICE = 4.0  # connections of its address that a refused request costs, besides its own
 
 Peer = tuple[str, int]  # address and port
-Refusal = Literal["rate", "address", "total"]
+Refusal = Literal["files", "rate", "address", "total"]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many unknown connections there may be. The defaults suit agents.
+    """How many connections there may be. All limits but the first one are of unknown ones. The defaults suit agents.
 
     Attributes:
+        open: that all clients may have open, also known ones: beyond that, the process has too few files for itself.
         per_second: that an address may open each second. Opening one is the bulk of what a stranger costs: a millisecond, mostly TLS.
         at_once: that it may open after a pause: where pods share their node's address, a hundred agents open two each after a
             takeover, and some again while the new leader is not ready.
@@ -37,6 +39,7 @@ class ConnectionLimits:
             for a token review.
     """
 
+    open: int = sys.maxsize
     per_second: float = 50.0
     at_once: float = 600.0
     per_address: int = 256
@@ -50,7 +53,7 @@ class Connections:
     """The open connections of one server.
 
     Attributes:
-        limits: of unknown ones.
+        limits: of them.
         is_expected: whether clients are expected at an address.
         waiting: since when each unknown connection from such an address has been open, the oldest first.
     """
@@ -70,6 +73,8 @@ class Connections:
     def open(self, peer: Peer, now: float) -> Refusal | None:
         """Takes in a new connection; returns why it is to be closed at once, or None."""
         address = peer[0]
+        if len(self._unknown) + len(self._clients) >= self.limits.open:
+            return "files"
         if self._rate.admit(address, now):
             return "rate"
         if self._unknown_of[address] >= self.limits.per_address:

@@ -52,7 +52,7 @@ ROUND_REASONS = (
 FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
 RECONCILE_RESULTS = ("success", "error", "requeue_after")
 REVIEW_RESULTS = ("signature", "valid", "invalid", "error")
-REFUSAL_REASONS = ("rate", "address", "total", "timeout")
+REFUSAL_REASONS = ("files", "rate", "address", "total", "crowd", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 KEEP_SECONDS = 600.0  # for which the counts of a namespace without jobs are still exported: a few scrapes
@@ -193,7 +193,8 @@ class Metrics:
         )
         self._refused_connections = self._counter(
             "elastic_pytorch_connections_refused_total",
-            "Connections to the agents' port that were refused, by reason. The address opens too many per second (rate) or has too many "
+            "Connections to the agents' port that were refused, by reason. The process needs its last 256 files for "
+            "itself (files). The address opens too many per second (rate) or has too many "
             "open (address). All addresses have too many open (total), or too many wait for their turn (crowd). No agent authenticated "
             "in time (timeout).",
             ("reason",),

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-import resource
 import signal
 import threading
 from functools import partial
 
 from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
+from elastic_pytorch_operator.http import open_files
 from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
 from elastic_pytorch_operator.informer.pod_views import reduce_pod
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
@@ -35,7 +35,7 @@ async def run_operator(
     Raises:
         Exception: a part has failed; the process is to be started again.
     """
-    _raise_open_files()
+    open_files.raise_limit()
     collect_rarely()
     metrics = Metrics(per_job=metrics_per_job)
     cluster = await KubernetesCluster.connect(metrics, settings.watched)
@@ -64,12 +64,6 @@ async def run_operator(
         thread.close()
         await cluster.close()
     logger.info("stopped")
-
-
-def _raise_open_files() -> None:
-    """Lets the process open as many files as it may: container runtimes start it with 1024, which two thousand agents' connections pass."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

@@ -48,6 +48,16 @@ def test_a_refused_request_costs_its_address_more_and_at_most_a_second() -> None
     assert connections.open(("b", 1), 100.0) is None
 
 
+def test_connections_leave_the_process_some_files() -> None:
+    connections = Connections(ConnectionLimits(open=3))
+    for port in range(2):
+        connections.open(("worker-1", port), 100.0)
+        connections.authenticate(("worker-1", port), "pod-1")
+    assert open_many(connections, "worker-2", 2) == [None, "files"]
+    connections.close(("worker-1", 0))
+    assert connections.open(("worker-2", 7), 100.0) is None
+
+
 def test_beyond_the_total_only_expected_addresses_are_let_in() -> None:
     connections = Connections(LIMITS, lambda address: address.startswith("worker"))
     assert open_many(connections, "a", 3) + open_many(connections, "b", 2) == [None] * 5

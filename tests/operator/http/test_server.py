@@ -110,6 +110,16 @@ async def test_at_the_total_cap_agents_still_get_in() -> None:
             writer.close()
 
 
+async def test_process_that_may_open_no_more_files_serves_the_agents_that_it_has(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving_agents(ConnectionLimits(open=2)) as (server, api), agent(server) as first, agent(server, 1) as second:
+        assert [await beat(first), await beat(second)] == [200, 200]
+        for _ in range(2):
+            assert await is_closed(await connect(server, WORKERS[2]), 10), "before a byte of TLS"
+        assert refused(api) == {"files": 2}
+        assert [await beat(first), await beat(second)] == [200, 200]
+    assert [text for text in caplog.messages if "limit of open files" in text] == caplog.messages[:1]
+
+
 async def test_handshake_that_is_not_finished_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HANDSHAKE_SECONDS", 1)
     async with serving_agents() as (server, _), agent(server) as known:
