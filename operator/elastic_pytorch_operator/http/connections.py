@@ -2,7 +2,8 @@
 
 A connection is unknown until a client has authenticated on it. Unknown connections are limited three ways: how many an address opens
 in a second, how many it has open, and how many there are in all. Beyond the last limit there is room for addresses that are expected,
-those of worker pods, so that strangers do not keep agents out. Known connections are limited for each client alone: it keeps the newest.
+those of worker pods, so that strangers do not keep agents out. Known connections are limited for each client: it keeps the newest. All
+together leave the process some of its files.
 
 Addresses are taken whole, also those of IPv6: in Kubernetes a /64 is mostly a whole node, whose pods must not pay for each other, and
 a pod cannot take another address than its own.
