@@ -46,6 +46,9 @@ class RunningController(Generic[Memory]):
         queue: of the jobs to plan; None: one of its own.
         kueue: whether it talks to Kueue.
         began: the time of day at second 0 of the event loop.
+
+    Attributes:
+        watching: whether it hears of changes.
     """
 
     def __init__(
@@ -66,10 +69,19 @@ class RunningController(Generic[Memory]):
             time_of_day=lambda: began + timedelta(seconds=clock()),
             kueue=kueue,
         )
+        self.watching = True
         cluster.watch(self._watch)
 
-    def _watch(self, kind: str, change: str, found: dict[str, object]) -> None:
-        self.queue.add_all(self.cache.observe_change(kind, change, found, self.loop.time()))
+    def _watch(self, kind: str, change: str | None, found: dict[str, object]) -> None:
+        if self.watching:
+            self.queue.add_all(self.cache.observe_change(kind, change, found, self.loop.time()))
+
+    async def begin_to_watch(self) -> None:
+        """Has it hear of changes from now on, after all that there is, as kopf's watches begin."""
+        self.watching = True
+        for kind, found in ((names.KIND, await self.cluster.list_jobs()), ("Pod", await self.cluster.list_pods())):
+            for manifest in found:
+                self._watch(kind, None, manifest)
 
     @asynccontextmanager
     async def runs(self) -> AsyncIterator["asyncio.Task[None]"]:

@@ -150,7 +150,7 @@ class Cache:
         if kind not in WATCHES:
             return set()
         deleted = change == "DELETED"
-        self.watch_lag.observe(WATCHES[kind], manifest, now, gone=deleted)
+        self.watch_lag.observe(WATCHES[kind], manifest, now, gone=deleted, begins=change is None)
         match kind:
             case "Pod":
                 return self.remove_pod(manifest, now) if deleted else self.apply_pod(manifest, now)

@@ -8,8 +8,10 @@ operator gone.
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import kopf
@@ -87,6 +89,17 @@ def kopf_settings() -> kopf.OperatorSettings:
     return settings
 
 
+def api_server(environment: Mapping[str, str]) -> str:
+    """The URL of the API server as the kubelet tells each container; empty: it has not.
+
+    kopf's own is a name. A replica that starts while the cluster's DNS is away would wait for it, and see nothing that happens.
+    """
+    host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
+    if not (host and port):
+        return ""
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
 def _register(
     registry: kopf.OperatorRegistry, cache: Cache, request_work: Callable[[JobKey, float], None], *, workloads: bool
 ) -> None:
@@ -96,7 +109,10 @@ def _register(
 
     @kopf.on.login(registry=registry)
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        account = kopf.login_with_service_account(**kwargs)
+        if account is None:
+            return kopf.login_with_kubeconfig(**kwargs)
+        return replace(account, server=api_server(os.environ) or account.server)
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
     async def on_job(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:

@@ -1,7 +1,9 @@
-"""Detects stale watches: every change that a write or a list has shown must also arrive on the watch.
+"""Detects what watches miss: every change that a write or a list has shown must also arrive on the watch.
 
 A watch that has died without an error looks like a cluster in which nothing happens. One that is late, as ten thousand pods were created at
-once, still reports: it is not silent, and another process would be later still. Pure: times are arguments.
+once, still reports: it is not silent, and another process would be later still.
+
+A watch begins with all that there is. What was listed before, and is gone by then, it never reports. Pure: times are arguments.
 """
 
 import math
@@ -11,6 +13,7 @@ from dataclasses import dataclass, field
 from elastic_pytorch_operator.api.manifest import Manifest
 
 GONE = 2**63  # newer than any version
+BEGIN_SECONDS = 1.0  # without a further object that was there when its watch began: then all have been reported
 
 
 @dataclass(slots=True)
@@ -28,9 +31,11 @@ class WatchLag:
 
     Attributes:
         by_namespace: each namespace has watches of its own.
+        began_at: when a watch last reported an object that was there when it began.
     """
 
     by_namespace: bool = False
+    began_at: float = -math.inf
     _watches: dict[tuple[str, str], _Watch] = field(default_factory=dict)  # by kind, and by namespace if each has its own
 
     def expect(self, kind: str, manifest: Manifest, now: float) -> None:
@@ -39,8 +44,18 @@ class WatchLag:
         if watch.reported.get(uid, -1) < version:
             watch.awaited.setdefault(uid, (version, now))
 
-    def observe(self, kind: str, manifest: Manifest, now: float, *, gone: bool) -> None:
-        """A watch has reported an object, or that it is gone."""
+    def observe(self, kind: str, manifest: Manifest, now: float, *, gone: bool, begins: bool = False) -> None:
+        """A watch has reported an object, or that it is gone.
+
+        Args:
+            kind: of the watch.
+            manifest: the object.
+            now: monotonic seconds.
+            gone: it is gone.
+            begins: it was there when the watch began.
+        """
+        if begins:
+            self.began_at = now
         watch, uid = self._watch(kind, manifest), _uid(manifest)
         version = GONE if gone else version_of(manifest["metadata"])
         watch.heard_at = now
@@ -60,6 +75,12 @@ class WatchLag:
             if watched == kind:
                 watch.reported = {uid: version for uid, version in watch.reported.items() if uid in uids}
                 watch.awaited = {uid: found for uid, found in watch.awaited.items() if uid in uids}
+
+    def missed(self, now: float) -> bool:
+        """Whether the watches have begun since something was listed that none of them has reported: it may be gone."""
+        return now >= self.began_at + BEGIN_SECONDS and any(
+            since < self.began_at for watch in self._watches.values() for _, since in watch.awaited.values()
+        )
 
     def silent_since(self) -> Mapping[str, float]:
         """By kind: since when a watch has reported nothing, although it should have."""

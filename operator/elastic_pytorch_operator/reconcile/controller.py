@@ -5,6 +5,7 @@ Planning is quick and waits for nothing: a write that hangs delays neither the n
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 300.0
 RESYNC_PARTS = 60
+WATCH_CHECK_SECONDS = 1.0  # between two looks at whether watches that have begun have reported all that was listed before
 PLANS_SECONDS = 0.01  # of plans, one after the other; then agents are answered
 RESTS_PER_WORK = (
     2.0  # how much longer a job rests after a plan than that took: a large job leaves time for agents and other jobs
@@ -164,10 +166,28 @@ class Controller:
             self._queue.add(key, urgent=False)
 
     async def resync(self) -> None:
-        """Corrects what the watches have missed, until it is cancelled.
+        """Corrects what the watches have missed, until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._list_regularly())
+            tasks.create_task(self._list_after_watches_began())
 
-        Services and PodGroups are not watched. They are looked for again once in this time, each job's at another moment.
-        """
+    async def _list_after_watches_began(self) -> None:
+        """Lists the cluster again if an object that was listed is not among those with which the watches began."""
+        listed_for = -math.inf
+        while True:
+            await asyncio.sleep(WATCH_CHECK_SECONDS)
+            lag = self._cache.watch_lag
+            if lag.began_at == listed_for or not lag.missed(self._clock()):
+                continue
+            began_at = lag.began_at
+            try:
+                await self._relist()
+                listed_for = began_at
+            except ClusterError as error:
+                logger.warning("cannot list the cluster: %s", error)
+
+    async def _list_regularly(self) -> None:
+        """Services and PodGroups are not watched. They are looked for again once in this time, each job's at another moment."""
         while True:
             for part in range(RESYNC_PARTS):
                 await asyncio.sleep(RESYNC_SECONDS / RESYNC_PARTS)

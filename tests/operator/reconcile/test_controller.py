@@ -10,13 +10,13 @@ from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.controller import WATCH_CHECK_SECONDS, Controller
 from elastic_pytorch_operator.reconcile.execute import merge_patch
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
-from tests.operator.running_controller import Running
+from tests.operator.running_controller import Running, RunningController
 
 
 async def test_next_round_does_not_wait_for_the_writes_of_the_one_before(running: Running) -> None:
@@ -362,6 +362,22 @@ async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> Non
     await running.until(lambda: running.indices() == ["0", "1", "2"])
     leading.cancel()
     await asyncio.gather(leading, return_exceptions=True)
+
+
+async def test_pod_deleted_before_the_watches_began_is_replaced_soon() -> None:
+    before = Running()
+    async with before.runs():
+        before.cluster.apply_job(a_manifest())
+        await before.until(lambda: len(before.indices()) == 3)
+    running = RunningController(before.cluster)
+    running.watching = before.watching = False
+    async with running.runs():
+        before.cluster.finish_deletion("default", before.cluster.pods()[1]["metadata"]["name"])
+        await running.begin_to_watch()
+        await before.until(lambda: before.indices() == ["0", "1", "2"])
+        listed = before.cluster.calls.count("list_pods")
+        await asyncio.sleep(2 * WATCH_CHECK_SECONDS)
+        assert before.cluster.calls.count("list_pods") == listed, "once is enough"
 
 
 @pytest.mark.parametrize("verb", ["create_service", "create_pod", "patch_job_status", "create_event"])
