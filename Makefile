@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-variants test-gpu test-scale test-soak test-kueue test-autoscale test-frameworks test-release test-install matrix
+LONG_TESTS := test-variants test-gpu test-scale test-kueue test-autoscale test-frameworks test-release test-install matrix
 .NOTPARALLEL:
 .PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check venv helm etcd kwok cluster images install lock version release clean
 
@@ -53,9 +53,6 @@ test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped wh
 
 test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the leader changes (ARGS: --turns N)
 	@$(PYTHON) -m pytest -m long --capture=no tests/scale $(ARGS)
-
-test-soak: venv install ## Three minutes of faults at random, with a seed; `make soak` makes more (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m long tests/e2e/training/test_soak.py $(ARGS)
 
 test-autoscale: venv install ## Jobs that an autoscaler or the operator itself scales: measured for minutes (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py tests/e2e/scheduling/test_horizontal_autoscaler.py $(ARGS)
