@@ -1,7 +1,7 @@
 """A simulated agent: it speaks docs/protocol.md as worker_image/elastic_pytorch/operator_link/client.py does, for one pod."""
 
 import asyncio
-import json
+import errno
 import random
 import secrets
 import socket
@@ -14,16 +14,14 @@ from urllib.parse import urlsplit
 
 from scale.connection import Connection, RefusedError, Server
 from scale.rounds import Round, read_round
+from scale.stream import Stream
 from scale.training import Training
 
 STOP_SECONDS = 0.2  # that workers take to stop
-POLL_SECONDS = 20
-POLL_TIMEOUT_SECONDS = 30.0
 HEARTBEAT_TIMEOUT_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.2
 FIRST_RETRIES_SECONDS = 10.0
 LATER_RETRY_SECONDS = 2.0
-POLL_HEAD_START_SECONDS = 0.02
 
 
 class Observer(Protocol):
@@ -54,7 +52,7 @@ class Job:
         """Each agent of a round reports its first step."""
         for agent in self.agents.values():
             if agent.round == number:
-                agent.changed.set()
+                agent.speak()
 
 
 @dataclass(eq=False, slots=True)
@@ -70,8 +68,7 @@ class Agent:
     name: str
     job_name: str
     job: Job
-    beats: Connection
-    polls: Connection
+    link: Connection
     find_token: Callable[[], Awaitable[str]]
     end: Callable[[str, int], None]
     observer: Observer = field(default_factory=NoObserver)
@@ -87,24 +84,20 @@ class Agent:
     newest: Round = field(default_factory=Round)
     heartbeat_seconds: float = 1.0
     incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    answered: asyncio.Event = field(default_factory=asyncio.Event)  # the last heartbeat was
+    changed: bool = True
     _carrying_out: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Sends heartbeats and carries out rounds until it is cancelled."""
         self.job.agents[self.name] = self
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._send_heartbeats())
-                tasks.create_task(self._poll_rounds())
+            await self._keep_talking()
         finally:
             self.job.agents.pop(self.name, None)
             self.job.training.leave(self.name, time.monotonic())
             if self._carrying_out is not None:
                 self._carrying_out.cancel()
-            self.beats.close()
-            self.polls.close()
+            self.link.close()
 
     def fail(self, exception: str, message: str, exit_code: int = 1) -> None:
         """A worker process fails."""
@@ -117,71 +110,75 @@ class Agent:
     def report(self, state: str) -> None:
         """Changes its state, and sends a heartbeat at once."""
         self.state = state
-        self.changed.set()
+        self.speak()
 
-    async def _send_heartbeats(self) -> None:
+    def speak(self) -> None:
+        """Sends a heartbeat at once."""
+        self.changed = True
+        self.link.poke()
+
+    async def _keep_talking(self) -> None:
         retry = _Retry()
-        while not self.silent:
-            step = self._step()
-            if step is not None and step == self.job.training.total and self.state == "running":
-                self.state = "succeeded"
-            self.changed.clear()
-            began = time.monotonic()
-            pause = await retry.run(self._heartbeat, self.beats)
-            self.observer.heard(self, time.monotonic() - began, retry.error)
-            if retry.failing:
-                self.answered.clear()
-            else:
-                self.answered.set()
-            if retry.asked:
-                await asyncio.sleep(pause)
-                continue
+        while True:
             try:
-                async with asyncio.timeout(pause if retry.failing else self.heartbeat_seconds):
-                    await self.changed.wait()
-            except TimeoutError:
-                continue
-
-    async def _heartbeat(self) -> None:
-        answer = json.loads(await self._ask(self.beats, "POST", "/v1/heartbeat", self._describe()))
-        self.heartbeat_seconds = answer["heartbeatSeconds"]
-        if self._lacks(answer):
-            await asyncio.sleep(POLL_HEAD_START_SECONDS)  # mostly the poll's answer is on its way
-        if self._lacks(answer):
-            await self._fetch(self.beats, 0)
-            self.polls.close()  # it may be dead
-
-    def _lacks(self, answer: dict[str, Any]) -> bool:
-        return bool(answer["round"] > self.newest.number or answer.get("nudge", 0) != self.newest.nudge)
-
-    async def _poll_rounds(self) -> None:
-        retry = _Retry()
-        await self.answered.wait()
-        while self.newest.verdict is None:
-            before, began = self.newest, time.monotonic()
-            pause = await retry.run(lambda: self._fetch(self.polls, POLL_SECONDS), self.polls)
-            if self.silent:
-                await asyncio.Event().wait()
-            if retry.failing:
+                await self._converse(retry)
+            except (OSError, ValueError, KeyError) as error:
+                if retry.answered and isinstance(error, ConnectionError):
+                    retry.answered = False  # the operator has ended: another may lead
+                    continue
+                pause = retry.fail(error, self.link.patience)
+                self.observer.heard(self, 0.0, retry.error)
                 await asyncio.sleep(pause)
-                await self.answered.wait()
-            elif self.newest == before and time.monotonic() - began < FIRST_RETRY_SECONDS:
-                await asyncio.sleep(FIRST_RETRY_SECONDS)  # an early answer without news
-        self.end(self.name, int(self.newest.verdict == "failed"))
 
-    async def _fetch(self, connection: Connection, hold_seconds: int) -> None:
-        query = f"after={self.newest.number}&nudge={self.newest.nudge}&hold={hold_seconds}&brief=1"
-        found = read_round(await self._ask(connection, "GET", f"/v1/round?{query}"), self.name)
+    async def _converse(self, retry: "_Retry") -> None:
+        stream = Stream(self.link, "/v1/agent", {"Authorization": f"Bearer {await self.find_token()}"})
+        await stream.open()
+        try:
+            while True:
+                if self.silent:
+                    await asyncio.Event().wait()
+                if (step := self._step()) is not None and step == self.job.training.total and self.state == "running":
+                    self.state = "succeeded"
+                self.changed, began = False, time.monotonic()
+                stream.send(self._describe())
+                while not await self._take(stream, began + self.link.patience * HEARTBEAT_TIMEOUT_SECONDS):
+                    if time.monotonic() >= began + self.link.patience * HEARTBEAT_TIMEOUT_SECONDS:
+                        self.link.wait_longer()
+                        raise TimeoutError
+                self.observer.heard(self, time.monotonic() - began, "")
+                self.link.patience = 1
+                retry.succeed()
+                due = time.monotonic() + self.heartbeat_seconds
+                while not self.changed and time.monotonic() < due:
+                    await self._take(stream, due)
+        finally:
+            self.link.close()
+
+    async def _take(self, stream: Stream, until: float) -> bool:
+        """Takes in what comes next, until a time; returns whether a heartbeat was answered."""
+        answered = False
+        for line in await stream.receive(until - time.monotonic()):
+            if (refused := line.get("refused")) is not None:
+                raise RefusedError(refused["status"], refused["error"], refused.get("retrySeconds"))
+            if (answer := line.get("heartbeat")) is not None:
+                self.heartbeat_seconds, answered = answer["heartbeatSeconds"], True
+            if (found := line.get("round")) is not None:
+                self._hear(read_round(found))
+        return answered
+
+    def _hear(self, found: Round) -> None:
         if self.silent:
             return
         if found.nudge != self.newest.nudge:
-            self.changed.set()
-        newer = found.number > self.newest.number
+            self.changed = True
+        newer, ended = found.number > self.newest.number, found.verdict is not None and self.newest.verdict is None
         self.newest = found if newer else replace(self.newest, nudge=found.nudge, verdict=found.verdict)
         if newer:
             self.observer.told(self, found)
         if self.round < self.newest.number and (self._carrying_out is None or self._carrying_out.done()):
             self._carrying_out = asyncio.create_task(self._carry_out())
+        if ended:
+            self.end(self.name, int(found.verdict == "failed"))
 
     async def _carry_out(self) -> None:
         """Takes up rounds, until it is in the newest."""
@@ -224,9 +221,6 @@ class Agent:
             "failure": failure if self.state == "failed" else None,
         }
 
-    async def _ask(self, connection: Connection, method: str, path: str, body: object = None) -> bytes:
-        return await connection.request(method, path, {"Authorization": f"Bearer {await self.find_token()}"}, body)
-
 
 class Operators:
     """Where pods are told that the operator is: its name is resolved once."""
@@ -249,35 +243,37 @@ class Operators:
         return self._known[url, authorities]
 
 
-def connections(server: Server, source: str = "") -> tuple[Connection, Connection]:
-    """Returns an agent's two: for heartbeats and for polls."""
-    return Connection(server, HEARTBEAT_TIMEOUT_SECONDS, source), Connection(server, POLL_TIMEOUT_SECONDS, source)
+def connection(server: Server, source: str = "") -> Connection:
+    """Returns an agent's."""
+    return Connection(server, HEARTBEAT_TIMEOUT_SECONDS, source)
 
 
 class _Retry:
-    """How long to wait after a failure; `asked`: the operator itself has asked for that.
+    """How long to wait after a failure.
 
-    `error` is a status, what is wrong with a certificate, or what was raised.
+    Attributes:
+        answered: a heartbeat was, since the last failure.
+        error: a status, what is wrong with a certificate, or what was raised, with the kernel's name for it.
     """
 
     def __init__(self) -> None:
-        self.failing, self.asked, self.error = False, False, ""
-        self._since = 0.0
+        self.answered, self.error = False, ""
+        self._since: float | None = None
 
-    async def run(self, request: Callable[[], Awaitable[None]], connection: Connection) -> float:
-        self.asked = False
-        try:
-            await request()
-        except (OSError, ValueError, KeyError) as error:
-            now = time.monotonic()
-            self._since = self._since if self.failing else now
-            self.failing, self.error = True, getattr(error, "verify_message", "") or type(error).__name__
-            if isinstance(error, RefusedError):
-                self.error = str(error.status)
-            if isinstance(error, RefusedError) and error.retry_seconds is not None:
-                self.asked = True
+    def succeed(self) -> None:
+        self.answered, self.error, self._since = True, "", None
+
+    def fail(self, error: Exception, patience: int) -> float:
+        now = time.monotonic()
+        self.answered = False
+        self._since = now if self._since is None else self._since
+        if isinstance(error, RefusedError):
+            self.error = str(error.status)
+            if error.retry_seconds is not None:
                 return error.retry_seconds
-            early = isinstance(error, TimeoutError) or connection.patience > 1 or now - self._since < FIRST_RETRIES_SECONDS
-            return (FIRST_RETRY_SECONDS * connection.patience**2 if early else LATER_RETRY_SECONDS) * random.uniform(0.5, 1.5)
-        self.failing, self.error = False, ""
-        return 0.0
+        else:
+            self.error = getattr(error, "verify_message", "") or type(error).__name__
+            if type(error) is OSError and error.errno is not None:
+                self.error = errno.errorcode[error.errno]  # of the many that Python has no class for
+        early = isinstance(error, TimeoutError) or patience > 1 or now - self._since < FIRST_RETRIES_SECONDS
+        return (FIRST_RETRY_SECONDS * patience**2 if early else LATER_RETRY_SECONDS) * random.uniform(0.5, 1.5)

@@ -21,7 +21,7 @@ from typing import Any
 
 import aiohttp
 
-from scale.agent import Agent, Job, Operators, connections
+from scale.agent import Agent, Job, Operators, connection
 from scale.connection import Connection, Server
 from scale.rounds import Round
 from scale.training import Training
@@ -221,9 +221,9 @@ class Generator:
         name, job = pod["metadata"]["name"], pod["metadata"]["labels"][JOB_LABEL]
         await asyncio.sleep(self._import_seconds)
         token = Token(self._api, self._askers, self._namespace, pod)
-        links = connections(self._operators.of(pod), pod["status"]["podIP"])
+        link = connection(self._operators.of(pod), pod["status"]["podIP"])
         group = self._watched.group(job)
-        agent = Agent(name, job, group.job, *links, token.find, self._conclude, self._watched)
+        agent = Agent(name, job, group.job, link, token.find, self._conclude, self._watched)
         try:
             await agent.run()
         finally:

@@ -1,7 +1,8 @@
-"""What an agent reads of the operator's answers to `GET /v1/round`. Pure."""
+"""What an agent reads of the rounds that the operator sends. Pure."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +23,11 @@ class Round:
     verdict: str | None = None
 
 
-def read_round(answer: bytes, worker: str) -> Round:
-    """Reads what a worker has been answered; operators before 0.3 list all members instead of its rank.
+def read_round(fields: Mapping[str, Any]) -> Round:
+    """Reads what the operator has sent.
 
     Raises:
-        ValueError: it is not JSON.
         KeyError: a field is missing.
     """
-    fields = json.loads(answer)
-    number, rank = fields["round"], fields.get("rank")
-    if "size" not in fields:
-        members = [member["worker"] for member in fields["members"]]
-        fields["size"], rank = len(members), members.index(worker) if worker in members else None
-    since, nudge, cause = fields.get("orderlySince", number), fields.get("nudge", 0), fields.get("cause") or ""
-    return Round(number, since, rank, fields["size"], cause, nudge, fields.get("verdict"))
+    since, verdict = fields["orderlySince"], fields.get("verdict")
+    return Round(fields["round"], since, fields["rank"], fields["size"], fields["cause"], fields["nudge"], verdict)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 NAMESPACE = "scale"
 CHART = ROOT / "charts" / "elastic-pytorch-operator"
 GENERATOR = "load-generator"
-CODE = ("__init__", "agent", "connection", "generator", "rounds", "training")
+CODE = ("__init__", "agent", "connection", "generator", "rounds", "stream", "training")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 OPERATOR = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/elastic-pytorch-operator"
 LEASE_OPTIONS = ("--lease-duration=", "--renew-deadline=", "--retry-period=")

@@ -8,7 +8,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from scale.agent import Agent, Job, Operators, connections
+from scale.agent import Agent, Job, Operators, connection
 from scale.training import Training
 
 NAMESPACE = "default"
@@ -99,8 +99,8 @@ class SimulatedKubelets:
         async def find_token() -> str:
             return token
 
-        shared, links = self.jobs.setdefault(job, Job(Training())), connections(self._operators.of(pod), str(address))
-        self.agents[name] = Agent(name, job, shared, *links, find_token, self.kill, node=node)
+        shared, link = self.jobs.setdefault(job, Job(Training())), connection(self._operators.of(pod), str(address))
+        self.agents[name] = Agent(name, job, shared, link, find_token, self.kill, node=node)
         await self.agents[name].run()
 
     async def _delete(self, name: str) -> None:

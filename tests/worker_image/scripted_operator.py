@@ -3,12 +3,13 @@
 A real HTTP server: agents find out who they are by their token, which is their name here, and are told only what the test declares.
 """
 
+import contextlib
 import http.server
 import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -37,7 +38,8 @@ class ScriptedOperator:
         heard: all heartbeats, in the order in which they came.
         checks: what each worker is to measure of its node.
         lists_members: whether it answers every agent with all members, as operators before 0.3 do.
-        answer_with: if set, each request is answered with what it returns: (status, headers, body).
+        streams: whether agents may have streams, which operators before 0.3 do not know.
+        answer_with: if set, each request, and each heartbeat of a stream, is answered with what it returns: (status, headers, body).
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
@@ -45,6 +47,7 @@ class ScriptedOperator:
         self.heard: list[Heard] = []
         self.answer_with: Callable[[str], tuple[int, dict[str, str], bytes]] | None = None
         self.lists_members = False
+        self.streams = True
         self.heartbeat_seconds = 0.3
         self.round: dict[str, Any] = {"round": 0, "members": [], "store": None, "cause": ""}
         self.nudge = 0
@@ -229,6 +232,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: _Server
 
     def do_POST(self) -> None:
+        if self.path == "/v1/agent":
+            self._stream()
+            return
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._answer(lambda: self.server.operator.take(self._worker(), body))
 
@@ -237,6 +243,54 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         after, nudge, seconds = int(query["after"][0]), int(query["nudge"][0]), float(query["hold"][0])
         brief = query["brief"] == ["1"]
         self._answer(lambda: self.server.operator.hold(self._worker(), after, nudge, seconds, brief, self.server))
+
+    def _stream(self) -> None:
+        operator = self.server.operator
+        self.close_connection = True
+        if not operator.streams:
+            self.send_error(404)
+            return
+        if operator.answer_with is not None:
+            self._answer(dict)
+            return
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        news: threading.Thread | None = None
+        for line in self._lines():
+            fields = json.loads(line)
+            if "token" in fields:
+                continue
+            operator.requests += 1
+            if operator.answer_with is not None:
+                status, headers, content = operator.answer_with(self.path)
+                refused = {"status": status, "error": "refused", "retrySeconds": headers.get("Retry-After")}
+                self._say(b"heartbeat", content) if status == 200 else self._say(b"refused", json.dumps(refused).encode())
+                return
+            self._say(b"heartbeat", json.dumps(operator.take(self._worker(), fields)).encode())
+            if news is None:
+                news = threading.Thread(target=self._tell_news, daemon=True)
+                news.start()
+
+    def _lines(self) -> Iterator[bytes]:
+        while size := int(self.rfile.readline() or b"0", 16):
+            yield from self.rfile.read(size).splitlines()
+            self.rfile.readline()
+
+    def _say(self, kind: bytes, content: bytes) -> None:
+        line = b'{"%b": %b}\n' % (kind, content)
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
+
+    def _tell_news(self) -> None:
+        operator, after, nudge = self.server.operator, -1, -1
+        with contextlib.suppress(OSError, ValueError):  # the stream has ended
+            while self.server is operator._server:
+                found = operator.hold(self._worker(), after, nudge, HOLD_SECONDS, True, self.server)
+                if (found["round"], found["nudge"]) != (after, nudge) or found["verdict"]:
+                    self._say(b"round", json.dumps(found).encode())
+                if found["verdict"]:
+                    return
+                after, nudge = found["round"], found["nudge"]
 
     def log_message(self, *_: Any) -> None:
         """Nothing: the agents' logs say enough."""

@@ -6,11 +6,13 @@ import logging
 import math
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.typedefs import Handler
 
 from elastic_pytorch_operator.agents.hearing import Hearing
@@ -23,7 +25,7 @@ from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
 from elastic_pytorch_operator.http.open_files import OWN_FILES, most_connections
 from elastic_pytorch_operator.http.rate_limit import RateLimit
-from elastic_pytorch_operator.http.server import authenticate, client_of, peer_of, serving
+from elastic_pytorch_operator.http.server import MAX_BODY_BYTES, authenticate, client_of, peer_of, serving
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import LEAVE_SECONDS, leave_seconds
@@ -34,11 +36,12 @@ logger = logging.getLogger(__name__)
 MAX_POLL_SECONDS = 20.0
 REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
 BURST_SECONDS = 3.0  # of such requests may come at once
-MAX_POLLS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
+MAX_POLLS = 4  # or streams, of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
 FULL_SECONDS = 60.0  # between two warnings that the process may open no more files
 BODY_SECONDS = 10.0  # from a heartbeat's head to its end
 JSON = {"Content-Type": "application/json; charset=utf-8"}
-KINDS = {"/v1/heartbeat": "heartbeat", "/v1/round": "round"}
+LINES = {"Content-Type": "application/x-ndjson; charset=utf-8"}
+KINDS = {"/v1/agent": "stream", "/v1/heartbeat": "heartbeat", "/v1/round": "round"}
 
 Speaker = tuple[JobKey, str, str]  # job, its UID, worker
 
@@ -100,6 +103,7 @@ class AgentApi:
     def routes(self) -> list[web.RouteDef]:
         """The routes of an aiohttp application."""
         return [
+            web.post("/v1/agent", self._stream),
             web.post("/v1/heartbeat", self._heartbeat),
             web.get("/v1/round", self._round),
         ]
@@ -117,64 +121,135 @@ class AgentApi:
         self.metrics.answered(kind, answer.status)
         return answer
 
-    async def _heartbeat(self, request: web.Request) -> web.Response:
-        key, job_uid, worker = await self._speaker(request)
-        body = await _body(request)
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        """All that an agent says and is told, on one connection: a line for each heartbeat, for each answer, and for each news."""
+        token = _token_of(request)
+        speaker = await self._speaker(request, token)
+        told = web.StreamResponse(headers=LINES)
+        news: asyncio.Task[None] | None = None
+        with self._waiting(speaker):
+            try:
+                await told.prepare(request)
+                while line := await _read_line(request):
+                    fields = _parse(line)
+                    if isinstance(fields, dict) and "token" in fields:
+                        token = str(fields["token"])  # the kubelet has renewed it
+                        continue
+                    await told.write(await self._answer_line(request, token, fields))
+                    if (
+                        news is None
+                    ):  # a new leader hears thousands of agents sooner if it tells none of rounds before its heartbeat
+                        news = asyncio.create_task(self._tell_news(told, speaker))
+            except web.HTTPException as refusal:
+                self.metrics.answered("heartbeat", refusal.status)
+                told.force_close()
+                await told.write(_refusal_line(refusal))
+            finally:
+                if news is not None:
+                    news.cancel()
+        return told
+
+    async def _answer_line(self, request: web.Request, token: str, fields: object) -> bytes:
+        """Answers a heartbeat of a stream.
+
+        Raises:
+            web.HTTPException: the stream is to end.
+        """
         try:
-            beat = parse_heartbeat(json.loads(body))
-        except (MalformedHeartbeat, ValueError, RecursionError) as error:
-            return _refuse(400, str(error))
+            answer = self._take(await self._speaker(request, token), fields)
+        except web.HTTPTooManyRequests as refusal:
+            self.metrics.answered("heartbeat", refusal.status)
+            return _refusal_line(refusal)
+        self.metrics.answered("heartbeat", HTTPStatus.OK)
+        return _line("heartbeat", json.dumps(answer).encode())
+
+    async def _tell_news(self, told: web.StreamResponse, speaker: Speaker) -> None:
+        """Sends the job's round at once, and again whenever there is news, until it is cancelled."""
+        _, job_uid, worker = speaker
+        job = self._registry.job(job_uid)
+        with suppress(ConnectionError):  # the stream ends with it
+            while True:
+                told_last = _news_of(job)
+                self.metrics.answered("round", HTTPStatus.OK)
+                await told.write(_line("round", _describe_round(job, worker, brief=True)))
+                while _news_of(job) == told_last:
+                    await job.news.wait()
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        speaker = await self._speaker(request, _token_of(request))
+        return _answer(self._take(speaker, _parse(await _body(request))))
+
+    def _take(self, speaker: Speaker, fields: object) -> Mapping[str, Any]:
+        """Takes note of a heartbeat; returns the answer.
+
+        Raises:
+            web.HTTPBadRequest: it is malformed.
+        """
+        key, job_uid, worker = speaker
+        try:
+            beat = parse_heartbeat(fields)
+        except MalformedHeartbeat as error:
+            raise _failure(web.HTTPBadRequest, str(error)) from error
         delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, time.monotonic())
         if delay_seconds is not None:
             self._request_work(key, delay_seconds)
         job, spec = self._registry.job(job_uid), self._cache.job(key)
-        return _answer(
-            {
-                "heartbeatSeconds": self._registry.heartbeat_seconds(time.monotonic()),
-                "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
-                "round": job.round.number if job.round else 0,
-                "nudge": job.nudge,
-                "peerStopped": self._registry.peer_stopped(job_uid, beat.round),
-            }
-        )
+        return {
+            "heartbeatSeconds": self._registry.heartbeat_seconds(time.monotonic()),
+            "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
+            "round": job.round.number if job.round else 0,
+            "nudge": job.nudge,
+            "peerStopped": self._registry.peer_stopped(job_uid, beat.round),
+        }
 
     async def _round(self, request: web.Request) -> web.Response:
-        key, job_uid, worker = await self._speaker(request)
+        speaker = await self._speaker(request, _token_of(request))
+        _, job_uid, worker = speaker
         try:
             after, nudge, hold, brief = (int(request.query.get(name, "0")) for name in ("after", "nudge", "hold", "brief"))
-        except ValueError:
-            return _refuse(400, "after, nudge, hold and brief must be whole numbers")
+        except ValueError as error:
+            raise _failure(web.HTTPBadRequest, "after, nudge, hold and brief must be whole numbers") from error
         job = self._registry.job(job_uid)
-        if hold <= 0:
-            return _describe_round(job, worker, brief=brief > 0)
+        if hold > 0:
+            until = time.monotonic() + min(hold, MAX_POLL_SECONDS)
+            with self._waiting(speaker):
+                while not _has_news(job, after, nudge) and (left := until - time.monotonic()) > 0:
+                    try:
+                        async with asyncio.timeout(left):  # wait_for would forget a cancellation that comes together with news
+                            await job.news.wait()
+                    except TimeoutError:
+                        break
+        return web.Response(body=_describe_round(job, worker, brief=brief > 0), headers=JSON)
+
+    @contextmanager
+    def _waiting(self, speaker: Speaker) -> Iterator[None]:
+        """While an agent waits for news; an exception means that its connection has closed.
+
+        Raises:
+            web.HTTPTooManyRequests: it waits on other connections, too.
+        """
+        key, job_uid, worker = speaker
+        job = self._registry.job(job_uid)
         if job.polls.get(worker, 0) >= MAX_POLLS:
             raise _failure(web.HTTPTooManyRequests, f"{MAX_POLLS} polls of pod {worker} are open", 1.0)
         self._registry.open_poll(job_uid, worker)
-        until = time.monotonic() + min(hold, MAX_POLL_SECONDS)
         dropped = True
         try:
-            while not _has_news(job, after, nudge) and (left := until - time.monotonic()) > 0:
-                try:
-                    async with asyncio.timeout(left):  # wait_for would forget a cancellation that comes together with news
-                        await job.news.wait()
-                except TimeoutError:
-                    break
+            yield
             dropped = False
-            return _describe_round(job, worker, brief=brief > 0)
         finally:
             self._registry.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
             if dropped:
                 self._request_work(key, delay_of_change(len(job.agents)))
 
-    async def _speaker(self, request: web.Request) -> Speaker:
+    async def _speaker(self, request: web.Request, token: str) -> Speaker:
         """Identifies the worker that sends a request.
 
         Raises:
             web.HTTPException: it is unknown, or no worker.
         """
         address = peer_of(request)[0]
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme != "Bearer" or not token or not token.isascii():
+        if not token or not token.isascii():
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
         if not self._cache.primed or not self._leading():
             refusal = _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
@@ -244,23 +319,55 @@ def _has_news(job: JobAgents, after: int, nudge: int) -> bool:
     return (job.round is not None and job.round.number > after) or job.nudge != nudge or job.verdict is not None
 
 
-def _describe_round(job: JobAgents, worker: str, *, brief: bool) -> web.Response:
+def _describe_round(job: JobAgents, worker: str, *, brief: bool) -> bytes:
     agent = job.agents.get(worker)
     news: dict[str, Any] = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
     if (check := job.checks.get(worker)) is not None:
         news["check"] = describe_check(check)
-    body = job.answer.describe(worker, agent.round if agent else 0, news, brief=brief)
-    return web.Response(body=body, headers=JSON)
+    return job.answer.describe(worker, agent.round if agent else 0, news, brief=brief)
 
 
-def _answer(fields: Mapping[str, Any], code: int = 200) -> web.Response:
-    return web.Response(body=json.dumps(fields).encode(), status=code, headers=JSON)
+def _news_of(job: JobAgents) -> tuple[int, int, str | None]:
+    return job.round.number if job.round else 0, job.nudge, job.verdict
 
 
-def _refuse(code: int, error: str) -> web.Response:
-    return _answer({"error": error[:500]}, code)
+def _line(kind: str, fields: bytes) -> bytes:
+    return b'{"%b": %b}\n' % (kind.encode(), fields)
+
+
+def _refusal_line(refusal: web.HTTPException) -> bytes:
+    fields = {"status": refusal.status, **json.loads(refusal.text or "{}")}
+    if (seconds := refusal.headers.get("Retry-After")) is not None:
+        fields["retrySeconds"] = int(seconds)
+    return _line("refused", json.dumps(fields).encode())
+
+
+def _answer(fields: Mapping[str, Any]) -> web.Response:
+    return web.Response(body=json.dumps(fields).encode(), headers=JSON)
+
+
+def _parse(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _failure(web.HTTPBadRequest, str(error)) from error
+
+
+def _token_of(request: web.Request) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme != "Bearer":
+        raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
+    return token
+
+
+async def _read_line(request: web.Request) -> bytes:
+    """The next line of a request; empty: it has ended."""
+    try:
+        return await request.content.readline(max_line_length=MAX_BODY_BYTES)
+    except LineTooLong as error:
+        raise _failure(web.HTTPBadRequest, "a line is too long") from error
 
 
 def _failure(kind: type[web.HTTPException], error: str, retry_seconds: float | None = None) -> web.HTTPException:
     headers = None if retry_seconds is None else {"Retry-After": str(math.ceil(retry_seconds))}
-    return kind(text=json.dumps({"error": error}), headers=headers, content_type="application/json")
+    return kind(text=json.dumps({"error": error[:500]}), headers=headers, content_type="application/json")

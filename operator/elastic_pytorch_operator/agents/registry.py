@@ -29,7 +29,7 @@ class JobAgents:
         dump: the newest round whose stacks have been asked for.
         checks: what each agent is to measure of its node, by worker.
         verdict: `complete` or `failed` once the job has ended.
-        news: is set and replaced whenever a long poll may have something to answer.
+        news: is set and replaced whenever agents are to be told something.
         failed: workers that have failed in the newest round.
         left_rounds: the latest rounds that some member has left: its workers no longer train with those of the other members.
     """
@@ -56,12 +56,12 @@ class JobAgents:
         return self._answer
 
     def announce(self) -> None:
-        """Wakes every long poll."""
+        """Wakes all that wait for news."""
         self.news.set()
         self.news = asyncio.Event()
 
     def ask_to_report(self) -> None:
-        """Answers every long poll, and has every agent send a heartbeat at once."""
+        """Tells every agent the news, and has it send a heartbeat at once."""
         self.nudge += 1
         self.announce()
 
@@ -129,7 +129,7 @@ class AgentRegistry:
 
     @property
     def open_polls(self) -> int:
-        """Long polls of all jobs that wait for an answer."""
+        """Streams and long polls of all jobs that are open."""
         return sum(sum(job.polls.values()) for job in self._jobs.values())
 
     def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> float | None:
@@ -201,13 +201,13 @@ class AgentRegistry:
         }
 
     def open_poll(self, job_uid: str, worker: str) -> None:
-        """An agent has opened a long poll."""
+        """An agent waits for news, on a stream or by a long poll."""
         job = self.job(job_uid)
         job.closed_at.pop(worker, None)
         job.polls[worker] = job.polls.get(worker, 0) + 1
 
     def close_poll(self, job_uid: str, worker: str, now: float, *, dropped: bool) -> None:
-        """An agent's long poll has been answered, or, if it was dropped, its connection has closed.
+        """An agent waits no more: its poll was answered, or its stream ended in order, or, if it was dropped, the connection has closed.
 
         Only a closed connection is a sign against the agent. One that was answered is to ask again, which may take long on a busy machine.
         """

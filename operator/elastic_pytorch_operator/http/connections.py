@@ -17,7 +17,7 @@ from typing import Literal
 
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 
-MAX_PER_CLIENT = 8  # an agent has two, and perhaps more whose end has not been noticed yet
+MAX_PER_CLIENT = 8  # an agent has one or, before 0.3, two, and perhaps more whose end has not been noticed yet
 FAILURE_PRICE = 4.0  # connections of its address that a refused request costs, besides its own
 
 Peer = tuple[str, int]  # address and port

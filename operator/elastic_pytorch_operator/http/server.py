@@ -35,6 +35,9 @@ TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (ne
 HANDSHAKE_SECONDS = 5
 GOODBYE_SECONDS = 1  # for the end of TLS
 IDLE_SECONDS = 75.0  # between two requests of a known client
+# The kernel closes a connection whose other end has acknowledged nothing for a minute: its node was lost, or its pod deleted without a
+# word. Clients that stream may say nothing for longer. Not every system has each of these options.
+LOST_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 60_000), ("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it was complete
 
 
@@ -70,7 +73,7 @@ async def serving(
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[gate.dismiss, *middlewares])
     app[GATE] = gate
     app.add_routes(routes)
-    # Cancelling a handler whose client has gone is how a closed long poll is noticed at once.
+    # Cancelling a handler whose client has gone is how a closed connection is noticed at once.
     runner = web.AppRunner(
         app,
         handler_cancellation=True,
@@ -130,6 +133,13 @@ def _was_given_up(link: socket.socket) -> bool:
     """Whether the client has closed the connection; where the kernel does not say, a handshake will find out."""
     option = getattr(socket, "TCP_INFO", None)  # Linux has it
     return option is not None and link.getsockopt(socket.IPPROTO_TCP, option, 1)[0] != TCP_ESTABLISHED
+
+
+def _notice_lost_peer(link: socket.socket) -> None:
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in LOST_PEER_OPTIONS:
+        if hasattr(socket, option):
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +250,7 @@ class _Gate:
                 continue
             begun += 1
             link.setblocking(False)
+            _notice_lost_peer(link)
             task = self._loop.create_task(self._serve(link, peer))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)

@@ -173,7 +173,7 @@ class AgentView:
     port: int
     heard_at: float
     state_since: float
-    disconnected_since: float | None = None  # when its long poll was cut without an answer, if it has opened none since
+    disconnected_since: float | None = None  # when its stream was cut, if it has opened none since
     restarts: int = 0
     failure: Failure | None = None
     progress: Progress = Progress()

@@ -41,7 +41,7 @@ class GaugeValues:
         stragglers: ranks that are slow, by namespace.
         figures: of each job, found as they are read, once: they are exported on request only.
         agents: that have sent a request of late.
-        polls: long polls that wait for an answer.
+        polls: streams and long polls that are open.
         queued: jobs that await a reconcile by this replica, now or later.
         longest_reconcile_seconds: since when the oldest reconcile goes on; 0 if none does.
     """

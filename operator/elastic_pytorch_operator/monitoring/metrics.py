@@ -178,13 +178,16 @@ class Metrics:
         )
         self._agent_requests = self._counter(
             "elastic_pytorch_agent_requests_total",
-            "Requests of agents by kind (heartbeat, round, other) and status code (docs/protocol.md).",
+            "Requests of agents by kind (stream, heartbeat, round, other) and status code (docs/protocol.md). Heartbeats and rounds of a "
+            "stream are counted one by one.",
             ("request", "code"),
         )
         self._agents = self._gauge(
             "elastic_pytorch_agents_connected", "Agents that sent a request within the last ten seconds."
         )
-        self._polls = self._gauge("elastic_pytorch_long_polls_open", "Open long polls: agents that wait for the next round.")
+        self._polls = self._gauge(
+            "elastic_pytorch_long_polls_open", "Open streams and long polls: agents that hear of the next round."
+        )
         self._token_reviews = self._counter(
             "elastic_pytorch_token_reviews_total",
             "Checks of agents' tokens by result: signature (valid by its signature), or what the API server's review says: valid, "

@@ -2,61 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import aiohttp
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
-from elastic_pytorch_operator.agents.token_review import TokenReviewer
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Member, Round
-from elastic_pytorch_operator.spec.job import JobKey
 
+from tests.operator.agents.served import BEAT, POD, Served
 from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
-
-BEAT = {"incarnation": "a", "state": "ready", "round": 0}
-POD = "lm-worker-0-x7k2p"
-
-
-@dataclass
-class Served:
-    """A served API with one worker pod, and what it takes to talk to it as that pod."""
-
-    url: str
-    session: aiohttp.ClientSession
-    cluster: FakeCluster
-    cache: Cache
-    registry: AgentRegistry
-    token: str
-    work: list[JobKey] = field(default_factory=list)
-
-    async def post(self, body: Any, token: str | None = None, path: str = "/v1/heartbeat") -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
-        async with self.session.post(self.url + path, json=body, headers=headers) as answer:
-            return answer.status, await answer.json() if answer.content_type == "application/json" else None
-
-    async def poll(self, after: int = 0, nudge: int = 0, brief: int = 0) -> Any:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        query = f"after={after}&nudge={nudge}&hold=20&brief={brief}"
-        async with self.session.get(f"{self.url}/v1/round?{query}", headers=headers) as answer:
-            return await answer.json()
-
-
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    cluster, cache, registry, work = FakeCluster(), Cache(), AgentRegistry(), []
-    await cluster.create_pod(a_worker_pod(a_job(), 0))
-    cache.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
-    api = AgentApi(cache, registry, TokenReviewer(cluster), lambda key, _: work.append(key))
-    async with listening(api, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
-        token = cluster.issue_token("default", POD)
-        yield Served(f"http://127.0.0.1:{port}", session, cluster, cache, registry, token, work)
 
 
 async def test_heartbeat_is_put_down_to_the_tokens_pod(served: Served) -> None:

@@ -68,15 +68,6 @@ def test_the_group_grows_and_shrinks(group: Group) -> None:
     assert all(e["TORCHELASTIC_RESTART_COUNT"] == 0 for e in group.events.all(what="start"))
 
 
-def test_group_forms_with_an_operator_before_0_3_that_lists_all_members(group: Group) -> None:
-    group.operator.lists_members = True
-    _, two = group.declare("w1", "w0")
-    assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in two} == {("w1", 0, 2), ("w0", 1, 2)}
-    group.operator.lists_members = False
-    _, three = group.declare("w1", "w2", "w0")
-    assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in three} == {("w1", 0, 3), ("w2", 1, 3), ("w0", 2, 3)}
-
-
 def test_an_empty_round_stops_everybody(group: Group) -> None:
     group.declare("w0", "w1")
     group.operator.declare()
@@ -233,3 +224,21 @@ def is_alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+def test_group_goes_on_with_an_operator_before_0_3(group: Group) -> None:
+    """It knows no streams, and lists all members."""
+    number, _ = group.declare("w1", "w2")
+    started = len(group.events.all(what="start"))
+    group.operator.go_away()
+    group.operator.streams, group.operator.lists_members = False, True
+    heard = len(group.operator.heard)
+    group.operator.come_back()
+    group.operator.wait(lambda: {h.worker for h in group.operator.heard[heard:]} == {"w1", "w2"})
+    assert {(h.state, h.round) for h in group.operator.heard[heard:]} == {("running", number)}
+    assert len(group.events.all(what="start")) == started
+    _, one = group.declare("w2")
+    assert {(e["worker"], e["RANK"]) for e in one} == {("w2", 0)}
+    group.operator.lists_members = False
+    _, two = group.declare("w2", "w1")
+    assert {(e["worker"], e["RANK"]) for e in two} == {("w2", 0), ("w1", 1)}

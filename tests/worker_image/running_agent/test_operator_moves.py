@@ -12,7 +12,9 @@ from pathlib import Path
 import certifi
 import pytest
 from elastic_pytorch.operator_link.client import OperatorClient
-from elastic_pytorch.operator_link.http_connection import OperatorConnection, RefusedError
+from elastic_pytorch.operator_link.http_connection import OperatorConnection
+from elastic_pytorch.operator_link.refusal import RefusedError
+from elastic_pytorch.operator_link.request_link import RequestLink
 
 from tests.worker_image.waiting import wait
 
@@ -153,7 +155,7 @@ def test_agent_asks_for_rounds_only_once_a_heartbeat_was_answered() -> None:
     client = OperatorClient(
         connection, local_world_size=1, port=lambda: 1, progress=dict, on_news=lambda: None, on_dump=lambda: None
     )
-    client.start()
+    threading.Thread(target=RequestLink(client).run, daemon=True).start()
     wait(lambda: len(asked) >= 3)
     assert set(asked) == {"POST"}
     may_answer.set()

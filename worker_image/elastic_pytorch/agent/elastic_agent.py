@@ -25,10 +25,10 @@ from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.processes.orphans import reap_orphans
-from elastic_pytorch.processes.wakeup import Wakeup
 from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
 from elastic_pytorch.stopping.stacks import dump_stacks
+from elastic_pytorch.wakeup import Wakeup
 
 # How long a worker that is being stopped in an orderly change may stay in one call of C after another member has stopped its workers.
 PEER_STOPPED_SECONDS = 5.0

@@ -24,17 +24,18 @@ from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.agent.signals import HANDLED, Signals
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger
+from elastic_pytorch.operator_link.link import start_link
 from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.processes import group_formation, warm_start
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.run_script import run_script
 from elastic_pytorch.processes.stderr_tail import StderrTails
-from elastic_pytorch.processes.wakeup import Wakeup
 from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.torch_fixes import destroy_deadlock, store_connect
+from elastic_pytorch.wakeup import Wakeup
 
 BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
@@ -131,7 +132,7 @@ def launch(
         log_line_prefix_template=config.log_line_prefix_template,
     )
     signals.install()
-    client.start()
+    start_link(client)
     try:
         agent.run()
     except SignalException as error:

@@ -19,11 +19,12 @@ from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous
 from elastic_pytorch.agent.settings import read_settings
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.link import start_link
 from elastic_pytorch.operator_link.store_port import StorePort
-from elastic_pytorch.processes.wakeup import Wakeup
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.stopping.stacks import COLD_START, children, dump_stacks
+from elastic_pytorch.wakeup import Wakeup
 
 BARRIER_KEY = "torchelastic/agent/terminal_state"  # where stock agents meet when their workers have succeeded
 
@@ -57,7 +58,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     handler = TorchrunRendezvous(
         client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
     )
-    client.start()
+    start_link(client)
     return handler
 
 

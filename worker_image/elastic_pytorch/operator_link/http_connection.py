@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import math
 import socket
 import ssl
 import time
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch.operator_link.first_connection import connect_first
+from elastic_pytorch.operator_link.refusal import RefusedError, reason_of, retry_after
+from elastic_pytorch.operator_link.stream import OperatorStream
 
 MAX_ANSWER_BYTES = 32 << 20
-MAX_RETRY_AFTER_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, however busy the operator is
 HANDSHAKE_TIMEOUT_SECONDS = 2.0
 MAX_PATIENCE = 4
@@ -22,20 +22,6 @@ RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another
 # The kernel closes a connection whose other end acknowledges nothing for 2 s, even an idle one, as a poll's is most of the time. The kernel
 # of a live operator acknowledges however busy the operator is. Not every system has each of these options.
 DEAD_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 2000), ("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
-
-
-class RefusedError(OSError):
-    """The operator answered with another status than 200.
-
-    Attributes:
-        status: the HTTP status.
-        retry_after: the seconds for which the operator refuses further requests; None: not given.
-    """
-
-    def __init__(self, status: int, reason: str, retry_after: float | None) -> None:
-        super().__init__(f"{status} {reason}")
-        self.status = status
-        self.retry_after = retry_after
 
 
 class OperatorConnection:
@@ -106,11 +92,25 @@ class OperatorConnection:
         except Exception as error:
             # With a number, it is the kernel that has heard nothing of the other one.
             if self._connection is not None and isinstance(error, TimeoutError) and error.errno is None:
-                self._wait_longer()
+                self.wait_longer()
             self.close()
             raise
         self.patience = 1
         return answer
+
+    def open_stream(self, path: str) -> OperatorStream:
+        """Opens another connection, whose only request is a stream of lines, as its answer is.
+
+        Raises:
+            OSError: there is no connection.
+        """
+        self.close()
+        token = self.token()
+        return OperatorStream(self._connect(), f"{self._host}:{self._port}", path, token)
+
+    def token(self) -> str:
+        """The token that the file has now; empty: there is no file."""
+        return Path(self._token_file).read_text(encoding="ascii").strip() if self._token_file else ""
 
     def interrupt(self) -> None:
         """Makes a request that waits for its answer fail at once. From another thread."""
@@ -126,16 +126,17 @@ class OperatorConnection:
             self._connection.close()
             self._connection = None
 
-    def _wait_longer(self) -> None:
+    def wait_longer(self) -> None:
+        """Takes note that the operator can be reached and is too slow."""
         self.patience = min(2 * self.patience, MAX_PATIENCE)
 
     def _exchange(self, method: str, path: str, body: object) -> Any:
-        connection = self._connection or self._connect()
+        connection = self._connection or self._connect_for_requests()
         if connection.sock is not None:
             connection.sock.settimeout(self.patience * self._timeout)
         headers = {"Accept": "application/json"}
-        if self._token_file:
-            headers["Authorization"] = f"Bearer {Path(self._token_file).read_text(encoding='ascii').strip()}"
+        if token := self.token():
+            headers["Authorization"] = f"Bearer {token}"
         content = None
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -148,10 +149,17 @@ class OperatorConnection:
         if not response.isclosed():
             raise ValueError(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
         if response.status != http.client.OK:
-            raise RefusedError(response.status, _reason(answer, response.reason), _retry_after(response))
+            raise RefusedError(response.status, reason_of(answer, response.reason), retry_after(response.headers))
         return json.loads(answer)
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect_for_requests(self) -> http.client.HTTPConnection:
+        found = self._connect()
+        self._connection = http.client.HTTPConnection(self._host, self._port)
+        self._connection.sock = found
+        self._connection.auto_open = 0  # it would open a connection without TLS
+        return self._connection
+
+    def _connect(self) -> socket.socket:
         try:
             found = self._open()
         except OSError:
@@ -161,10 +169,7 @@ class OperatorConnection:
                 self._address = ""
             raise
         self._failing_since = None
-        self._connection = http.client.HTTPConnection(self._host, self._port)
-        self._connection.sock = found
-        self._connection.auto_open = 0  # it would open a connection without TLS
-        return self._connection
+        return found
 
     def _open(self) -> socket.socket:
         found = self._open_socket((self._address or self._host, self._port), min(CONNECT_TIMEOUT_SECONDS, self._timeout))
@@ -180,23 +185,9 @@ class OperatorConnection:
                 try:
                     found = self._tls.wrap_socket(found, server_hostname=self._host)
                 except (TimeoutError, ConnectionError, ssl.SSLEOFError):
-                    self._wait_longer()
+                    self.wait_longer()
                     raise
         except BaseException:
             found.close()
             raise
         return found
-
-
-def _reason(answer: bytes, reason: str) -> str:
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        return ascii(str(json.loads(answer)["error"])[:500])
-    return ascii(reason[:100])
-
-
-def _retry_after(response: http.client.HTTPResponse) -> float | None:
-    try:
-        seconds = float(response.headers.get("Retry-After", ""))
-    except ValueError:
-        return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS) if math.isfinite(seconds) else None

@@ -10,8 +10,8 @@ from functools import partial
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, PContext, SubprocessContext
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.processes.wakeup import Wakeup
 from elastic_pytorch.stopping.observation import OBSERVE_SECONDS, StopObserver
+from elastic_pytorch.wakeup import Wakeup
 
 KILLED_SECONDS = 20.0  # to end after SIGKILL: releasing a hundred GB of pinned memory takes several
 

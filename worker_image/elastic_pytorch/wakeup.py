@@ -1,4 +1,4 @@
-"""How the agent's main thread waits: for a time, a process or another thread, whichever comes first."""
+"""How a thread of the agent waits: for a time, a file descriptor or another thread, whichever comes first."""
 
 import contextlib
 import os

@@ -1,0 +1,185 @@
+"""An agent's stream, on a real server: heartbeats and answers, rounds between them, and how it ends."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from elastic_pytorch_operator.agents.http_api import MAX_POLLS
+from elastic_pytorch_operator.model.round import Member, Round
+
+from tests.operator.agents.served import BEAT, POD, Served
+from tests.operator.builders import KEY
+
+SECONDS = 20.0
+ROUND = Round(3, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0)
+
+
+class Stream:
+    """An agent's end of a stream."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, lines: asyncio.Queue[bytes]) -> None:
+        self.status = answer.status
+        self._answer, self._lines = answer, lines
+
+    def send(self, fields: Any = BEAT) -> None:
+        self._lines.put_nowait(json.dumps(fields).encode() + b"\n")
+
+    def end(self) -> None:
+        self._lines.put_nowait(b"")
+
+    async def receive(self, kind: str) -> Any:
+        """The next line, which is of a kind."""
+        [(found, fields)] = json.loads(await asyncio.wait_for(self._answer.content.readline(), SECONDS)).items()
+        assert found == kind, fields
+        return fields
+
+    async def ends(self) -> bool:
+        try:
+            return await asyncio.wait_for(self._answer.content.readline(), SECONDS) == b""
+        except aiohttp.ClientError:
+            return True
+
+
+@asynccontextmanager
+async def streaming(served: Served) -> AsyncIterator[Stream]:
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    lines.put_nowait(json.dumps(BEAT).encode() + b"\n")
+
+    async def body() -> AsyncIterator[bytes]:
+        while line := await lines.get():
+            yield line
+
+    headers = {"Authorization": f"Bearer {served.token}"}
+    async with served.session.post(f"{served.url}/v1/agent", data=body(), headers=headers) as answer:
+        yield Stream(answer, lines)
+
+
+@asynccontextmanager
+async def begun(served: Served) -> AsyncIterator[Stream]:
+    """A stream whose first heartbeat was answered."""
+    async with streaming(served) as stream:
+        await stream.receive("heartbeat")
+        await stream.receive("round")
+        yield stream
+
+
+async def test_each_heartbeat_is_answered_and_the_round_comes_after_the_first(served: Served) -> None:
+    async with streaming(served) as stream:
+        assert (await stream.receive("heartbeat"))["heartbeatSeconds"] == 1.0
+        found = await stream.receive("round")
+        assert (found["round"], found["worker"], found["rank"]) == (0, POD, None)
+        stream.send({**BEAT, "state": "running", "round": 2})
+        assert (await stream.receive("heartbeat"))["round"] == 0
+        assert served.registry.agents("uid-lm", {POD})[POD].round == 2
+    assert KEY in served.work
+
+
+async def test_round_that_was_declared_before_comes_after_the_first_heartbeat(served: Served) -> None:
+    served.registry.declare("uid-lm", ROUND)
+    async with streaming(served) as stream:
+        await stream.receive("heartbeat")
+        assert (await stream.receive("round"))["round"] == 3
+
+
+async def test_all_news_come_at_once(served: Served) -> None:
+    async with begun(served) as stream:
+        served.registry.declare("uid-lm", ROUND)
+        found = await stream.receive("round")
+        assert (found["round"], found["rank"], found["size"], found["cause"]) == (3, 0, 1, "FirstRound: why")
+        served.registry.nudge("uid-lm", 3)
+        assert (await stream.receive("round"))["nudge"] == 1
+        served.registry.conclude("uid-lm", "complete")
+        assert (await stream.receive("round"))["verdict"] == "complete"
+
+
+async def test_stream_that_is_cut_is_noticed_at_once(served: Served) -> None:
+    async with begun(served):
+        assert served.registry.open_polls == 1
+        served.work.clear()
+    async with asyncio.timeout(SECONDS):
+        while not served.work:
+            await asyncio.sleep(0.01)
+    assert served.registry.agents("uid-lm", {POD})[POD].disconnected_since is not None
+    assert served.registry.open_polls == 0
+
+
+async def test_stream_that_the_agent_ends_is_no_sign_against_it(served: Served) -> None:
+    async with begun(served) as stream:
+        served.work.clear()
+        stream.end()
+        assert await stream.ends()
+        assert served.registry.open_polls == 0
+        assert served.registry.agents("uid-lm", {POD})[POD].disconnected_since is None
+    assert served.work == []
+
+
+async def test_renewed_token_takes_the_place_of_the_first(served: Served) -> None:
+    renewed = served.cluster.issue_token("default", POD)
+    async with begun(served) as stream:
+        stream.send({"token": renewed})
+        stream.send()
+        await stream.receive("heartbeat")
+        stream.send({"token": ""})
+        stream.send()
+        assert (await stream.receive("refused"))["status"] == 401
+        assert await stream.ends()
+
+
+@pytest.mark.parametrize("line", [[], {"state": "ready"}, {**BEAT, "round": "1"}, {**BEAT, "incarnation": "x" * 70_000}])
+async def test_malformed_heartbeat_ends_the_stream_and_changes_nothing(served: Served, line: Any) -> None:
+    async with begun(served) as stream:
+        served.work.clear()
+        stream.send(line)
+        refusal = await stream.receive("refused")
+        assert refusal["status"] == 400
+        assert refusal["error"]
+        assert await stream.ends()
+        assert served.work == []
+
+
+async def test_operator_that_leads_no_more_ends_the_stream(served: Served) -> None:
+    async with begun(served) as stream:
+        served.leads = False
+        stream.send()
+        assert await stream.receive("refused") == {
+            "status": 503,
+            "error": "this operator is starting, or another one leads",
+            "retrySeconds": 1,
+        }
+        assert await stream.ends()
+    async with streaming(served) as stream:
+        assert stream.status == 503
+
+
+async def test_pod_that_is_gone_is_refused(served: Served) -> None:
+    async with begun(served) as stream:
+        served.cluster.finish_deletion("default", POD)
+        served.cache.replace_all([], [], [], 1.0)
+        stream.send()
+        assert (await stream.receive("refused"))["status"] == 403
+        assert await stream.ends()
+
+
+async def test_flood_on_a_stream_is_refused_and_the_stream_goes_on(served: Served) -> None:
+    async with begun(served) as stream:
+        for _ in range(200):
+            stream.send()
+        refused = 0
+        for _ in range(200):
+            [(kind, fields)] = json.loads(await asyncio.wait_for(stream._answer.content.readline(), SECONDS)).items()
+            refused += kind == "refused" and fields["status"] == 429
+        assert refused > 50
+        await asyncio.sleep(1.5)
+        stream.send()
+        await stream.receive("heartbeat")
+
+
+async def test_pod_may_have_a_few_streams_only(served: Served) -> None:
+    async with begun(served), begun(served), begun(served), begun(served):
+        assert served.registry.open_polls == MAX_POLLS
+        async with streaming(served) as stream:
+            assert stream.status == 429

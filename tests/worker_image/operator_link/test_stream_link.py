@@ -1,0 +1,139 @@
+"""An agent's stream to the operator's own API: what each hears of the other, and how the agent comes back."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from elastic_pytorch.operator_link.client import NodeCheck, OperatorClient
+from elastic_pytorch.operator_link.http_connection import OperatorConnection
+from elastic_pytorch.operator_link.link import start_link
+from elastic_pytorch.operator_link.stream_link import StreamLink
+from elastic_pytorch_operator.model.observed import AgentView
+from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.tls.rotation import Trust
+from elastic_pytorch_operator.tls.secret import load_certificate, renew, server_context
+
+from tests.operator.agents.served import POD, Served, serving
+from tests.worker_image.waiting import wait
+
+SECONDS = 30.0
+JOB = "uid-lm"
+
+
+def a_client(port: int, token_file: str, authorities: str = "") -> tuple[OperatorClient, list[str]]:
+    news: list[str] = []
+    client = OperatorClient(
+        partial(OperatorConnection, "localhost", port, token_file, authorities=authorities),
+        local_world_size=1,
+        port=lambda: 29501,
+        progress=dict,
+        on_news=lambda: news.append("round"),
+        on_dump=lambda: news.append("dump"),
+    )
+    return client, news
+
+
+async def until(what: Callable[[], object]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not what():
+            await asyncio.sleep(0.005)
+
+
+def view(operator: Served) -> AgentView | None:
+    return operator.registry.agents(JOB, {POD}).get(POD)
+
+
+def a_round(number: int) -> Round:
+    return Round(number, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0)
+
+
+async def test_agent_and_operator_hear_each_other_over_tls(tmp_path: Path) -> None:
+    trust = await asyncio.to_thread(renew, Trust(), ("localhost",), time.time())
+    tls = server_context()
+    load_certificate(trust, tls)
+    async with serving(tls) as operator:
+        (tmp_path / "token").write_text(operator.token)
+        client, news = a_client(operator.port, str(tmp_path / "token"), trust.bundle)
+        start_link(client)
+        await until(lambda: view(operator) and client.worker == POD)
+        assert operator.registry.open_polls == 1
+        operator.registry.declare(JOB, a_round(3))
+        await until(lambda: client.newest.number == 3)
+        assert (client.newest.rank, news) == (0, ["round"])
+        client.tell(state="running", round=3)
+        await until(lambda: (seen := view(operator)) is not None and seen.round == 3)
+        client.tell_check(NodeCheck(1, 0.5))
+        await until(lambda: (seen := view(operator)) is not None and seen.check.number == 1)
+        operator.registry.ask_for_stacks(JOB, 3)
+        await until(lambda: news == ["round", "dump"])
+        (tmp_path / "token").write_text(operator.cluster.issue_token("default", POD))
+        client.leave()
+        await until(lambda: (seen := view(operator)) is not None and seen.state == "leaving")
+        assert operator.cluster.calls.count("review_token") == 2, "it has shown the renewed token"
+        await asyncio.to_thread(client.flush, SECONDS)
+        operator.registry.conclude(JOB, "complete")
+        await until(lambda: client.verdict == "complete")
+        client.stop()
+
+
+async def test_agent_finds_the_next_operator(tmp_path: Path) -> None:
+    async with serving() as operator:
+        (tmp_path / "token").write_text(operator.token)
+        client, _ = a_client(operator.port, str(tmp_path / "token"))
+        start_link(client)
+        await until(lambda: view(operator))
+    async with serving(port=operator.port) as successor:
+        (tmp_path / "token").write_text(successor.token)
+        await until(lambda: view(successor))
+        successor.leads = False
+        await until(lambda: successor.registry.open_polls == 0)
+        successor.leads = True
+        await until(lambda: successor.registry.open_polls == 1)
+        successor.registry.declare(JOB, a_round(7))
+        await until(lambda: client.newest.number == 7)
+        client.stop()
+
+
+def test_agent_waits_longer_for_an_operator_that_does_not_answer() -> None:
+    with contextlib.ExitStack() as open_:
+        server = open_.enter_context(socket.create_server(("127.0.0.1", 0)))
+        tries: list[float] = []
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    open_.enter_context(server.accept()[0])
+                    tries.append(time.monotonic())
+
+        threading.Thread(target=accept, daemon=True).start()
+        client, _ = a_client(server.getsockname()[1], "")
+        client.tell()
+        link = StreamLink(client, timeout_seconds=0.05)
+        threading.Thread(target=link.run, daemon=True).start()
+        wait(lambda: len(tries) >= 4)
+        assert client.attempted == client.told, "who waits for the last heartbeat need not wait for its answer"
+        gaps = [after - before for before, after in pairwise(tries)]
+        assert gaps[2] >= 4 * 0.05 + 0.5 * 0.2 * 16, gaps
+        client.stop()
+
+
+@pytest.mark.parametrize("status", [b"404 Not Found", b"500 Oops"])
+def test_agent_uses_requests_if_the_operator_has_no_streams(status: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client, _ = a_client(server.getsockname()[1], "")
+        link = threading.Thread(target=StreamLink(client).run, daemon=True)
+        link.start()
+        accepted, _ = server.accept()
+        accepted.recv(4096)
+        accepted.sendall(b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % status)
+        link.join(1.0 if status.startswith(b"500") else SECONDS)
+        assert link.is_alive() is status.startswith(b"500")
+        accepted.close()
+        client.stop()

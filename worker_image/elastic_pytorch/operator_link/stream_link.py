@@ -1,0 +1,110 @@
+"""How an agent talks to the operator: heartbeats and answers, and rounds between them, on one connection."""
+
+import http.client
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.refusal import RefusedError
+from elastic_pytorch.operator_link.retry import Retry
+from elastic_pytorch.operator_link.rounds import RoundError, parse_round
+from elastic_pytorch.operator_link.stream import OperatorStream, refusal_of
+
+PATH = "/v1/agent"
+HEARTBEAT_TIMEOUT_SECONDS = 5.0
+
+Line = tuple[str, Any]  # its kind, and what it says
+
+
+class StreamLink:
+    """Keeps a stream to the operator open.
+
+    Args:
+        client: what is to be reported, and where answers go.
+        timeout_seconds: for the answer to a heartbeat.
+    """
+
+    def __init__(self, client: OperatorClient, timeout_seconds: float = HEARTBEAT_TIMEOUT_SECONDS) -> None:
+        self._client = client
+        self._timeout_seconds = timeout_seconds
+        self._connection = client.connection(timeout_seconds)
+        self._retry = Retry("the stream to the operator", lambda: client.stopped)
+
+    def run(self) -> None:
+        """Talks to the operator, whatever the network does; returns if the operator has no streams, as those before 0.3."""
+        while True:
+            self._answered = False
+            told = self._client.told
+            try:
+                self._converse()
+            except RefusedError as error:
+                if error.status == http.client.NOT_FOUND:
+                    return
+                failure: Exception = error
+            except Exception as error:  # nothing that comes from the network may end the agent
+                failure = error
+            self._client.attempted = told
+            if self._answered and isinstance(failure, ConnectionError):
+                continue  # the operator has ended, and another may lead by now: no reason to wait
+            pause = self._retry.fail(failure, self._connection.patience)
+            if self._retry.asked:
+                time.sleep(pause)
+            else:
+                self._client.bell.wait(pause)  # a change is sent at once: the operator may be back
+
+    def _converse(self) -> None:
+        """Opens a stream, and keeps it until it fails.
+
+        Raises:
+            Exception: why it has failed.
+        """
+        client = self._client
+        with closing(self._connection.open_stream(PATH)) as stream:
+            while True:
+                told, body = client.told, client.heartbeat()
+                stream.send(body, self._connection.token())
+                kind, answer = self._await_answer(stream)
+                client.attempted = told
+                if kind == "refused":
+                    pause = refusal_of(answer).retry_after or 0.0
+                    self._take_news(stream, pause, lambda: False)
+                    continue
+                client.take_answer(answer, body["round"])
+                self._answered, self._connection.patience = True, 1
+                self._retry.succeed()
+                self._take_news(stream, client.heartbeat_seconds, lambda: client.asked)
+
+    def _await_answer(self, stream: OperatorStream) -> Line:
+        """The answer to the last heartbeat: another one, or that it came too early. News that come before it are taken in."""
+        deadline = time.monotonic() + self._connection.patience * self._timeout_seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if answers := self._receive(stream, left):
+                return answers[-1]
+        self._connection.wait_longer()
+        raise TimeoutError("a heartbeat was not answered")
+
+    def _take_news(self, stream: OperatorStream, seconds: float, enough: Callable[[], bool]) -> None:
+        until = time.monotonic() + seconds
+        while not enough() and (left := until - time.monotonic()) > 0:
+            self._receive(stream, left)
+
+    def _receive(self, stream: OperatorStream, seconds: float) -> list[Line]:
+        """Waits for lines, or until the client asks for a heartbeat; takes in news, and returns the others."""
+        if stream.fileno() not in self._client.bell.wait(seconds, [stream.fileno()]):
+            return []
+        answers: list[Line] = []
+        for line in stream.receive():
+            if not isinstance(line, dict):
+                raise RoundError("a line is not an object")
+            for kind, fields in line.items():
+                if kind == "round":
+                    self._client.take_round(parse_round(fields))
+                elif kind == "refused":
+                    refusal = refusal_of(fields)
+                    if refusal.status != http.client.TOO_MANY_REQUESTS:
+                        raise refusal
+                if kind in ("heartbeat", "refused"):
+                    answers.append((kind, fields))
+        return answers
