@@ -136,9 +136,7 @@ class AgentApi:
                         token = str(fields["token"])  # the kubelet has renewed it
                         continue
                     await told.write(await self._answer_line(request, token, fields))
-                    if (
-                        news is None
-                    ):  # a new leader hears thousands of agents sooner if it tells none of rounds before its heartbeat
+                    if news is None:  # not before: a new leader hears thousands of agents sooner so
                         news = asyncio.create_task(self._tell_news(told, speaker))
             except web.HTTPException as refusal:
                 self.metrics.answered("heartbeat", refusal.status)

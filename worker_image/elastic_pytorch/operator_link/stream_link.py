@@ -14,6 +14,7 @@ from elastic_pytorch.operator_link.stream import OperatorStream, refusal_of
 
 PATH = "/v1/agent"
 HEARTBEAT_TIMEOUT_SECONDS = 5.0
+SHORT_SECONDS = 1.0  # a stream that ends sooner has failed
 
 Line = tuple[str, Any]  # its kind, and what it says
 
@@ -34,9 +35,9 @@ class StreamLink:
 
     def run(self) -> None:
         """Talks to the operator, whatever the network does; returns if the operator has no streams, as those before 0.3."""
+        client = self._client
         while True:
-            self._answered = False
-            told = self._client.told
+            told, began = client.told, time.monotonic()
             try:
                 self._converse()
             except RefusedError as error:
@@ -45,14 +46,14 @@ class StreamLink:
                 failure: Exception = error
             except Exception as error:  # nothing that comes from the network may end the agent
                 failure = error
-            self._client.attempted = told
-            if self._answered and isinstance(failure, ConnectionError):
+            client.attempted = max(told, client.attempted)
+            if isinstance(failure, ConnectionError) and not self._retry.failing and time.monotonic() > began + SHORT_SECONDS:
                 continue  # the operator has ended, and another may lead by now: no reason to wait
             pause = self._retry.fail(failure, self._connection.patience)
             if self._retry.asked:
                 time.sleep(pause)
             else:
-                self._client.bell.wait(pause)  # a change is sent at once: the operator may be back
+                client.bell.wait(pause)  # a change is sent at once: the operator may be back
 
     def _converse(self) -> None:
         """Opens a stream, and keeps it until it fails.
@@ -64,15 +65,17 @@ class StreamLink:
         with closing(self._connection.open_stream(PATH)) as stream:
             while True:
                 told, body = client.told, client.heartbeat()
-                stream.send(body, self._connection.token())
-                kind, answer = self._await_answer(stream)
-                client.attempted = told
+                try:
+                    stream.send(body, self._connection.token())
+                    kind, answer = self._await_answer(stream)
+                finally:
+                    client.attempted = told
                 if kind == "refused":
                     pause = refusal_of(answer).retry_after or 0.0
                     self._take_news(stream, pause, lambda: False)
                     continue
                 client.take_answer(answer, body["round"])
-                self._answered, self._connection.patience = True, 1
+                self._connection.patience = 1
                 self._retry.succeed()
                 self._take_news(stream, client.heartbeat_seconds, lambda: client.asked)
 
