@@ -21,7 +21,7 @@ from scale.stage import Stage
 CREATED_A_SECOND = 4  # fewer than that, and a run gives up
 LOSS_SECONDS = 60.0
 LOSS_PAUSE_SECONDS = 0.5
-TAKEOVER_SECONDS = 120.0
+TAKEOVER_SECONDS = 300.0
 SILENT_SECONDS = 40.0  # after a takeover: whatever is declared lost falsely is declared by then
 
 
