@@ -155,7 +155,7 @@ def describe_job(
         status["rootCause"] = cause.as_status()
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
-    conditions = _conditions(job, observed, live, round_, size, findings)
+    conditions = _conditions(job, observed, live, round_, size, findings, unheard=unheard)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
         status["completionTime"] = observed.time
@@ -287,7 +287,14 @@ def _progress(agents: Sequence[AgentView]) -> Status | None:
 
 
 def _conditions(
-    job: Job, observed: Observed, live: Sequence[Candidate], round_: Round | None, size: int, findings: Findings
+    job: Job,
+    observed: Observed,
+    live: Sequence[Candidate],
+    round_: Round | None,
+    size: int,
+    findings: Findings,
+    *,
+    unheard: bool,
 ) -> list[Condition]:
     budget, ending, refusal, waiting, cooling = (
         findings.budget,
@@ -302,7 +309,7 @@ def _conditions(
         return [*_suspended(observed, size, waiting, refusal), *not_ended()]
     if findings.quota.held:
         return [*without_quota(findings.quota, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
-    if may_train(job.status, live, size):
+    if unheard:
         return [*unheard_group(live), _not_suspended(job), *not_ended()]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents

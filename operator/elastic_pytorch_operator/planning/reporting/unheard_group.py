@@ -25,7 +25,7 @@ def unheard_group(candidates: Sequence[Candidate]) -> list[Condition]:
     """Returns Running, Resizing and Degraded, all of them unknown."""
     unheard = sum(candidate.unheard for candidate in candidates)
     workers = "1 worker has" if unheard == 1 else f"{unheard} workers have"
-    running = f"{workers} not been heard since another replica of the operator took over; the group probably trains"
+    running = f"{workers} not been heard since a replica of the operator began to lead; the group probably trains"
     rest = "the group has not been heard, see condition Running"
     return [
         Condition(names.RUNNING, None, names.WORKERS_UNHEARD, running),

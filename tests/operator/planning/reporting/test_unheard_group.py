@@ -43,7 +43,7 @@ def test_status_keeps_what_was_last_known_of_it() -> None:
     assert [worker["state"] for worker in status["workers"]] == ["Silent", "Silent"]
     running = find_condition(status, "Running") or {}
     assert (running["status"], running["reason"]) == ("Unknown", "WorkersUnheard")
-    assert running["message"].startswith("2 workers have not been heard since another replica of the operator took over")
+    assert running["message"].startswith("2 workers have not been heard since a replica of the operator began to lead")
 
 
 def test_group_that_is_given_up_does_not_train() -> None:
