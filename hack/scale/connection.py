@@ -261,7 +261,7 @@ class Connection:
                 try:
                     async with in_time(HANDSHAKE_SECONDS * self.patience):
                         await self._when_ready(lambda opened: opened.do_handshake())
-                except (TimeoutError, ConnectionError, ssl.SSLEOFError):
+                except (TimeoutError, ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                     self.wait_longer()
                     raise
         except BaseException:

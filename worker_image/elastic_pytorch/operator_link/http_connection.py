@@ -184,7 +184,7 @@ class OperatorConnection:
                 found.settimeout(self.patience * min(HANDSHAKE_TIMEOUT_SECONDS, self._timeout))
                 try:
                     found = self._tls.wrap_socket(found, server_hostname=self._host)
-                except (TimeoutError, ConnectionError, ssl.SSLEOFError):
+                except (TimeoutError, ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                     self.wait_longer()
                     raise
         except BaseException:
