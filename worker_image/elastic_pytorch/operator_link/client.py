@@ -70,8 +70,8 @@ class OperatorClient:
         local_world_size: processes per pod.
         port: returns the port that is reserved for the next store.
         progress: returns the progress of training, as JSON.
-        on_news: called from a thread of the client when there is a newer round or a verdict.
-        on_dump: called from a thread of the client when the operator wants the workers' stacks.
+        on_news: called from the thread that talks to the operator when there is a newer round or a verdict.
+        on_dump: called from the same thread when the operator wants the workers' stacks.
 
     Attributes:
         connection: the same.
