@@ -296,13 +296,8 @@ def _conditions(
     *,
     unheard: bool,
 ) -> list[Condition]:
-    budget, ending, refusal, waiting, cooling = (
-        findings.budget,
-        findings.ending,
-        findings.refusal,
-        findings.waiting,
-        findings.cooling,
-    )
+    budget, ending, refusal = findings.budget, findings.ending, findings.refusal
+    waiting, cooling = findings.waiting, findings.cooling
     if ending is not None:
         return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
