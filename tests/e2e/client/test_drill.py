@@ -32,7 +32,9 @@ while True:
     dist.barrier()
     step += 1
     if dist.get_rank() == 0 and step % 10 == 0:
-        checkpoint.write_text(str(step))
+        new = checkpoint.with_suffix(".new")
+        new.write_text(str(step))  # a process may be killed here
+        new.replace(checkpoint)
     report(step=step, total=10_000, loss=4 / step ** 0.5, checkpoint_step=step // 10 * 10)
     time.sleep(0.1)
 """

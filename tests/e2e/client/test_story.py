@@ -34,7 +34,9 @@ def main():
             failed.write_text("once")
             raise ValueError("the data of step 300 is malformed")
         if dist.get_rank() == 0 and step % 10 == 0:
-            checkpoint.write_text(str(step))
+            new = checkpoint.with_suffix(".new")
+            new.write_text(str(step))  # a process may be killed here
+            new.replace(checkpoint)
         report(step=step, total=STEPS, loss=4 / step ** 0.5, checkpoint_step=step // 10 * 10)
         time.sleep(0.1)
     dist.destroy_process_group()
