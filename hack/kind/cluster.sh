@@ -29,6 +29,7 @@ main() {
             say "What the cluster is made from has changed: making it again."
         elif heal; then
             put_control_plane_first
+            keep_dns_on_control_plane
             ensure_audit
             say "Cluster $CLUSTER is ready."
             return
@@ -39,6 +40,7 @@ main() {
     fi
     create
     put_control_plane_first
+    keep_dns_on_control_plane
     ensure_audit
     say "Cluster $CLUSTER is ready. KUBECONFIG=.cluster/kubeconfig .cluster/bin/kubectl get nodes"
 }

@@ -72,3 +72,10 @@ await_system_pods() {
     kubectl -n kube-system rollout status deployment/coredns --timeout="$1s"
     kubectl -n kube-system rollout status daemonset --timeout="$1s"
 }
+
+# Tests kill workers' nodes. Without DNS, new pods would not find the operator.
+keep_dns_on_control_plane() {
+    kubectl -n kube-system patch deployment coredns --patch \
+        '{"spec": {"template": {"spec": {"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}}}}' >/dev/null
+    kubectl -n kube-system rollout status deployment/coredns --timeout=120s >/dev/null
+}
