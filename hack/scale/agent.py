@@ -1,4 +1,4 @@
-"""A simulated agent: it speaks docs/protocol.md as worker_image/elastic_pytorch/operator_link/client.py does, for one pod."""
+"""A simulated agent: it speaks docs/protocol.md as worker_image/elastic_pytorch/operator_link/stream_link.py does, for one pod."""
 
 import asyncio
 import errno
@@ -140,9 +140,10 @@ class Agent:
                 if (step := self._step()) is not None and step == self.job.training.total and self.state == "running":
                     self.state = "succeeded"
                 self.changed, began = False, time.monotonic()
+                deadline = began + self.link.patience * HEARTBEAT_TIMEOUT_SECONDS
                 stream.send(self._describe())
-                while not await self._take(stream, began + self.link.patience * HEARTBEAT_TIMEOUT_SECONDS):
-                    if time.monotonic() >= began + self.link.patience * HEARTBEAT_TIMEOUT_SECONDS:
+                while not await self._take(stream, deadline):
+                    if time.monotonic() >= deadline:
                         self.link.wait_longer()
                         raise TimeoutError
                 self.observer.heard(self, time.monotonic() - began, "")

@@ -15,6 +15,7 @@ from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch.operator_link.rounds import CheckRequest, Round, RoundError, Verdict, integer
 from elastic_pytorch.wakeup import Wakeup
 
+HEARTBEAT_TIMEOUT_SECONDS = 5.0  # for its answer
 MAX_HEARTBEAT_SECONDS = 60.0
 LEAVE_SECONDS = 2.0  # unless the operator sends a value
 MAX_LEAVE_SECONDS = 86400.0

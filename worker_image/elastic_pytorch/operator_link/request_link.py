@@ -4,13 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.client import HEARTBEAT_TIMEOUT_SECONDS, OperatorClient
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch.operator_link.retry import FIRST_RETRY_SECONDS, Retry
 from elastic_pytorch.operator_link.rounds import parse_round
 
 POLL_SECONDS = 20.0  # for which the operator holds a poll
-HEARTBEAT_TIMEOUT_SECONDS = 5.0
 POLL_HEAD_START_SECONDS = 0.02
 
 

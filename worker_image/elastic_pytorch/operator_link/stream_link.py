@@ -6,14 +6,13 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.client import HEARTBEAT_TIMEOUT_SECONDS, OperatorClient
 from elastic_pytorch.operator_link.refusal import RefusedError
 from elastic_pytorch.operator_link.retry import Retry
 from elastic_pytorch.operator_link.rounds import RoundError, parse_round
 from elastic_pytorch.operator_link.stream import OperatorStream, refusal_of
 
 PATH = "/v1/agent"
-HEARTBEAT_TIMEOUT_SECONDS = 5.0
 SHORT_SECONDS = 1.0  # a stream that ends sooner has failed
 
 Line = tuple[str, Any]  # its kind, and what it says
