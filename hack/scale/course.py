@@ -12,7 +12,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from scale.machine import busiest, find_process
+from scale.machine import busiest, cores, find_process, processor_seconds
 from scale.meter import Meter
 from scale.observations import spread
 from scale.results import Result, describe
@@ -22,6 +22,9 @@ CREATED_A_SECOND = 4  # fewer than that, and a run gives up
 LOSS_SECONDS = 60.0
 LOSS_PAUSE_SECONDS = 0.5
 TAKEOVER_SECONDS = 300.0
+SETTLE_SECONDS = 300.0  # at most
+SETTLE_LOOK_SECONDS = 10.0
+SETTLED_CORES = 0.1
 SILENT_SECONDS = 40.0  # after a takeover: whatever is declared lost falsely is declared by then
 
 
@@ -51,6 +54,8 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
                 moments = [observed.first(job, size=size) for job in stage.jobs]
                 result.spreads[name] = spread(at - begin for at in moments if at is not None)
             say(f"  {result.times}, {result.spreads}; {describe(meter.phases['create'])}")
+        async with meter.phase("settle"):
+            await settle(say)
         async with meter.phase("quiet"):
             await asyncio.gather(
                 asyncio.sleep(options.quiet), *([profile(stage, options.quiet, folder, say)] if options.profile else [])
@@ -75,6 +80,19 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
             raise RuntimeError(f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}")
         result.falsely_lost = observed.count("deleted") - stage.deleted
         say(f"  takeover: {result.spreads['takeover']}, {result.spreads['takeover_loss']}, falsely lost: {result.falsely_lost}")
+
+
+async def settle(say: Callable[[str], None]) -> None:
+    """Waits until kwok and the controller manager, which writes the Services' endpoints, have caught up with the pods."""
+    began, before = time.monotonic(), processor_seconds()
+    while (left := SETTLE_SECONDS + began - time.monotonic()) > 0:
+        await asyncio.sleep(SETTLE_LOOK_SECONDS)
+        after = processor_seconds()
+        used = cores(before, after, SETTLE_LOOK_SECONDS)
+        if used.get("kwok", 0.0) + used.get("controller manager", 0.0) < SETTLED_CORES:
+            break
+        before = after
+    say(f"  the machine has {'settled' if left > 0 else 'not settled'} after {time.monotonic() - began:.0f} s")
 
 
 async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:

@@ -20,7 +20,9 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 
-REVIEW_SECONDS = 300.0  # at most, from one review of a token to the next; at least half of it
+REVIEW_SECONDS = 300.0  # at most, from one review of a few tokens to the next; at least half of it
+# Of more than 3,000 tokens, each is reviewed less often. The API server takes some milliseconds of a core for each review.
+LATER_REVIEWS_PER_SECOND = 10.0
 RETRY_SECONDS = 60.0  # the same after an error
 INVALID_SECONDS = 5.0
 MAX_REMEMBERED = 20_000
@@ -153,7 +155,8 @@ class TokenReviewer:
         return identity
 
     def _accept(self, digest: bytes, identity: PodIdentity) -> None:
-        self._remember(self._valid, digest, _Known(identity, self._clock() + _spread(digest) * REVIEW_SECONDS))
+        seconds = max(REVIEW_SECONDS, len(self._valid) / LATER_REVIEWS_PER_SECOND)
+        self._remember(self._valid, digest, _Known(identity, self._clock() + _spread(digest) * seconds))
 
     def _tell(self, result: str) -> None:
         if self._observer:

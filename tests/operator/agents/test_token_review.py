@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from elastic_pytorch_operator.agents.token_review import (
+    LATER_REVIEWS_PER_SECOND,
     MAX_FIRST_REVIEWS,
     MAX_LATER_REVIEWS,
     RETRY_SECONDS,
@@ -125,6 +126,27 @@ async def test_tokens_reviewed_together_are_not_due_again_together() -> None:
     assert due[:4] == [0] * 4
     assert sum(due) >= 500
     assert max(due) < 500 / 3
+
+
+async def test_thousands_of_tokens_are_reviewed_less_often_each() -> None:
+    cluster = Tokens()
+    reviewer = TokenReviewer(cluster, clock=cluster.clock)
+    tokens = [f"token-{n}" for n in range(9_000)]
+    for number, token in enumerate(tokens):
+        await reviewer.identify(token, f"10.0.0.{number % 100}")
+    reviewed = []
+    for _ in range(20):
+        cluster.reviewed.clear()
+        cluster.now += REVIEW_SECONDS / 4
+        for token in tokens:
+            await reviewer.identify(token)
+        before = -1
+        while len(cluster.reviewed) > before:
+            before = len(cluster.reviewed)
+            await settle()
+        reviewed.append(before)
+    assert sum(reviewed) >= 9_000, "each has its turn"
+    assert sum(reviewed[8:]) / 12 < 2 * LATER_REVIEWS_PER_SECOND * REVIEW_SECONDS / 4
 
 
 async def test_new_agents_do_not_wait_for_reviews_of_known_ones() -> None:
