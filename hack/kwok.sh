@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # kwok, which stands in for the kubelets of fake nodes, and its own stages, which say what becomes of nodes and pods: from its Go module.
+# A real node has a kubelet of its own. By default, kwok has four requests for pods in flight, for all nodes together.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
@@ -22,10 +23,15 @@ collect_stages() {
     local folder stage
     (cd /tmp && go mod download "sigs.k8s.io/kwok@$KWOK_VERSION")
     folder=$(go env GOMODCACHE)/sigs.k8s.io/kwok@$KWOK_VERSION/kustomize/stage
-    for stage in node/fast/node-initialize pod/fast/pod-ready pod/fast/pod-delete; do
-        echo ---
-        cat "$folder/$stage.yaml"
-    done >"$STAGES.partial"
+    {
+        echo "apiVersion: config.kwok.x-k8s.io/v1alpha1"
+        echo "kind: KwokConfiguration"
+        echo "options: {podPlayStageParallelism: 32}"
+        for stage in node/fast/node-initialize pod/fast/pod-ready pod/fast/pod-delete; do
+            echo ---
+            cat "$folder/$stage.yaml"
+        done
+    } >"$STAGES.partial"
     mv "$STAGES.partial" "$STAGES"
 }
 
