@@ -15,15 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from elastic_pytorch_operator.agents.heartbeat_interval import LEAST_SECONDS
 from elastic_pytorch_operator.agents.token_signature import TokenSignatures
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 
-REVIEW_SECONDS = 300.0  # at most, from one review of a few tokens to the next; at least half of it
-# Of more than 3,000 tokens, each is reviewed less often. The API server takes some milliseconds of a core for each review.
-LATER_REVIEWS_PER_SECOND = 10.0
-RETRY_SECONDS = 60.0  # the same after an error
+REVIEW_SECONDS = 300.0  # at most, from one review of a token to the next; at least half of it
+REVIEW_HEARTBEATS = 100  # the same in heartbeats, if that is longer: thousands of agents send them less often
+RETRY_SECONDS = 60.0  # at most, after an error; at least half of it
 INVALID_SECONDS = 5.0
 MAX_REMEMBERED = 20_000
 REVIEWS_PER_SECOND = 5.0  # for an address
@@ -67,6 +67,7 @@ class TokenReviewer:
     Args:
         cluster: whose API server is asked.
         observer: counts each review.
+        heartbeat_seconds: between two heartbeats of an agent, at a moment.
         max_remembered: how many right tokens, and how many wrong ones.
         clock: monotonic seconds.
     """
@@ -76,11 +77,13 @@ class TokenReviewer:
         cluster: Cluster,
         observer: ReviewObserver | None = None,
         *,
+        heartbeat_seconds: Callable[[float], float] = lambda _: LEAST_SECONDS,
         max_remembered: int = MAX_REMEMBERED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._observer = observer
+        self._heartbeat_seconds = heartbeat_seconds
         self._clock = clock
         self._valid: OrderedDict[bytes, _Known] = OrderedDict()
         self._invalid: OrderedDict[bytes, float] = OrderedDict()  # until when
@@ -155,8 +158,9 @@ class TokenReviewer:
         return identity
 
     def _accept(self, digest: bytes, identity: PodIdentity) -> None:
-        seconds = max(REVIEW_SECONDS, len(self._valid) / LATER_REVIEWS_PER_SECOND)
-        self._remember(self._valid, digest, _Known(identity, self._clock() + _spread(digest) * seconds))
+        now = self._clock()
+        seconds = max(REVIEW_SECONDS, REVIEW_HEARTBEATS * self._heartbeat_seconds(now))
+        self._remember(self._valid, digest, _Known(identity, now + _spread(digest) * seconds))
 
     def _tell(self, result: str) -> None:
         if self._observer:

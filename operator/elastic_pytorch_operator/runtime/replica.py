@@ -112,7 +112,7 @@ class Replica:
             leading=self._may_act,
             kueue=settings.kueue,
         )
-        reviewer = TokenReviewer(self._cluster, self._metrics)
+        reviewer = TokenReviewer(self._cluster, self._metrics, heartbeat_seconds=self._registry.heartbeat_seconds)
         self._api = AgentApi(
             self._cache, self._registry, reviewer, self._queue.add, lambda: self._listening and self._may_act(), self._metrics
         )

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from elastic_pytorch_operator.agents.token_review import (
-    LATER_REVIEWS_PER_SECOND,
     MAX_FIRST_REVIEWS,
     MAX_LATER_REVIEWS,
     RETRY_SECONDS,
@@ -45,6 +44,24 @@ async def settle() -> None:
     """Lets reviews in the background go as far as they can."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def count_reviews(
+    reviewer: TokenReviewer, cluster: Tokens, tokens: list[str], *, looks: int, every_seconds: float
+) -> list[int]:
+    """Shows all tokens again and again; returns how many were reviewed each time."""
+    counts = []
+    for _ in range(looks):
+        cluster.reviewed.clear()
+        cluster.now += every_seconds
+        for token in tokens:
+            await reviewer.identify(token)
+        before = -1
+        while len(cluster.reviewed) > before:
+            before = len(cluster.reviewed)
+            await settle()
+        counts.append(before)
+    return counts
 
 
 async def test_known_token_is_served_while_it_is_reviewed_again() -> None:
@@ -115,14 +132,7 @@ async def test_tokens_reviewed_together_are_not_due_again_together() -> None:
     tokens = [f"token-{n}" for n in range(500)]
     for number, token in enumerate(tokens):
         await reviewer.identify(token, f"10.0.0.{number % 50}")
-    due = []
-    for _ in range(10):
-        cluster.reviewed.clear()
-        cluster.now += REVIEW_SECONDS / 10
-        for token in tokens:
-            await reviewer.identify(token)
-            await settle()
-        due.append(len(cluster.reviewed))
+    due = await count_reviews(reviewer, cluster, tokens, looks=10, every_seconds=REVIEW_SECONDS / 10)
     assert due[:4] == [0] * 4
     assert sum(due) >= 500
     assert max(due) < 500 / 3
@@ -130,23 +140,22 @@ async def test_tokens_reviewed_together_are_not_due_again_together() -> None:
 
 async def test_thousands_of_tokens_are_reviewed_less_often_each() -> None:
     cluster = Tokens()
-    reviewer = TokenReviewer(cluster, clock=cluster.clock)
     tokens = [f"token-{n}" for n in range(9_000)]
+    reviewer = TokenReviewer(cluster, clock=cluster.clock, heartbeat_seconds=lambda _: 9.0)
     for number, token in enumerate(tokens):
         await reviewer.identify(token, f"10.0.0.{number % 100}")
-    reviewed = []
-    for _ in range(20):
-        cluster.reviewed.clear()
-        cluster.now += REVIEW_SECONDS / 4
-        for token in tokens:
-            await reviewer.identify(token)
-        before = -1
-        while len(cluster.reviewed) > before:
-            before = len(cluster.reviewed)
-            await settle()
-        reviewed.append(before)
+    reviewed = await count_reviews(reviewer, cluster, tokens, looks=20, every_seconds=REVIEW_SECONDS / 4)
     assert sum(reviewed) >= 9_000, "each has its turn"
-    assert sum(reviewed[8:]) / 12 < 2 * LATER_REVIEWS_PER_SECOND * REVIEW_SECONDS / 4
+    assert sum(reviewed[8:]) / 12 < 2 * 10.0 * REVIEW_SECONDS / 4, "some ten a second"
+
+
+async def test_replaced_tokens_do_not_count() -> None:
+    cluster = Tokens()
+    reviewer = TokenReviewer(cluster, clock=cluster.clock)
+    for number in range(9_000):
+        await reviewer.identify(f"replaced-{number}", f"10.0.0.{number % 100}")
+    await reviewer.identify("mine")
+    assert await count_reviews(reviewer, cluster, ["mine"], looks=1, every_seconds=REVIEW_SECONDS) == [1]
 
 
 async def test_new_agents_do_not_wait_for_reviews_of_known_ones() -> None:
