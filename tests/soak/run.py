@@ -16,6 +16,7 @@ from measure.watcher import background
 
 from tests.e2e.job_under_test import report
 from tests.e2e.kind_nodes import CONTROL_PLANE
+from tests.soak.back_off import end_back_off
 from tests.soak.inject import TROUBLE, perform, suspend_and_resume
 from tests.soak.jobs import Sort, expected, manifest, scripts, undisturbed
 from tests.soak.observe import Observer
@@ -53,7 +54,7 @@ async def run(acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Calla
         say(f"Namespace {namespace}: {', '.join(sort.name for sort in sorts)}")
         observer = Observer(api, commands, namespace, folder, workers)
         stage = Stage(api, commands, observer, namespace, folder, workers, CONTROL_PLANE)
-        async with background(observer.run()):
+        async with background(observer.run(), end_back_off(stage)):
             return await _act(stage, acts, sorts, seconds, say)
 
 
