@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
+    from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint  # noqa: PLC0415
     from elastic_pytorch_operator.runtime.run import run_operator  # noqa: PLC0415  half a second of imports
     from elastic_pytorch_operator.runtime.settings import ReplicaSettings  # noqa: PLC0415
 
@@ -52,6 +53,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
     pod, namespace = os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")
     if not (pod and namespace):
         logger.warning("POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica")
+    uid, address = os.environ.get("POD_UID", ""), os.environ.get("POD_IP", "")
     settings = ReplicaSettings(
         operator_url=options.url or f"http://{os.uname().nodename}:{options.port}",
         host="::",  # a pod's own address is not known in advance, nor is its family
@@ -59,6 +61,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         probe_port=options.probe_port,
         namespace=namespace if pod else "",
         pod=pod,
+        endpoint=Endpoint(pod, uid, address, options.port) if namespace and pod and uid and address else None,
         watched=options.namespaces,
         marks=options.marks,
         kueue=options.kueue,

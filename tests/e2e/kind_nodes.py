@@ -42,6 +42,21 @@ def frozen(node: str) -> Iterator[None]:
 
 
 @contextmanager
+def without_controller_manager() -> Iterator[None]:
+    """A control plane of which nothing is left but the API server, etcd and the scheduler."""
+    manifest = ("/etc/kubernetes/manifests/kube-controller-manager.yaml", "/etc/kubernetes/kube-controller-manager.yaml")
+    pod = f"pod/kube-controller-manager-{CONTROL_PLANE}"
+    docker("exec", CONTROL_PLANE, "mv", *manifest)
+    try:
+        run_kubectl("-n", "kube-system", "wait", "--for=delete", pod, "--timeout=100s")
+        yield
+    finally:
+        docker("exec", CONTROL_PLANE, "mv", *reversed(manifest))
+        run_kubectl("-n", "kube-system", "wait", "--for=create", pod, "--timeout=100s")
+        run_kubectl("-n", "kube-system", "wait", "--for=condition=Ready", pod, "--timeout=100s")
+
+
+@contextmanager
 def cordoned(*nodes: str) -> Iterator[None]:
     """Nodes that take no more pods."""
     run_kubectl("cordon", *nodes)

@@ -292,6 +292,22 @@ class FakeCluster(ObjectStore):
         self._changed("Lease", "MODIFIED", lease)
         return copied(lease)
 
+    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest | None:
+        self._called("get_endpoint_slice")
+        return copied(self._objects.get(("EndpointSlice", namespace, name)))
+
+    async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
+        self._called("put_endpoint_slice")
+        metadata = manifest["metadata"]
+        if not metadata.get("resourceVersion"):
+            return copied(self._create("EndpointSlice", manifest))
+        known = self._get("EndpointSlice", metadata["namespace"], metadata["name"])
+        check_version(known, metadata["resourceVersion"])
+        known["endpoints"] = copied(manifest["endpoints"])
+        known["metadata"]["ownerReferences"] = copied(metadata["ownerReferences"])
+        self._changed("EndpointSlice", "MODIFIED", known)
+        return copied(known)
+
     async def get_secret(self, namespace: str, name: str) -> Manifest | None:
         self._called("get_secret")
         return copied(self._objects.get(("Secret", namespace, name)))

@@ -225,6 +225,14 @@ class Cluster(Protocol):
         """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if another writer came first."""
         ...
 
+    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest | None:
+        """An EndpointSlice of discovery.k8s.io/v1, None if there is none."""
+        ...
+
+    async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
+        """Creates an EndpointSlice, or replaces the one of the resource version in it; ClusterError 409 if another writer came first."""
+        ...
+
     async def get_secret(self, namespace: str, name: str) -> Manifest | None:
         """A Secret, None if there is none."""
         ...

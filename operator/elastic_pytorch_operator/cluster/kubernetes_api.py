@@ -221,6 +221,12 @@ class KubernetesCluster:
     async def put_lease(self, manifest: Manifest) -> Manifest:
         return await self._put(_leases(manifest["metadata"]["namespace"]), manifest)
 
+    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest | None:
+        return await self._find(f"{_endpoint_slices(namespace)}/{name}")
+
+    async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
+        return await self._put(_endpoint_slices(manifest["metadata"]["namespace"]), manifest)
+
     async def get_secret(self, namespace: str, name: str) -> Manifest | None:
         return await self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
 
@@ -332,6 +338,10 @@ def _workloads(namespace: str) -> str:
 
 def _leases(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
+def _endpoint_slices(namespace: str) -> str:
+    return f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
 
 
 def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:

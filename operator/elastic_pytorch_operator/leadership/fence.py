@@ -150,6 +150,13 @@ class FencedCluster:
     async def put_lease(self, manifest: Manifest) -> Manifest:
         return await self._cluster.put_lease(manifest)
 
+    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest | None:
+        return await self._cluster.get_endpoint_slice(namespace, name)
+
+    async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
+        async with self._write() as cluster:
+            return await cluster.put_endpoint_slice(manifest)
+
     async def get_secret(self, namespace: str, name: str) -> Manifest | None:
         return await self._cluster.get_secret(namespace, name)
 

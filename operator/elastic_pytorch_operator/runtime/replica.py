@@ -26,6 +26,7 @@ from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
 from elastic_pytorch_operator.leadership.fence import FencedCluster
+from elastic_pytorch_operator.leadership.leader_endpoint import keep_endpoint, write_endpoint
 from elastic_pytorch_operator.leadership.leader_label import keep_label, take_label
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
@@ -198,6 +199,8 @@ class Replica:
                 preparations.create_task(self._keep_trust(tls))
             if self._elector is not None:
                 preparations.create_task(self._succeed(self._elector))
+            if settings.endpoint is not None:
+                preparations.create_task(write_endpoint(self._cluster, settings.namespace, settings.endpoint))
             preparations.create_task(self._prime())
         async with listening(self._api, settings.host, settings.port, tls), asyncio.TaskGroup() as tasks:
             self._cache.mark_ended_before_takeover()
@@ -207,6 +210,8 @@ class Replica:
             tasks.create_task(self._controller.work())
             if self._elector is not None:
                 tasks.create_task(keep_label(self._cluster, settings.namespace, settings.pod))
+            if settings.endpoint is not None:
+                tasks.create_task(keep_endpoint(self._cluster, settings.namespace, settings.endpoint))
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)
                 await self._keep_trust(tls)

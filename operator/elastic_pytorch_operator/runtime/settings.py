@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 
 
@@ -16,6 +17,7 @@ class ReplicaSettings:
         probe_port: for kubelets and Prometheus.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
         pod: its name, which is its identity: a restarted container goes on where the one before it was.
+        endpoint: where agents reach its pod; None: only the pod's label tells the Service that.
         watched: the namespaces whose jobs it reconciles; none: all.
         marks: the taints and labels that announce a node's end.
         kueue: whether jobs with a queue ask Kueue for quota.
@@ -27,6 +29,7 @@ class ReplicaSettings:
     probe_port: int
     namespace: str = ""
     pod: str = ""
+    endpoint: Endpoint | None = None
     watched: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = MARKS
     kueue: bool = False

@@ -11,13 +11,14 @@ from tests.e2e.job_under_test import (
     LEADER,
     OPERATOR_NAMESPACE,
     OPERATORS,
+    PATIENCE,
     JobUnderTest,
     StartJob,
     ask_operator,
     leading_operator,
     run_kubectl,
 )
-from tests.e2e.kind_nodes import docker, killed, worker_node_without_the_operator
+from tests.e2e.kind_nodes import docker, killed, without_controller_manager, worker_node_without_the_operator
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -92,6 +93,19 @@ def test_leader_killed_during_a_resize(start_job: StartJob) -> None:
     assert len(pods_made(job)) == 4, "none was made twice"
     indices = sorted(pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"] for pod in job.pods())
     assert indices == ["0", "1", "2", "3"]
+
+
+@pytest.mark.long
+def test_new_leader_is_heard_while_the_controller_manager_is_away(start_job: StartJob) -> None:
+    job = start_whole(start_job)
+    before = leading_operator()
+    with without_controller_manager():
+        kill(before)
+        leading_operator(other_than=name_of(before), seconds=60)
+        job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+        status = job.until_world(2, 60)
+        assert status["failures"] == 0
+    until_all_are_ready()
 
 
 @pytest.mark.long
@@ -186,6 +200,13 @@ def until_all_are_ready() -> None:
     run_kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=100s")
 
 
+def addresses_behind_the_service() -> list[str]:
+    """The addresses in all EndpointSlices of the agents' Service."""
+    selector = "kubernetes.io/service-name=elastic-pytorch-operator"
+    found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "endpointslices", "-l", selector, "-o", "json").stdout)
+    return [address for written in found["items"] for there in written["endpoints"] for address in there["addresses"]]
+
+
 def test_operators_are_well_and_say_who_leads() -> None:
     until_all_are_ready()
     leader = name_of(leading_operator())
@@ -211,6 +232,10 @@ def test_only_the_leader_is_behind_the_service() -> None:
     behind = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", selector, "-o", "name").stdout.split()
     assert behind == [f"pod/{name_of(leader)}"]
     assert lease_holder() == name_of(leader)
+    until = time.monotonic() + PATIENCE * 60
+    while (found := addresses_behind_the_service()) != [leader["status"]["podIP"]] * 2:  # Kubernetes' own, and the leader's
+        assert time.monotonic() < until, found
+        time.sleep(0.2)
     ready = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout
     assert len([p for p in json.loads(ready)["items"] if p["status"]["containerStatuses"][0]["ready"]]) >= 2
     logs = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "-l", LEADER, "--tail=-1").stdout

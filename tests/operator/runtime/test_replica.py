@@ -15,7 +15,9 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.leadership import leader_endpoint
 from elastic_pytorch_operator.leadership.fence import FencedCluster
+from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Replica, run_replicas
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
@@ -214,6 +216,23 @@ async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -
     await world.until_leading(second)
     assert world.labelled() == ["second"]
     assert world.pods_made() == 3
+
+
+async def test_the_one_that_acts_is_where_the_service_leads(world: World) -> None:
+    where = {name: Endpoint(name, f"uid-{name}", f"10.0.0.{number}", 8443) for number, name in enumerate("ab", 1)}
+
+    async def told() -> list[str]:
+        found = await world.cluster.get_endpoint_slice(SYSTEM, leader_endpoint.NAME)
+        assert found is not None
+        return list(found["endpoints"][0]["addresses"])
+
+    first = await world.start("a", timing=QUICK, endpoint=where["a"])
+    await world.until_leading(first)
+    second = await world.start("b", timing=QUICK, endpoint=where["b"])
+    assert await told() == ["10.0.0.1"]
+    await first.crash()
+    await world.until_leading(second)
+    assert await told() == ["10.0.0.2"]
 
 
 async def test_container_that_is_started_anew_leads_on_without_waiting(world: World) -> None:
