@@ -56,8 +56,8 @@ def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
     }
 
 
-async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> None:
-    """Makes the EndpointSlice name a leader; a failure is logged."""
+async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> str:
+    """Makes the EndpointSlice name a leader; returns why it could not, empty if it could."""
     wanted = endpoint_slice(namespace, endpoint)
     try:
         found = await cluster.get_endpoint_slice(namespace, NAME)
@@ -67,14 +67,19 @@ async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -
             version = {"resourceVersion": found["metadata"]["resourceVersion"]}
             await cluster.put_endpoint_slice({**wanted, "metadata": {**wanted["metadata"], **version}})
     except ClusterError as error:
-        logger.warning("cannot write the leader's EndpointSlice: %s", error)
+        return str(error)
+    return ""
 
 
 async def keep_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> None:
     """Corrects the EndpointSlice until it is cancelled: it may be deleted, or a late write of an earlier leader may come."""
+    told = ""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        await write_endpoint(cluster, namespace, endpoint)
+        failure = await write_endpoint(cluster, namespace, endpoint)
+        if failure and failure != told:  # told once: a cluster that refuses it goes on refusing it
+            logger.warning("cannot write the leader's EndpointSlice: %s", failure)
+        told = failure
 
 
 def _names(found: Manifest, wanted: Manifest) -> bool:

@@ -57,7 +57,7 @@ def test_failed_write_is_made_again(code: int) -> None:
     async def story() -> None:
         cluster = FakeCluster()
         cluster.fail_next("put_endpoint_slice", code)
-        await write_endpoint(cluster, SYSTEM, FIRST)
+        assert await write_endpoint(cluster, SYSTEM, FIRST)
         assert await cluster.get_endpoint_slice(SYSTEM, NAME) is None
         keeping = asyncio.create_task(keep_endpoint(cluster, SYSTEM, FIRST))
         await asyncio.sleep(CHECK_SECONDS + 0.1)
@@ -65,6 +65,19 @@ def test_failed_write_is_made_again(code: int) -> None:
         assert await told(cluster) == ([FIRST.address], FIRST.pod)
 
     run_in_virtual_time(story())
+
+
+def test_refusal_that_stays_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        for _ in range(3):
+            cluster.fail_next("put_endpoint_slice", 403)
+        keeping = asyncio.create_task(keep_endpoint(cluster, SYSTEM, FIRST))
+        await asyncio.sleep(3 * CHECK_SECONDS + 0.1)
+        keeping.cancel()
+
+    run_in_virtual_time(story())
+    assert len(caplog.records) == 1
 
 
 def test_late_write_of_an_earlier_leader_is_undone() -> None:
