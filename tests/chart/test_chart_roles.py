@@ -28,6 +28,8 @@ OWN_NAMESPACE = [
     ("secrets", ["create"], None),
     ("secrets", ["get", "update"], ["elastic-pytorch-operator-tls"]),
     ("pods", ["list", "patch"], None),
+    ("endpointslices", ["create"], None),
+    ("endpointslices", ["get", "update"], ["elastic-pytorch-operator-leader"]),
 ]
 
 
