@@ -283,14 +283,7 @@ class FakeCluster(ObjectStore):
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
         self._called("put_lease")
-        metadata = manifest["metadata"]
-        if not metadata.get("resourceVersion"):
-            return copied(self._create("Lease", manifest))
-        lease = self._get("Lease", metadata["namespace"], metadata["name"])
-        check_version(lease, metadata["resourceVersion"])
-        lease["spec"] = copied(manifest["spec"])
-        self._changed("Lease", "MODIFIED", lease)
-        return copied(lease)
+        return self._create_or_replace("Lease", manifest, "spec")
 
     async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest | None:
         self._called("get_endpoint_slice")
@@ -298,15 +291,7 @@ class FakeCluster(ObjectStore):
 
     async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
         self._called("put_endpoint_slice")
-        metadata = manifest["metadata"]
-        if not metadata.get("resourceVersion"):
-            return copied(self._create("EndpointSlice", manifest))
-        known = self._get("EndpointSlice", metadata["namespace"], metadata["name"])
-        check_version(known, metadata["resourceVersion"])
-        known["endpoints"] = copied(manifest["endpoints"])
-        known["metadata"]["ownerReferences"] = copied(metadata["ownerReferences"])
-        self._changed("EndpointSlice", "MODIFIED", known)
-        return copied(known)
+        return self._create_or_replace("EndpointSlice", manifest, "endpoints")
 
     async def get_secret(self, namespace: str, name: str) -> Manifest | None:
         self._called("get_secret")
@@ -314,14 +299,7 @@ class FakeCluster(ObjectStore):
 
     async def put_secret(self, manifest: Manifest) -> Manifest:
         self._called("put_secret")
-        metadata = manifest["metadata"]
-        if not metadata.get("resourceVersion"):
-            return copied(self._create("Secret", manifest))
-        secret = self._get("Secret", metadata["namespace"], metadata["name"])
-        check_version(secret, metadata["resourceVersion"])
-        secret["data"] = copied(manifest["data"])
-        self._changed("Secret", "MODIFIED", secret)
-        return copied(secret)
+        return self._create_or_replace("Secret", manifest, "data")
 
     async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
         self._called("list_labelled_pods")
@@ -336,6 +314,18 @@ class FakeCluster(ObjectStore):
         pod = self._get("Pod", namespace, name)
         pod["metadata"]["labels"] = apply_merge_patch(pod["metadata"].get("labels") or {}, {label: value})
         self._changed("Pod", "MODIFIED", pod)
+
+    def _create_or_replace(self, kind: str, manifest: Manifest, part: str) -> Manifest:
+        """Creates an object, or replaces the metadata and a part of the one that has the version in its metadata."""
+        metadata = manifest["metadata"]
+        if not metadata.get("resourceVersion"):
+            return copied(self._create(kind, manifest))
+        known = self._get(kind, metadata["namespace"], metadata["name"])
+        check_version(known, metadata["resourceVersion"])
+        known["metadata"].update(copied(metadata))
+        known[part] = copied(manifest[part])
+        self._changed(kind, "MODIFIED", known)
+        return copied(known)
 
     def _change_workload(
         self, namespace: str, name: str, version: str, change: Callable[[Manifest], MutableManifest]
