@@ -45,14 +45,22 @@ def read_example(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def until(fulfilled: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Waits until something is fulfilled, of the cluster rather than of one job; asserts that it comes in time."""
+    deadline = time.monotonic() + seconds
+    while not fulfilled():
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
+        time.sleep(0.2)
+
+
 def leading_operator(other_than: str = "", seconds: float = 60.0) -> dict[str, Any]:
     """The pod of the operator that leads; waits until there is one, other than the one that led before."""
-    until = time.monotonic() + PATIENCE * seconds
+    deadline = time.monotonic() + PATIENCE * seconds
     while True:
         found = Resource("v1", "pods", OPERATOR_NAMESPACE).list(LEADER)
         if len(found) == 1 and found[0]["metadata"]["name"] != other_than:
             return found[0]
-        assert time.monotonic() < until, f"no one operator leads: {[pod['metadata']['name'] for pod in found]}"
+        assert time.monotonic() < deadline, f"no one operator leads: {[pod['metadata']['name'] for pod in found]}"
         time.sleep(0.1)
 
 
@@ -97,12 +105,12 @@ class JobUnderTest:
 
     def until(self, fulfilled: Callable[[dict[str, Any]], bool], what: str, seconds: float = 90.0) -> dict[str, Any]:
         """Waits until a job's status fulfils something; returns it."""
-        until = time.monotonic() + PATIENCE * seconds
+        deadline = time.monotonic() + PATIENCE * seconds
         while True:
             status = self.status
             if fulfilled(status):
                 return status
-            assert time.monotonic() < until, (
+            assert time.monotonic() < deadline, (
                 f"waited {PATIENCE * seconds:.0f} s for {what}; the status is\n{yaml.safe_dump(status)}"
             )
             time.sleep(0.2)
@@ -112,9 +120,9 @@ class JobUnderTest:
 
     def until_stepping(self, pod: str, world: int, seconds: float = 60.0) -> None:
         """Waits until rank 0's log tells of a step with a world size."""
-        until = time.monotonic() + PATIENCE * seconds
+        deadline = time.monotonic() + PATIENCE * seconds
         while not any(line.startswith("STEP") and f"world={world} " in line for line in self.logs(pod)):
-            assert time.monotonic() < until, f"{pod} has not told of a step with a world of {world}"
+            assert time.monotonic() < deadline, f"{pod} has not told of a step with a world of {world}"
             time.sleep(0.2)
 
 

@@ -16,8 +16,8 @@ STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 STEP_SECONDS = 0.2
 PAUSES_SECONDS = 0.05  # of each step: what it computes, and the pauses of the training shared out to all steps
 TRAINING = 0.5  # of the time, in a job that is suspended and resumed: its pods start again each time (0.3 to 0.6 were measured)
-# With 0.01, AdamW doubles a difference every 400 steps or so: the order of sums made 1e-11 after 5,000 steps, and 0.1 after 14,400. With
-# this, it makes 3e-13 of it in an hour, and a sample that was left out at the beginning makes far more than the check's bound.
+# With 0.01, AdamW doubles a difference every 300 steps or so: the order of sums made 1e-10 after 5,000 steps, and 0.1 after 14,400. With
+# this, it made 3e-13 after 14,400, and a sample that was left out of step 100 made 0.025.
 LEARNING_RATE = 0.001
 UNDISTURBED = "undisturbed-"
 SIDECAR = {

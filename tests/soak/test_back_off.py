@@ -15,7 +15,7 @@ STATES = {
 
 
 class Cluster:
-    """Has three operators, and takes note of what is deleted."""
+    """Has four operators, one of them just scheduled, and takes note of what is deleted."""
 
     def __init__(self) -> None:
         self.deleted: list[str] = []

@@ -17,6 +17,7 @@ from tests.e2e.job_under_test import (
     ask_operator,
     leading_operator,
     run_kubectl,
+    until,
 )
 from tests.e2e.kind_nodes import docker, killed, without_controller_manager, worker_node_without_the_operator
 
@@ -105,10 +106,8 @@ def test_new_leader_is_heard_while_the_controller_manager_is_away(start_job: Sta
         job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
         status = job.until_world(2, 60)
         assert status["failures"] == 0
-    until = time.monotonic() + PATIENCE * 60
-    while ready_operators() < 2:  # what the Deployment's status says is of the time before
-        assert time.monotonic() < until, "no operator has taken the place of the one that was killed"
-        time.sleep(1)
+    # What the Deployment's status says is of the time before.
+    until(lambda: ready_operators() >= 2, "an operator in the place of the one that was killed", PATIENCE * 60)
 
 
 @pytest.mark.long
@@ -157,10 +156,7 @@ def test_leader_that_has_lost_its_lease_leads_again_in_the_same_container(start_
     containers = container_ids()
     taken = '{"spec": {"holderIdentity": "somebody-else"}}'
     run_kubectl("-n", OPERATOR_NAMESPACE, "patch", "lease", "elastic-pytorch-operator", "--type=merge", f"--patch={taken}")
-    until = time.monotonic() + 60
-    while lease_holder() == "somebody-else":
-        assert time.monotonic() < until, "no operator has taken the lease over"
-        time.sleep(0.2)
+    until(lambda: lease_holder() != "somebody-else", "an operator to take the lease over", 60)
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
     status = job.until_world(2, 60)
     assert (status["round"], status["failures"]) == (first + 1, 0)
@@ -175,10 +171,17 @@ def lease_holder() -> str:
     ).stdout
 
 
+def operators() -> list[dict[str, Any]]:
+    """The pods of all operators."""
+    found: list[dict[str, Any]] = json.loads(
+        run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout
+    )["items"]
+    return found
+
+
 def container_ids() -> set[str]:
     """Those of the operators."""
-    found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout)["items"]
-    return {status["containerID"] for pod in found for status in pod["status"]["containerStatuses"]}
+    return {status["containerID"] for pod in operators() for status in pod["status"]["containerStatuses"]}
 
 
 def test_leaders_label_that_somebody_removes_comes_back() -> None:
@@ -205,8 +208,7 @@ def until_all_are_ready() -> None:
 
 def ready_operators() -> int:
     """How many operators are ready."""
-    found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout)["items"]
-    return sum(state["ready"] for pod in found for state in pod["status"].get("containerStatuses") or ())
+    return sum(state["ready"] for pod in operators() for state in pod["status"].get("containerStatuses") or ())
 
 
 def addresses_behind_the_service() -> list[str]:
@@ -219,8 +221,7 @@ def addresses_behind_the_service() -> list[str]:
 def test_operators_are_well_and_say_who_leads() -> None:
     until_all_are_ready()
     leader = name_of(leading_operator())
-    found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout)["items"]
-    running = [name_of(pod) for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    running = [name_of(pod) for pod in operators() if "deletionTimestamp" not in pod["metadata"]]
     assert leader in running
     for name in running:
         assert ask_operator(name, "healthz") == ask_operator(name, "readyz") == "ok"
@@ -241,10 +242,8 @@ def test_only_the_leader_is_behind_the_service() -> None:
     behind = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", selector, "-o", "name").stdout.split()
     assert behind == [f"pod/{name_of(leader)}"]
     assert lease_holder() == name_of(leader)
-    until = time.monotonic() + PATIENCE * 60
-    while (found := addresses_behind_the_service()) != [leader["status"]["podIP"]] * 2:  # Kubernetes' own, and the leader's
-        assert time.monotonic() < until, found
-        time.sleep(0.2)
+    both = [leader["status"]["podIP"]] * 2  # in Kubernetes' own EndpointSlice, and in the leader's
+    until(lambda: addresses_behind_the_service() == both, f"{both} behind the Service", PATIENCE * 60)
     assert ready_operators() >= 2
     logs = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "-l", LEADER, "--tail=-1").stdout
     assert '"message": "leading"' in logs

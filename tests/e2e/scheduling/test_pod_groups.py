@@ -1,14 +1,13 @@
 """PodGroups on the API server: with definitions of the three kinds, by hand and without their schedulers."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, until
 from tests.e2e.release import restored, upgrade
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
@@ -82,13 +81,6 @@ def scheduling(name: str) -> dict[str, str]:
 def group_of(job: JobUnderTest, name: str) -> dict[str, Any] | None:
     found = job.kubectl("get", resource(GANG_SCHEDULERS[name]), job.name, "-o", "json", "--ignore-not-found")
     return json.loads(found) if found else None
-
-
-def until(fulfilled: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not fulfilled():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
-        time.sleep(0.5)
 
 
 def test_job_without_permission_starts_no_pod_and_says_what_to_set(start_job: StartJob) -> None:
