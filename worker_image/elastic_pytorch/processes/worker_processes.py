@@ -88,7 +88,6 @@ class WorkerProcesses:
         """
         observer = StopObserver(self._running(), death_signal)
         self._send(death_signal, groups=self._signal_groups)
-        observer.signalled()
         killed: set[int] = set()
         while not self._running() <= killed and (left := deadline - time.monotonic()) > 0:
             self.wait(wakeup, min(left, OBSERVE_SECONDS))

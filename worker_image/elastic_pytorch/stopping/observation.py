@@ -39,16 +39,12 @@ class StopObserver:
         self._processes = [process for worker in workers for process in _answering(worker, death_signal)]
         for process in self._processes:
             process.ask_stack()
+            # Before the signal: one that is asked later may have run its handler and hang already, and would never answer.
+            process.ask_answer()
         until = time.monotonic() + FIRST_STACK_SECONDS
         while not all(process.has_written() for process in self._processes) and time.monotonic() < until:
             time.sleep(0.001)
         self._since = self._observed_at = time.monotonic()
-
-    def signalled(self) -> None:
-        """To be called once the signal has been sent."""
-        # Not before: an answer must prove that Python code, and with it any handler, has run since the signal.
-        for process in self._processes:
-            process.ask_answer()
 
     def find_stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
         """Observes again if it is time to. Returns the processes that cannot run their handler, with their main threads' stacks, each once.

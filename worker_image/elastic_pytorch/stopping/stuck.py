@@ -47,7 +47,7 @@ class MainThread:
         first: the first of the latest observations that all found it in the same call of C.
         last: the latest observation.
         silent: the first observation, if none has ever found a stack.
-        answered: Python code has run since the signal, so the handler has run or is running.
+        answered: Python code has run since just before the signal.
         handler: see `Observation`.
         slept: all observations since `first` have found it asleep.
     """
@@ -104,7 +104,8 @@ class MainThread:
         )
 
     def _in_handler(self) -> bool:
-        """Whether the handler is on the stack. It is if there was no answer, which at worst comes when the handler returns."""
+        """Whether the handler is on the stack. It is if there was no answer: one that was asked for before the signal comes, at the latest,
+        when the handler returns, for Python runs the handler of the lower signal first."""
         assert self.last is not None
         if not self.answered:
             return True
