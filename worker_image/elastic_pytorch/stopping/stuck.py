@@ -104,8 +104,11 @@ class MainThread:
         )
 
     def _in_handler(self) -> bool:
-        """Whether the handler is on the stack. It is if there was no answer: one that was asked for before the signal comes, at the latest,
-        when the handler returns, for Python runs the handler of the lower signal first."""
+        """Whether the handler is on the stack.
+
+        It is if there was no answer. One that was asked for before the signal comes when the handler returns, at the latest: Python runs
+        the handler of the lower signal first.
+        """
         assert self.last is not None
         if not self.answered:
             return True
