@@ -1,7 +1,6 @@
 """The kind cluster and a job on it, as tests see them."""
 
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import yaml
 
 from tests.e2e.api_requests import KUBECONFIG, Resource, read_log
+from tests.e2e.waiting import until
 from tests.paths import ROOT
 
 KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
@@ -45,23 +45,18 @@ def read_example(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def until(fulfilled: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Waits until something is fulfilled, of the cluster rather than of one job; asserts that it comes in time."""
-    deadline = time.monotonic() + seconds
-    while not fulfilled():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
-        time.sleep(0.2)
-
-
-def leading_operator(other_than: str = "", seconds: float = 60.0) -> dict[str, Any]:
+def leading_operator(other_than: str = "") -> dict[str, Any]:
     """The pod of the operator that leads; waits until there is one, other than the one that led before."""
-    deadline = time.monotonic() + PATIENCE * seconds
-    while True:
-        found = Resource("v1", "pods", OPERATOR_NAMESPACE).list(LEADER)
-        if len(found) == 1 and found[0]["metadata"]["name"] != other_than:
-            return found[0]
-        assert time.monotonic() < deadline, f"no one operator leads: {[pod['metadata']['name'] for pod in found]}"
-        time.sleep(0.1)
+    pods = Resource("v1", "pods", OPERATOR_NAMESPACE)
+
+    def leaders() -> dict[str, dict[str, Any]]:
+        return {pod["metadata"]["name"]: pod for pod in pods.list(LEADER)}
+
+    def sole_leader() -> list[dict[str, Any]]:
+        found = leaders()
+        return list(found.values()) if len(found) == 1 and other_than not in found else []
+
+    return until(sole_leader, lambda: f"one leader: {list(leaders())}")[0]
 
 
 def ask_operator(pod: str, path: str) -> str:
@@ -105,25 +100,23 @@ class JobUnderTest:
 
     def until(self, fulfilled: Callable[[dict[str, Any]], bool], what: str, seconds: float = 90.0) -> dict[str, Any]:
         """Waits until a job's status fulfils something; returns it."""
-        deadline = time.monotonic() + PATIENCE * seconds
-        while True:
-            status = self.status
-            if fulfilled(status):
-                return status
-            assert time.monotonic() < deadline, (
-                f"waited {PATIENCE * seconds:.0f} s for {what}; the status is\n{yaml.safe_dump(status)}"
-            )
-            time.sleep(0.2)
+        [status] = until(
+            lambda: [status for status in [self.status] if fulfilled(status)],
+            lambda: f"{what}; the status is\n{yaml.safe_dump(self.status)}",
+            PATIENCE * seconds,
+        )
+        return status
 
     def until_world(self, world: int, seconds: float = 90.0) -> dict[str, Any]:
         return self.until(lambda status: status.get("worldSize") == world, f"a world of {world}", seconds)
 
     def until_stepping(self, pod: str, world: int, seconds: float = 60.0) -> None:
         """Waits until rank 0's log tells of a step with a world size."""
-        deadline = time.monotonic() + PATIENCE * seconds
-        while not any(line.startswith("STEP") and f"world={world} " in line for line in self.logs(pod)):
-            assert time.monotonic() < deadline, f"{pod} has not told of a step with a world of {world}"
-            time.sleep(0.2)
+        until(
+            lambda: any(line.startswith("STEP") and f"world={world} " in line for line in self.logs(pod)),
+            f"a step of {pod} with a world of {world}",
+            PATIENCE * seconds,
+        )
 
 
 StartJob = Callable[..., JobUnderTest]

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from tests.e2e.api_requests import Answer, Resource
 from tests.e2e.job_under_test import run_kubectl
+from tests.e2e.waiting import until
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -113,12 +113,8 @@ def test_manifest_that_only_shows_when_it_runs_fails_with_the_right_words(kubect
     status = json.loads(kubectl("get", "epj", name, "-o", "json").stdout)["status"]
     [message] = [condition["message"] for condition in status["conditions"] if condition["type"] == "Failed"]
     assert expected in message
-    until = time.monotonic() + 30
-    while running := kubectl(
-        "get", "pods", "--field-selector=status.phase!=Failed,status.phase!=Succeeded", "-o", "name"
-    ).stdout:
-        assert time.monotonic() < until, running
-        time.sleep(0.5)
+    running = ("get", "pods", "--field-selector=status.phase!=Failed,status.phase!=Succeeded", "-o", "name")
+    until(lambda: not kubectl(*running).stdout, lambda: f"pods to end: {kubectl(*running).stdout}")
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)

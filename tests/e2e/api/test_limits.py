@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -67,28 +68,21 @@ def events(job: JobUnderTest) -> list[str]:
 
 def until_event(job: JobUnderTest, start: str) -> str:
     """Waits for the event whose reason and message start so: events are sent beside the status, not before it."""
-    until = time.monotonic() + 20
-    while not (found := [event for event in events(job) if event.startswith(start)]):
-        assert time.monotonic() < until, f"no event {start!r}: {events(job)}"
-        time.sleep(0.2)
+    found = until(
+        lambda: [event for event in events(job) if event.startswith(start)], lambda: f"an event {start!r}: {events(job)}"
+    )
     return found[0]
 
 
-def until_gone(job: JobUnderTest, what: str, seconds: float = 40.0) -> None:
-    until = time.monotonic() + seconds
-    while left := job.kubectl("get", what, "-o", "name").strip():
-        assert time.monotonic() < until, left
-        time.sleep(0.3)
+def until_gone(job: JobUnderTest, what: str) -> None:
+    until(lambda: not job.kubectl("get", what, "-o", "name"), lambda: f"these to go:\n{job.kubectl('get', what)}")
 
 
 def test_suspend_and_resume(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS)
     job.until_world(3)
     run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended=False", f"epj/{job.name}", "--timeout=10s")
-    until = time.monotonic() + 30
-    while not any(line.startswith("STEP 12 ") for line in job.logs(job.members()[0])):
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    until(lambda: any(line.startswith("STEP 12 ") for line in job.logs(job.members()[0])), "step 12")
     patch(job, suspend=True)
     run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=60s")
     assert job.pods() == []
@@ -112,10 +106,7 @@ def test_job_that_hangs_meets_its_active_deadline(start_job: StartJob) -> None:
     job = start_job(script="import time; time.sleep(1000)", replicas=1, activeDeadlineSeconds=12)
     job.until(lambda status: status.get("state") == "Failed", "the deadline", 60)
     assert job.condition("Failed")["reason"] == "DeadlineExceeded"
-    until = time.monotonic() + 60
-    while any(pod["status"]["phase"] == "Running" for pod in job.pods()):
-        assert time.monotonic() < until
-        time.sleep(0.5)
+    until(lambda: not any(pod["status"]["phase"] == "Running" for pod in job.pods()), "the pods to end")
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -17,7 +18,6 @@ ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", 
 INDEX = "elasticpytorch.dev/worker-index"
 DENIED = "worker 1 is not replaced while the test runs"
 PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-EFFECT_SECONDS = 90.0  # the API server takes up a policy or a webhook some time after it is stored
 RETRY_SECONDS = 120.0  # what is refused is tried again every ten seconds
 
 
@@ -91,13 +91,11 @@ def until_refused(namespace: str, words: str) -> None:
         "metadata": {"name": "probe", "labels": {INDEX: "1"}},
         "spec": {"containers": [{"name": "probe", "image": "registry.invalid/probe", "resources": {"limits": {"cpu": "2"}}}]},
     }
-    until = time.monotonic() + EFFECT_SECONDS
-    while True:
-        tried = run_kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", input=json.dumps(pod), check=False)
-        if words in tried.stderr:
-            return
-        assert time.monotonic() < until, f"pods are not refused: {tried.stderr or tried.stdout}"
-        time.sleep(0.5)
+
+    def refusal() -> str:
+        return run_kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", input=json.dumps(pod), check=False).stderr
+
+    until(lambda: words in refusal(), lambda: f"pods to be refused: {refusal()}")
 
 
 def refusals(job: JobUnderTest) -> list[str]:
@@ -113,10 +111,7 @@ def until_told(job: JobUnderTest, words: str) -> None:
 
     status = job.until(is_told, f"conditions that say {words!r}", RETRY_SECONDS)
     assert status["state"] != "Failed"
-    until = time.monotonic() + 30
-    while not any(words in refusal for refusal in refusals(job)):
-        assert time.monotonic() < until, f"no event says {words!r}"
-        time.sleep(0.5)
+    until(lambda: any(words in refusal for refusal in refusals(job)), f"an event that says {words!r}")
 
 
 def lose_worker_1(job: JobUnderTest) -> None:
@@ -205,10 +200,8 @@ def make_quota(namespace: str, pods: int) -> None:
         "spec": {"hard": {"pods": str(pods)}},
     }
     run_kubectl("apply", "-f", "-", input=json.dumps(quota))
-    until = time.monotonic() + EFFECT_SECONDS
-    while not run_kubectl("-n", namespace, "get", "resourcequota", "small", "-o", "jsonpath={.status.used.pods}").stdout:
-        assert time.monotonic() < until, "the quota is not counted"
-        time.sleep(0.5)
+    used = ("-n", namespace, "get", "resourcequota", "small", "-o", "jsonpath={.status.used.pods}")
+    until(lambda: run_kubectl(*used).stdout, "the quota to be counted")
 
 
 @pytest.mark.parametrize(

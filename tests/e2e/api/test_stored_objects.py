@@ -3,7 +3,6 @@
 import json
 import os
 import tarfile
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 
 from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import run_kubectl
+from tests.e2e.waiting import until
 from tests.paths import ROOT
 
 # One process runs them all: they share a definition, which the first of them creates.
@@ -65,11 +65,11 @@ def place() -> Iterator[str]:
             run_kubectl("-n", namespace, "create", "-f", "-", input=job(name, spec))
         new = (ROOT / "crds" / "elasticpytorchjobs.yaml").read_text()
         run_kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=renamed(new))
-        until = time.monotonic() + 60
         create = ("-n", namespace, "create", "--dry-run=server", "-f", "-")
-        while "set the number of workers" not in run_kubectl(*create, input=job("new", {}), check=False).stderr:
-            assert time.monotonic() < until, "the new definition is not served"
-            time.sleep(0.2)
+        until(
+            lambda: "set the number of workers" in run_kubectl(*create, input=job("new", {}), check=False).stderr,
+            "the new definition to be served",
+        )
         yield namespace
     finally:
         run_kubectl("delete", f"crd/storedjobs.{GROUP}", "--ignore-not-found")

@@ -6,7 +6,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from elastic_pytorch_client import Access, Job, KubernetesCluster
 
 from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.job_under_test import KUBECTL, JobUnderTest, StartJob
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -64,12 +64,13 @@ def running(namespace: str, *words: str, output: Path) -> Iterator[subprocess.Po
             process.wait(timeout=20)
 
 
-def until_said(output: Path, words: str, seconds: float = 60) -> None:
+def until_said(output: Path, words: str) -> None:
     """Waits until a program has printed something."""
-    until = time.monotonic() + seconds
-    while words not in (text := output.read_text(errors="replace")):
-        assert time.monotonic() < until, f"waited {seconds:.0f} s for {words!r} in\n{text[-2000:]}"
-        time.sleep(0.2)
+
+    def text() -> str:
+        return output.read_text(errors="replace")
+
+    until(lambda: words in text(), lambda: f"{words!r} in\n{text()[-2000:]}")
 
 
 def on_a_terminal(namespace: str, *words: str, until: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.e2e.job_under_test import REPORTS, JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import killed, worker_node_without_the_operator
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -60,12 +61,12 @@ STORY = [
 
 def described_to_the_end(job: JobUnderTest) -> str:
     """What `kubectl describe` says once the last event is there: events are sent beside the status, not before it."""
-    until = time.monotonic() + 20
-    while "JobCompleted" not in (text := run_kubectl("-n", job.namespace, "describe", "epj", job.name).stdout):
-        if time.monotonic() > until:
-            break
-        time.sleep(0.3)
-    return text
+
+    def described() -> str:
+        return run_kubectl("-n", job.namespace, "describe", "epj", job.name).stdout
+
+    until(lambda: "JobCompleted" in described(), lambda: f"the last event in\n{described()}")
+    return described()
 
 
 def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> None:

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.e2e.job_under_test import run_kubectl
-from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object, until
+from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object
+from tests.e2e.waiting import until
 
 BY_HAND = "e2e.elasticpytorch.dev/by-hand"
 CHECKS = "admissionchecks.v1beta2.kueue.x-k8s.io"
@@ -30,7 +31,7 @@ def admission_check(name: str, controller: str = BY_HAND, parameters: dict[str, 
 
 def set_check(workload: Workload, check: str, state: str) -> None:
     """What a check's controller says of a Workload: `Ready`, or `Retry`, upon which Kueue evicts it."""
-    until(lambda: bool(workload.status.get("admissionChecks")), lambda: "Kueue to ask for the check")
+    until(lambda: bool(workload.status.get("admissionChecks")), "Kueue to ask for the check")
     (known,) = workload.status["admissionChecks"]
     assert known["name"] == check
     said = condition("", "", "")["lastTransitionTime"]

@@ -1,7 +1,6 @@
 """Kueue's manager, with another configuration than the shipped one for as long as a test needs it."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import yaml
 
 from tests.e2e.job_under_test import run_kubectl
+from tests.e2e.waiting import until
 from tests.paths import ROOT
 
 NAMESPACE = "kueue-system"
@@ -39,7 +39,8 @@ def restart_with(configuration: str) -> None:
     run_kubectl("-n", NAMESPACE, "patch", "configmap", CONFIG_MAP, "--type=merge", "-p", patch)
     run_kubectl("-n", NAMESPACE, "rollout", "restart", DEPLOYMENT)
     run_kubectl("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, f"--timeout={RESTART_SECONDS:.0f}s")
-    end = time.monotonic() + RESTART_SECONDS
-    while (asked := run_kubectl("create", "--dry-run=server", "-f", str(PROBE), check=False)).returncode:
-        assert time.monotonic() < end, asked.stderr
-        time.sleep(0.5)
+    create = ("create", "--dry-run=server", "-f", str(PROBE))
+    until(
+        lambda: run_kubectl(*create, check=False).returncode == 0,
+        lambda: f"Kueue's webhooks: {run_kubectl(*create, check=False).stderr}",
+    )

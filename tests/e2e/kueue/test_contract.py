@@ -3,7 +3,8 @@
 import pytest
 
 from tests.e2e.kueue.conftest import MakeQueue, Owner
-from tests.e2e.kueue.workloads import EXTRA_PRIORITY, Workload, released, until
+from tests.e2e.kueue.workloads import EXTRA_PRIORITY, Workload, released
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.long
 

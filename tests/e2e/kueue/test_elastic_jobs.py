@@ -7,7 +7,8 @@ import pytest
 from tests.e2e.job_under_test import run_kubectl
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
 from tests.e2e.kueue.queued_jobs import Clock, PodCount, in_order, starts, steps
-from tests.e2e.kueue.workloads import Workload, until
+from tests.e2e.kueue.workloads import Workload
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 
@@ -25,7 +26,7 @@ def test_a_job_gives_workers_back_to_another_and_takes_them_again(
         leader = a.members()[0]
         a.until_stepping(leader, WORKERS, QUEUE_SECONDS)
         clock.tell("a job takes all 6 workers of the queue, from its creation to a step")
-        until(lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), lambda: "Kueue to know that all are ready")
+        until(lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), "Kueue to know that all are ready")
         before = a.status["round"]
 
         b = start_queued("b", 4, 2)

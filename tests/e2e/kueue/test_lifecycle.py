@@ -7,7 +7,8 @@ from tests.e2e.kind_nodes import cordoned
 from tests.e2e.kueue.conftest import HIGH_PRIORITY, QUEUE_SECONDS, MakeQueue, Owner, StartQueued
 from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.queued_jobs import starts, steps
-from tests.e2e.kueue.workloads import Workload, until
+from tests.e2e.kueue.workloads import Workload
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 
@@ -70,11 +71,11 @@ def test_an_eviction_while_no_operator_runs_is_honoured_by_the_next(
     there = leading_operator()["metadata"]["namespace"]
     run_kubectl("-n", there, "scale", OPERATOR, "--replicas=0")
     try:
-        until(lambda: not operators(there), lambda: "the operators to be gone")
+        until(lambda: not operators(there), "the operators to be gone")
         high = queue.workload("high", owner, 3, priority=HIGH_PRIORITY)
-        until(lambda: high.conditions().get("QuotaReserved", {}).get("status") == "False", lambda: "Kueue to look at it")
+        until(lambda: high.conditions().get("QuotaReserved", {}).get("status") == "False", "Kueue to look at it")
         known = len(steps(job, leader))
-        until(lambda: len(steps(job, leader)) > known + 5, lambda: "further steps")
+        until(lambda: len(steps(job, leader)) > known + 5, "further steps")
         assert high.remains(lambda it: not it.holds("QuotaReserved"))
     finally:
         run_kubectl("-n", there, "scale", OPERATOR, "--replicas=2")
@@ -112,6 +113,6 @@ def test_a_worker_that_finds_no_node_costs_its_own_quota_only(
             assert job.status["worldSize"] == 2
             queue.until_used(2)
         job.until_world(3, QUEUE_SECONDS)
-        until(lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), lambda: "all to be ready")
+        until(lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), "all to be ready")
         assert job.status["failures"] == 0
         queue.until_used(3)

@@ -10,7 +10,8 @@ import pytest
 from tests.e2e.job_under_test import JobUnderTest
 from tests.e2e.kueue.admission_checks import admission_check, set_check
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
-from tests.e2e.kueue.workloads import Workload, condition, until
+from tests.e2e.kueue.workloads import Workload, condition
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 
@@ -29,14 +30,14 @@ def test_the_copy_of_a_job_runs_by_the_workload_that_came_with_it(
     (owner,) = copied.get()["metadata"]["ownerReferences"]
     assert (owner["uid"], owner["controller"]) == (job.get()["metadata"]["uid"], True)
     assert {workload.name for workload in Workload.all_in(namespace)} == {"copied", "job-extra-1"}, "it grows by its own extras"
-    until(lambda: copied.holds("PodsReady"), lambda: "readiness to be reported")
+    until(lambda: copied.holds("PodsReady"), "readiness to be reported")
     queue.until_used(3)
 
     # The manager cluster has evicted the job: it asks this cluster to do the same.
     conditions = [*copied.status["conditions"], condition("DeactivationTarget", "True", "EvictedOnManagerCluster")]
     copied.patch_status({"conditions": conditions})
     until(lambda: not job.pods(), lambda: f"the pods to go: {job.status}", QUEUE_SECONDS)
-    until(lambda: "admission" not in copied.status, lambda: "quota to be released")
+    until(lambda: "admission" not in copied.status, "quota to be released")
     queue.until_used(0)
     assert job.status["failures"] == 0
 
@@ -59,7 +60,7 @@ def test_a_delegated_job_gets_quota_and_no_pods(make_queue: MakeQueue, start_que
         queue = make_queue(4, checks=[namespace])
         job = start_queued("job", 4, 2, managed_by="kueue.x-k8s.io/multikueue")
         base = Workload("job-base", namespace)
-        until(lambda: Workload.all_in(namespace) == [base], lambda: "the job's Workload")
+        until(lambda: Workload.all_in(namespace) == [base], "the job's Workload")
         base.until("QuotaReserved")
         set_check(base, namespace, "Ready")
         base.until("Admitted")
@@ -78,4 +79,4 @@ def test_a_delegated_job_gets_quota_and_no_pods(make_queue: MakeQueue, start_que
         assert not job.pods()
         assert "conditions" not in job.status, "its status is the other cluster's"
         job.kubectl("delete", "epj", "job")
-        until(lambda: not Workload.all_in(namespace), lambda: "the Workload to go with its job")
+        until(lambda: not Workload.all_in(namespace), "the Workload to go with its job")

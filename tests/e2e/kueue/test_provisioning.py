@@ -10,7 +10,8 @@ from tests.e2e.job_under_test import run_kubectl
 from tests.e2e.kueue.admission_checks import admission_check
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
 from tests.e2e.kueue.manager import configured
-from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object, until
+from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 
@@ -85,7 +86,7 @@ def test_workers_wait_for_nodes_and_consume_their_request(
         provisioned(namespace, PARAMETER)
         base.until("Admitted")
         job.until_world(2, QUEUE_SECONDS)
-        until(lambda: provisioned(namespace, PARAMETER) == 2, lambda: "the extra's request", QUEUE_SECONDS)
+        until(lambda: provisioned(namespace, PARAMETER) == 2, "the extra's request", QUEUE_SECONDS)
         job.until_world(3, QUEUE_SECONDS)
         consumed = {pod["metadata"]["annotations"]["autoscaling.x-k8s.io/consume-provisioning-request"] for pod in job.pods()}
         assert consumed == set(requests(namespace))

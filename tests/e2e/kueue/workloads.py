@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from tests.e2e.job_under_test import run_kubectl
+from tests.e2e.waiting import WAIT_SECONDS, until
 
 Condition = dict[str, Any]
 EXTRA_PRIORITY = -1_000_000_000
-WAIT_SECONDS = 60.0
 # How long something must not happen: Kueue acts within a fraction of a second.
 STILL_SECONDS = 3.0
 
@@ -21,14 +21,6 @@ STILL_SECONDS = 3.0
 def apply(*manifests: dict[str, Any]) -> None:
     """Creates objects, or changes them."""
     run_kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
-
-
-def until(fulfilled: Callable[[], bool], what: Callable[[], str], seconds: float = WAIT_SECONDS) -> None:
-    """Waits until something holds."""
-    end = time.monotonic() + seconds
-    while not fulfilled():
-        assert time.monotonic() < end, f"waited {seconds:.0f} s for {what()}"
-        time.sleep(0.2)
 
 
 @dataclass(frozen=True)

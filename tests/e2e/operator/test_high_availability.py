@@ -11,15 +11,14 @@ from tests.e2e.job_under_test import (
     LEADER,
     OPERATOR_NAMESPACE,
     OPERATORS,
-    PATIENCE,
     JobUnderTest,
     StartJob,
     ask_operator,
     leading_operator,
     run_kubectl,
-    until,
 )
 from tests.e2e.kind_nodes import docker, killed, without_controller_manager, worker_node_without_the_operator
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -87,7 +86,7 @@ def test_leader_killed_during_a_resize(start_job: StartJob) -> None:
     job.until(lambda _: len(job.pods()) == 4, "the pod of the newcomer")
     kill(before)
     began = time.monotonic()
-    leading_operator(other_than=name_of(before), seconds=60)
+    leading_operator(other_than=name_of(before))
     print(f"another operator led {time.monotonic() - began:.1f} s after the first was killed")
     status = job.until_world(4, 60)
     assert status["failures"] == 0
@@ -102,12 +101,12 @@ def test_new_leader_is_heard_while_the_controller_manager_is_away(start_job: Sta
     before = leading_operator()
     with without_controller_manager():
         kill(before)
-        leading_operator(other_than=name_of(before), seconds=60)
+        leading_operator(other_than=name_of(before))
         job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
         status = job.until_world(2, 60)
         assert status["failures"] == 0
     # What the Deployment's status says is of the time before.
-    until(lambda: ready_operators() >= 2, "an operator in the place of the one that was killed", PATIENCE * 60)
+    until(lambda: ready_operators() >= 2, "an operator in the place of the one that was killed")
 
 
 @pytest.mark.long
@@ -156,7 +155,7 @@ def test_leader_that_has_lost_its_lease_leads_again_in_the_same_container(start_
     containers = container_ids()
     taken = '{"spec": {"holderIdentity": "somebody-else"}}'
     run_kubectl("-n", OPERATOR_NAMESPACE, "patch", "lease", "elastic-pytorch-operator", "--type=merge", f"--patch={taken}")
-    until(lambda: lease_holder() != "somebody-else", "an operator to take the lease over", 60)
+    until(lambda: lease_holder() != "somebody-else", "an operator to take the lease over")
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
     status = job.until_world(2, 60)
     assert (status["round"], status["failures"]) == (first + 1, 0)
@@ -187,7 +186,7 @@ def container_ids() -> set[str]:
 def test_leaders_label_that_somebody_removes_comes_back() -> None:
     leader = name_of(leading_operator())
     run_kubectl("-n", OPERATOR_NAMESPACE, "label", "pod", leader, "elasticpytorch.dev/leader-")
-    assert name_of(leading_operator(seconds=60)) == lease_holder()
+    assert name_of(leading_operator()) == lease_holder()
 
 
 @pytest.mark.long
@@ -243,7 +242,7 @@ def test_only_the_leader_is_behind_the_service() -> None:
     assert behind == [f"pod/{name_of(leader)}"]
     assert lease_holder() == name_of(leader)
     both = [leader["status"]["podIP"]] * 2  # in Kubernetes' own EndpointSlice, and in the leader's
-    until(lambda: addresses_behind_the_service() == both, f"{both} behind the Service", PATIENCE * 60)
+    until(lambda: addresses_behind_the_service() == both, f"{both} behind the Service")
     assert ready_operators() >= 2
     logs = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "-l", LEADER, "--tail=-1").stdout
     assert '"message": "leading"' in logs

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.e2e.endless_job import pods_of, start, steps_with
 from tests.e2e.job_under_test import KUBECTL, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, run_kubectl
 from tests.e2e.node_registry import gateway, pulled_from
 from tests.e2e.release import NAME, install_earlier, make_earlier_image, remove_release, restored
+from tests.e2e.waiting import until
 from tests.paths import ROOT
 from tests.release.registry import running_registry
 
@@ -212,10 +212,11 @@ def test_training_does_not_notice_an_upgrade_from_the_registry_and_the_way_back(
 
 def until_operators_run(image: str) -> None:
     """Waits until all pods of the operator run an image: those before may still be ending."""
-    until = time.monotonic() + 120
-    while (images := running_images(OPERATOR_NAMESPACE, OPERATORS)) != {image}:
-        assert time.monotonic() < until, images
-        time.sleep(0.5)
+
+    def images() -> set[str]:
+        return running_images(OPERATOR_NAMESPACE, OPERATORS)
+
+    until(lambda: images() == {image}, lambda: f"operators of {image}, not {images()}")
 
 
 def until_more_steps(job: JobUnderTest, pod: str) -> None:

@@ -1,7 +1,6 @@
 """From the release before this one, under jobs that train: their pods, with agents of that release, and their sizes stay."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from tests.e2e.endless_job import pods_of, start, steps_with
 from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
 from tests.e2e.release import install_earlier, restored, upgrade_earlier
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -43,11 +43,8 @@ def test_training_does_not_notice_an_upgrade_and_jobs_keep_their_pods_and_sizes(
         }
 
         upgrade_earlier()
-        until = time.monotonic() + 120
         # The one before may still be ending.
-        while not (leader := leading_operator())["spec"]["containers"][0]["image"].endswith(":dev"):
-            assert time.monotonic() < until
-            time.sleep(0.5)
+        until(lambda: leading_operator()["spec"]["containers"][0]["image"].endswith(":dev"), "the new operator to lead")
         for job, world in worlds:
             members, pods, _, round_ = before[job.name]
             seen = steps_with(job.logs(members[0]), world)[-1]
@@ -80,6 +77,7 @@ def test_training_does_not_notice_an_upgrade_and_jobs_keep_their_pods_and_sizes(
         unsized.until_world(2)
         assert unsized.status["failures"] == 0
 
+        leader = leading_operator()
         run_kubectl("-n", leader["metadata"]["namespace"], "delete", "pod", leader["metadata"]["name"], "--wait=false")
         leading_operator(other_than=leader["metadata"]["name"])
         elastic.kubectl("delete", "pod", second, "--wait=false")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import worker_node_without_the_operator
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -62,11 +63,8 @@ def steps(job: JobUnderTest, pod: str) -> list[tuple[int, int]]:
 
 def until_steps(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int]]:
     """Waits until rank 0 has reported that many steps; returns them."""
-    until = time.monotonic() + 60
-    while len(found := steps(job, pod)) < count:
-        assert time.monotonic() < until, found[-3:]
-        time.sleep(0.3)
-    return found
+    until(lambda: len(steps(job, pod)) >= count, lambda: f"{count} steps; the last are {steps(job, pod)[-3:]}")
+    return steps(job, pod)
 
 
 def test_spot_notice_costs_a_job_with_the_library_no_step_and_no_worker_its_process(start_job: StartJob) -> None:
@@ -118,14 +116,8 @@ def test_announcement_that_is_withdrawn_changes_nothing(start_job: StartJob) -> 
             assert f"{worker} leaves node {node}" in job.condition("Resizing")["message"]
             why = job.condition("Resizing")["message"]
             assert "karpenter.sh/disrupted" in why
-            deadline = time.monotonic() + 30
-            while len(job.pods()) < 4:
-                assert time.monotonic() < deadline, "no replacement is created"
-                time.sleep(0.2)
-        deadline = time.monotonic() + 30
-        while len(job.pods()) > 3:
-            assert time.monotonic() < deadline, "the replacement stays"
-            time.sleep(0.2)
+            until(lambda: len(job.pods()) == 4, "a replacement")
+        until(lambda: len(job.pods()) == 3, "the replacement to go")
         assert (job.status["round"], job.members()) == (1, members)
     finally:
         run_kubectl("uncordon", *others)

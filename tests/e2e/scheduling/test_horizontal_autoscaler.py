@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 from tests.documentation import blocks
 from tests.e2e.job_under_test import OPERATOR_NAMESPACE, OPERATORS, StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE
+from tests.e2e.waiting import until
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.long
@@ -113,20 +113,16 @@ def until_reached(namespace: str) -> None:
     """
     found = run_kubectl("-n", namespace, "get", "service", NAME, "-o", "jsonpath={.spec.clusterIP}")
     asked = ["docker", "exec", CONTROL_PLANE, "curl", "--insecure", "--silent", "--show-error", "--fail", "--max-time", "5"]
-    until = time.monotonic() + 100
-    while (
-        done := subprocess.run([*asked, f"https://{found.stdout}{API}"], capture_output=True, text=True, check=False)
-    ).returncode:
-        assert time.monotonic() < until, done.stderr
-        time.sleep(0.5)
+    asked += [f"https://{found.stdout}{API}"]
+    until(lambda: subprocess.run(asked, capture_output=True, check=False).returncode == 0, f"an answer to {' '.join(asked)}")
 
 
 def until_routed() -> None:
     """Waits until the API server passes requests on: one of its controllers calls the APIService available, another one routes."""
-    until = time.monotonic() + 100
-    while (done := run_kubectl("get", "--raw", API, check=False)).returncode:
-        assert time.monotonic() < until, done.stderr
-        time.sleep(1)
+    until(
+        lambda: run_kubectl("get", "--raw", API, check=False).returncode == 0,
+        lambda: f"the API: {run_kubectl('get', '--raw', API, check=False).stderr}",
+    )
 
 
 def documented_autoscaler() -> dict[str, Any]:

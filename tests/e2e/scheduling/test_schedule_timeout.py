@@ -1,7 +1,6 @@
 """Two jobs that each hold a part of the nodes that both need, with the cluster's own scheduler."""
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE, cordoned
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -50,10 +50,7 @@ def give_slots(nodes: list[str], slots: int) -> None:
     operation = {"op": "add", "path": PATH, "value": str(slots)}
     for node in nodes:
         run_kubectl("patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps([operation]))
-    until = time.monotonic() + 120
-    while any(allocatable_slots(node) != slots for node in nodes):
-        assert time.monotonic() < until, "the kubelets have not taken the slots up"
-        time.sleep(1)
+    until(lambda: all(allocatable_slots(node) == slots for node in nodes), "the kubelets to take the slots up")
 
 
 def allocatable_slots(node: str) -> int:

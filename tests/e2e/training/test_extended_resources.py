@@ -1,13 +1,13 @@
 """Jobs that ask for accelerators, on nodes that say they have some: the scheduler counts them, and no driver is needed for that."""
 
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.job_under_test import StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -48,10 +48,7 @@ def nodes_with_devices() -> Iterator[list[str]]:
     try:
         for node in nodes:
             patch(node, {"op": "add", "path": PATH, "value": str(DEVICES)})
-        until = time.monotonic() + 120
-        while any(allocatable(node) != str(DEVICES) for node in nodes):
-            assert time.monotonic() < until, "the kubelets have not taken the devices up"
-            time.sleep(1)
+        until(lambda: all(allocatable(node) == str(DEVICES) for node in nodes), "the kubelets to take the devices up")
         yield nodes
     finally:
         for node in nodes:

@@ -1,13 +1,13 @@
 """Failures that are easily taken for somebody else's: told in their own words, counted or not, on a real cluster."""
 
 import json
-import time
 from typing import Any
 
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.e2e.kind_nodes import docker
+from tests.e2e.waiting import until
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -94,8 +94,6 @@ def test_node_whose_pods_fail_at_start_does_not_fail_the_job(namespace: str) -> 
         assert all(worker["node"] != broken for worker in status["workers"] if worker["state"] == "Running")
     finally:
         run_kubectl("-n", namespace, "delete", "epj", "--all", "--wait=true")
-        until = time.monotonic() + 60
-        while run_kubectl("-n", namespace, "get", "pods", "-o", "name").stdout.strip() and time.monotonic() < until:
-            time.sleep(0.5)
+        until(lambda: not run_kubectl("-n", namespace, "get", "pods", "-o", "name").stdout.strip(), "the pods to go")
         for node in (broken, *sound):
             docker("exec", node, "rm", "-rf", folder)

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -21,11 +22,8 @@ def rounds_told(lines: list[str]) -> list[tuple[int, int, int]]:
 
 def until_rounds_told(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int, int]]:
     """An agent's rounds once it has told of so many: the status may know of a round before its members log it."""
-    until = time.monotonic() + 30
-    while len(told := rounds_told(job.logs(pod))) < count:
-        assert time.monotonic() < until, f"{pod} has told of {told}"
-        time.sleep(0.2)
-    return told
+    until(lambda: len(rounds_told(job.logs(pod))) >= count, lambda: f"{count} rounds of {pod}: {rounds_told(job.logs(pod))}")
+    return rounds_told(job.logs(pod))
 
 
 def test_apply_to_complete(start_job: StartJob) -> None:
@@ -49,16 +47,10 @@ def test_apply_to_complete(start_job: StartJob) -> None:
     steps = [int(line.split()[1]) for line in by_rank[0] if line.startswith("STEP")]
     assert steps == list(range(1, 31))
     assert all(any(line.startswith("DONE") for line in lines) for lines in by_rank.values())
-    assert all(pod["status"]["phase"] == "Succeeded" for pod in wait_until_ended(job))
-
-
-def wait_until_ended(job: JobUnderTest) -> list[dict[str, dict[str, str]]]:
-    until = time.monotonic() + 30
-    while True:
-        pods = job.pods()
-        if all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in pods) or time.monotonic() > until:
-            return pods
-        time.sleep(0.2)
+    until(
+        lambda: all(pod["status"]["phase"] == "Succeeded" for pod in job.pods()),
+        lambda: f"all pods to succeed: {[pod['status']['phase'] for pod in job.pods()]}",
+    )
 
 
 @pytest.mark.long
@@ -113,10 +105,7 @@ def test_killed_worker_process_restarts_in_place(start_job: StartJob) -> None:
     pid = re.findall(r"\d+", started.partition("pids")[2])[0]
     job.kubectl("exec", victim, "--", "python3", "-c", f"import os; os.kill({pid}, 9)")
     job.until(lambda status: status["round"] == 2, "a second round", 30)
-    until = time.monotonic() + 30
-    while len([line for line in job.logs(leader) if line.startswith("INIT")]) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    until(lambda: len([line for line in job.logs(leader) if line.startswith("INIT")]) > 1, "the leader's second group")
     assert sorted(pod["metadata"]["uid"] for pod in job.pods()) == pods, "no pod was replaced"
     status = job.status
     assert (status["rootCause"]["worker"], status["rootCause"]["signal"]) == (victim, "SIGKILL")
@@ -175,10 +164,10 @@ def test_delete_leaves_nothing(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS)
     job.until_world(3)
     job.kubectl("delete", "epj", job.name, "--timeout=30s")
-    until = time.monotonic() + 45
-    while job.kubectl("get", "pods,services,epj", "-o", "name").strip():
-        assert time.monotonic() < until, job.kubectl("get", "pods,services,epj")
-        time.sleep(0.5)
+    until(
+        lambda: not job.kubectl("get", "pods,services,epj", "-o", "name").strip(),
+        lambda: f"all to go:\n{job.kubectl('get', 'pods,services,epj')}",
+    )
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE, cordoned, frozen, killed, worker_node_without_the_operator
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -48,10 +49,7 @@ def test_lost_node_is_survived_and_its_worker_replaced(
     assert (status["worldSize"], status["failures"]) == (3, 0)
     assert lost not in job.members(), "what comes back from a lost node finds no place"
     assert status["round"] <= 4
-    deadline = time.monotonic() + 60
-    while lost in [pod["metadata"]["name"] for pod in job.pods()]:
-        assert time.monotonic() < deadline, "the lost pod goes once its node is back"
-        time.sleep(0.5)
+    until(lambda: lost not in [pod["metadata"]["name"] for pod in job.pods()], "the lost pod to go once its node is back")
 
 
 def test_drained_node_costs_no_failure(start_job: StartJob) -> None:

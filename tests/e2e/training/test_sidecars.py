@@ -1,7 +1,6 @@
 """Jobs whose pods hold a container that does not train and does not end by itself."""
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE, docker
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -89,9 +89,6 @@ def test_worker_is_replaced_on_a_full_node_and_the_end_of_the_job_frees_its_node
     assert status["failures"] == 0
     job.kubectl("exec", leader, "--container=pytorch", "--", "touch", "/tmp/end")
     job.until(lambda status: status["state"] == "Complete", "the end", 120)
-    until = time.monotonic() + 120
-    while held := [name for name, phase in phases(job).items() if phase not in ENDED]:
-        assert time.monotonic() < until, f"{held} still hold their nodes"
-        time.sleep(0.5)
+    until(lambda: all(phase in ENDED for phase in phases(job).values()), lambda: f"all pods to end: {phases(job)}")
     if add_sidecar is add_native_sidecar:
         assert set(members) <= set(phases(job)), "what ends by itself is kept for its log"

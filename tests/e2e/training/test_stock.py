@@ -1,13 +1,13 @@
 """Jobs whose group stock torchrun forms: nothing in their workers is this project's."""
 
 import re
-import time
 from typing import Any
 
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob
 from tests.e2e.kind_nodes import docker
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -38,13 +38,13 @@ def steps(job: JobUnderTest, world: int) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
-def until_steps(job: JobUnderTest, world: int, beyond: int = 0, seconds: float = 90.0) -> int:
+def until_steps(job: JobUnderTest, world: int, beyond: int = 0) -> int:
     """Waits until a group of a size has gone some steps beyond one; returns the last."""
-    until = time.monotonic() + seconds
-    while not (done := steps(job, world)) or done[-1] <= beyond + 3:
-        assert time.monotonic() < until, f"no step beyond {beyond} with a world of {world}; the status is {job.status}"
-        time.sleep(0.5)
-    return done[-1]
+    later = until(
+        lambda: [step for step in steps(job, world) if step > beyond + 3],
+        lambda: f"steps beyond {beyond} with a world of {world}; the status is {job.status}",
+    )
+    return later[-1]
 
 
 def kill_container(pod: dict[str, Any]) -> None:
@@ -68,10 +68,7 @@ def test_stock_workers_apply_to_complete(start_job: StartJob) -> None:
     lines = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"])]
     assert {int(line.split()[1]) for line in lines if line.startswith("STEP")} == set(range(1, 51))
     assert not any("elastic_pytorch" in line for line in lines)
-    until = time.monotonic() + 30
-    while store["metadata"]["name"] in names(job.pods()):
-        assert time.monotonic() < until, "the store goes with the end of the job"
-        time.sleep(0.5)
+    until(lambda: store["metadata"]["name"] not in names(job.pods()), "the store to go with the end of the job")
 
 
 def test_stock_worker_that_is_killed_is_replaced_in_the_same_rendezvous(start_job: StartJob) -> None:
@@ -96,7 +93,7 @@ def test_stock_workers_scale_up_and_down(start_job: StartJob) -> None:
     assert rendezvous(job) == {"1"}, "newcomers join the rendezvous that there is"
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
     # Torch up to 2.7 closes the rendezvous when a worker is told to stop; newer releases go on in it. Either way the group goes on.
-    until_steps(job, 2, beyond=done, seconds=120)
+    until_steps(job, 2, beyond=done)
     status = job.until(lambda status: status["worldSize"] == 2 and len(pods(job)) == 2, "two workers")
     assert status["failures"] == 0
 

@@ -1,11 +1,11 @@
 """One of three workers is slow: the status, an event and the client name it and its node."""
 
 import json
-import time
 
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.e2e.waiting import until
 from tests.paths import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
@@ -25,7 +25,7 @@ def test_slow_rank_is_named(start_job: StartJob) -> None:
     [pod] = [pod for pod in job.pods() if pod["metadata"]["name"] == slow["worker"]]
     assert pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"] == "1"
     assert slow["node"] == pod["spec"]["nodeName"]
-    until = time.monotonic() + 60
-    while not any(slow["worker"] in note for note in notes(job, "Straggler")):
-        assert time.monotonic() < until, f"no event names {slow['worker']}: {notes(job, 'Straggler')}"
-        time.sleep(0.5)
+    until(
+        lambda: any(slow["worker"] in note for note in notes(job, "Straggler")),
+        lambda: f"an event that names {slow['worker']}: {notes(job, 'Straggler')}",
+    )

@@ -3,11 +3,13 @@
 import re
 import time
 from collections.abc import Iterator
+from itertools import groupby
 
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import killed, worker_node_without_the_operator
+from tests.e2e.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.e2e
 
@@ -61,11 +63,8 @@ def test_changes_of_the_group_lose_nothing_and_start_nobody_anew(start_job: Star
     job.kubectl("exec", victim, "--", "python3", "-c", f"import os; os.kill({pid}, 9)")
     job.until(lambda status: status["round"] > before, "a new round", 30)
     last = len(numbers) + 20
-    until = time.monotonic() + 60
-    while (found := steps(job, leader))[-1][0] < last:
-        assert time.monotonic() < until, found[-3:]
-        time.sleep(0.3)
-    numbers = [number for number, _, _ in found]
+    until(lambda: steps(job, leader)[-1][0] >= last, lambda: f"step {last}; the last are {steps(job, leader)[-3:]}")
+    numbers = [number for number, _, _ in steps(job, leader)]
     assert len(numbers) - len(set(numbers)) <= 1, "a killed worker costs a step at most"
     assert sorted(set(numbers)) == list(range(1, max(numbers) + 1)), "and none is left out"
     assert len(list(processes(job, leader))) == 1, "the survivors' processes have lived through it all"
@@ -74,14 +73,11 @@ def test_changes_of_the_group_lose_nothing_and_start_nobody_anew(start_job: Star
 
 def until_steps_of_world(job: JobUnderTest, pod: str, worlds: list[int]) -> None:
     """Waits until rank 0 has told of steps in groups of these sizes, one after the other."""
-    until = time.monotonic() + 90
-    while True:
-        seen = [world for _, world, _ in steps(job, pod)]
-        runs = [world for i, world in enumerate(seen) if i == 0 or seen[i - 1] != world]
-        if runs == worlds:
-            return
-        assert time.monotonic() < until, f"{runs} instead of {worlds}"
-        time.sleep(0.3)
+
+    def runs() -> list[int]:
+        return [world for world, _ in groupby(world for _, world, _ in steps(job, pod))]
+
+    until(lambda: runs() == worlds, lambda: f"groups of {worlds}, not {runs()}")
 
 
 @pytest.mark.serial
@@ -107,10 +103,10 @@ def test_suspended_job_goes_on_where_it_stopped(start_job: StartJob) -> None:
     job.until_stepping(leader, 2)
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
     last = 0
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while job.pods():
         last = max([last, *(number for number, _, _ in steps(job, leader))])
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline, f"{job.pods()} are still there"
         time.sleep(0.1)
     job.until(lambda status: status["state"] == "Suspended", "the suspension")
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
