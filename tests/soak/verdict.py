@@ -10,9 +10,8 @@ from tests.soak.checks.training import Expected
 from tests.soak.plan import KINDS
 from tests.soak.timeline import SUSPEND, Done, Hit, PodSeen, StatusSeen, Step, Usage, Violation
 
-FELT_SECONDS = (
-    30.0  # after a fault was undone: a pause of the training until then, or until the next fault, is taken for its effect
-)
+# After a fault was undone: a pause of the training until then, or until the next fault, counts as its effect.
+FELT_SECONDS = 30.0
 
 
 @dataclass(slots=True)
