@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from tests.e2e.api_requests import KUBECONFIG, Resource, read_log
-from tests.e2e.waiting import until
 from tests.paths import ROOT
+from tests.waiting import until
 
 KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
 REPORTS = ROOT / ".cluster" / "logs" / "e2e"

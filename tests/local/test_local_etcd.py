@@ -1,11 +1,11 @@
 """Stock torchrun under the operator, over an etcd that is the user's: Debian's, as `make etcd` unpacks it."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 
 from tests.local.local_jobs import LocalJob, free_port, local_job
 from tests.paths import ROOT
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -40,15 +41,14 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     flags += ["--enable-v2", f"--data-dir={tmp_path / 'etcd'}", f"--initial-cluster=default=http://{peer}"]
     with (tmp_path / "etcd.log").open("wb") as log:
         etcd = subprocess.Popen([BINARY, *flags], stdout=log, stderr=log)
-    until = time.monotonic() + 20
-    while True:
-        try:
-            urllib.request.urlopen(f"http://{client}/v2/keys", timeout=1).close()
-            break
-        except OSError:
-            assert etcd.poll() is None, (tmp_path / "etcd.log").read_text()
-            assert time.monotonic() < until, "etcd does not answer"
-            time.sleep(0.1)
+
+    def answers() -> bool:
+        assert etcd.poll() is None, (tmp_path / "etcd.log").read_text()
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{client}/v2/keys", timeout=1):
+            return True
+        return False
+
+    until(answers, "etcd to answer")
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(copy_of_client(tmp_path))]))
     monkeypatch.setenv("PYTHONPATH", path)
     yield client

@@ -3,12 +3,12 @@
 import contextlib
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.paths import ROOT
+from tests.waiting import until
 
 CONFIGURATION = """version: 0.1
 storage: {{filesystem: {{rootdirectory: {folder}}}}}
@@ -35,11 +35,9 @@ def running_registry(folder: Path, address: str = "127.0.0.1") -> Iterator[str]:
 
 
 def await_answer(url: str) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=10):
-                return
-        except OSError:
-            assert time.monotonic() < deadline, f"{url} does not answer"
-            time.sleep(0.1)
+    def answers() -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10):
+            return True
+        return False
+
+    until(answers, f"an answer of {url}")

@@ -14,10 +14,10 @@ from typing import Any
 from elastic_pytorch.stopping.stacks import children
 
 from tests.paths import ROOT
+from tests.waiting import WAIT_SECONDS, until
 from tests.worker_image.one_gpu import one_gpu
 
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
-WAIT_SECONDS = 60.0
 
 
 class Agent:
@@ -106,11 +106,8 @@ class Events:
         return [event for event in lines if all(event.get(key) == value for key, value in wanted.items())]
 
     def wait(self, count: int = 1, **wanted: Any) -> list[dict[str, Any]]:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while len(found := self.all(**wanted)) < count:
-            assert time.monotonic() < deadline, f"{count} of {wanted} not in {WAIT_SECONDS} s; last: {self.all()[-5:]}"
-            time.sleep(0.01)
-        return found
+        until(lambda: len(self.all(**wanted)) >= count, lambda: f"{count} of {wanted}; the last are {self.all()[-5:]}")
+        return self.all(**wanted)
 
     def until_step(self, step: int, world: int, seconds: float, agents: Sequence[Agent] = (), **wanted: Any) -> None:
         """Waits until a group of a size, or the rank of it that is wanted, has done a step, while these agents live."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-WAIT_SECONDS = 120.0
+from tests.waiting import WAIT_SECONDS, until
+
 HOLD_SECONDS = 20.0
 
 
@@ -143,11 +144,7 @@ class ScriptedOperator:
 
     def wait(self, what: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
         """Waits until something is true and returns it."""
-        deadline = time.monotonic() + seconds
-        while not (result := what()):
-            assert time.monotonic() < deadline, f"not in {seconds} s; heard last: {self.heard[-6:]}"
-            time.sleep(0.01)
-        return result
+        return until(what, lambda: f"this; what was heard last: {self.heard[-6:]}", seconds)
 
     def wait_for(self, state: str, *workers: str, number: int | None = None, seconds: float = WAIT_SECONDS) -> None:
         """Waits until the last that each worker said was this state (and round)."""

@@ -13,8 +13,8 @@ import yaml
 
 from tests.e2e.api_requests import Answer, Resource
 from tests.e2e.job_under_test import run_kubectl
-from tests.e2e.waiting import until
 from tests.paths import ROOT
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 

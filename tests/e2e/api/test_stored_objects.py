@@ -11,8 +11,8 @@ import yaml
 
 from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import run_kubectl
-from tests.e2e.waiting import until
 from tests.paths import ROOT
+from tests.waiting import until
 
 # One process runs them all: they share a definition, which the first of them creates.
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("stored-objects")]

@@ -15,7 +15,7 @@ from elastic_pytorch_client import Access, Job, KubernetesCluster
 
 from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.job_under_test import KUBECTL, JobUnderTest, StartJob
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 

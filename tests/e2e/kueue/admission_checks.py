@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.e2e.job_under_test import run_kubectl
 from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 BY_HAND = "e2e.elasticpytorch.dev/by-hand"
 CHECKS = "admissionchecks.v1beta2.kueue.x-k8s.io"

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from tests.e2e.job_under_test import run_kubectl
-from tests.e2e.waiting import until
 from tests.paths import ROOT
+from tests.waiting import until
 
 NAMESPACE = "kueue-system"
 CONFIG_MAP = "kueue-manager-config"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.e2e.kueue.conftest import MakeQueue, Owner
 from tests.e2e.kueue.workloads import EXTRA_PRIORITY, Workload, released
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ from tests.e2e.job_under_test import run_kubectl
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, Owner, StartQueued
 from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.workloads import apply
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 

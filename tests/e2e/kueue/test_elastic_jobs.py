@@ -8,7 +8,7 @@ from tests.e2e.job_under_test import run_kubectl
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
 from tests.e2e.kueue.queued_jobs import Clock, PodCount, in_order, starts, steps
 from tests.e2e.kueue.workloads import Workload
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 

@@ -8,7 +8,7 @@ from tests.e2e.kueue.conftest import HIGH_PRIORITY, QUEUE_SECONDS, MakeQueue, Ow
 from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.queued_jobs import starts, steps
 from tests.e2e.kueue.workloads import Workload
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 

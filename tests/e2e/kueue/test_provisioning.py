@@ -11,7 +11,7 @@ from tests.e2e.kueue.admission_checks import admission_check
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
 from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.job_under_test import run_kubectl
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
 from tests.e2e.kueue.workloads import Workload, apply, kueue_object
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 

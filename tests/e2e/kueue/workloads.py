@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tests.e2e.job_under_test import run_kubectl
-from tests.e2e.waiting import WAIT_SECONDS, until
+from tests.waiting import WAIT_SECONDS, until
 
 Condition = dict[str, Any]
 EXTRA_PRIORITY = -1_000_000_000

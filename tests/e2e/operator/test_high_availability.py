@@ -18,7 +18,7 @@ from tests.e2e.job_under_test import (
     run_kubectl,
 )
 from tests.e2e.kind_nodes import docker, killed, without_controller_manager, worker_node_without_the_operator
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 

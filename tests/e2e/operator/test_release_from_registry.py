@@ -17,9 +17,9 @@ from tests.e2e.endless_job import pods_of, start, steps_with
 from tests.e2e.job_under_test import KUBECTL, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, run_kubectl
 from tests.e2e.node_registry import gateway, pulled_from
 from tests.e2e.release import NAME, install_earlier, make_earlier_image, remove_release, restored
-from tests.e2e.waiting import until
 from tests.paths import ROOT
 from tests.release.registry import running_registry
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 

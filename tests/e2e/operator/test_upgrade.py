@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.endless_job import pods_of, start, steps_with
 from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
 from tests.e2e.release import install_earlier, restored, upgrade_earlier
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 

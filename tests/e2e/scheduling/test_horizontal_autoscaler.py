@@ -12,8 +12,8 @@ import yaml
 from tests.documentation import blocks
 from tests.e2e.job_under_test import OPERATOR_NAMESPACE, OPERATORS, StartJob, run_kubectl
 from tests.e2e.kind_nodes import CONTROL_PLANE
-from tests.e2e.waiting import until
 from tests.paths import ROOT
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 

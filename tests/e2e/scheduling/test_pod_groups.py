@@ -9,7 +9,7 @@ from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangSc
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.release import restored, upgrade
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 

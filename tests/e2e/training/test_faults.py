@@ -7,8 +7,8 @@ import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.e2e.kind_nodes import docker
-from tests.e2e.waiting import until
 from tests.paths import ROOT
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 

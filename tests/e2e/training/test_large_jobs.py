@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from tests.e2e.job_under_test import LEADER, OPERATOR_NAMESPACE, StartJob, run_kubectl
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 

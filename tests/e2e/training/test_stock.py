@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob
 from tests.e2e.kind_nodes import docker
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob
-from tests.e2e.waiting import until
 from tests.paths import ROOT
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import killed, worker_node_without_the_operator
-from tests.e2e.waiting import WAIT_SECONDS, until
+from tests.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.e2e
 

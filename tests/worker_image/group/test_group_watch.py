@@ -2,12 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from elastic_pytorch.group.group_watch import GroupWatch
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.server import PodServer
+
+from tests.waiting import until
 
 ORDERLY = {"kind": "change", "round": 2, "orderly": True}
 BROKEN = {"kind": "change", "round": 3, "orderly": False}
@@ -20,13 +22,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PodServer]:
     server.start()
     yield server
     server.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_that(server: PodServer) -> None:

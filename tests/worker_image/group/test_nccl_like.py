@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.waiting import until
 from tests.worker_image.scripts import nccl_like
 from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES, run_group
 
@@ -108,10 +109,7 @@ class Group:
             process.start()
 
     def wait(self, name: str) -> None:
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while not (self.folder / name).exists():
-            assert time.monotonic() < deadline, f"no {name}: {self.stderr(0)}"
-            time.sleep(0.01)
+        until((self.folder / name).exists, lambda: f"{name}: {self.stderr(0)}")
 
     def exit_codes(self) -> list[int | None]:
         for process in self.processes:

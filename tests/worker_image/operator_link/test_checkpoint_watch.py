@@ -1,13 +1,14 @@
 """Checkpoints seen from outside: real files, one look after the other."""
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from elastic_pytorch.operator_link.checkpoint_watch import CheckpointCount, CheckpointWatch, find_files
+
+from tests.waiting import until
 
 Write = Callable[[Path], Any]
 
@@ -156,7 +157,7 @@ class Running:
         """Has workers run, and waits for the first look, which takes what is there for known."""
         self._number = number
         asked = self._asked
-        wait(lambda: self._asked >= asked + 2)
+        until(lambda: self._asked >= asked + 2)
 
 
 def test_watch_tells_of_checkpoints_while_workers_run(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_watch_tells_of_checkpoints_while_workers_run(tmp_path: Path) -> None:
     running.begin(1)
     for count, name in enumerate(("b.pt", "c.pt"), 1):
         write(name)(folder)
-        wait(lambda count=count: told == list(range(count + 1)))  # type: ignore[misc]
+        until(lambda count=count: told == list(range(count + 1)))  # type: ignore[misc]
 
 
 def test_watch_of_what_cannot_be_read_says_so_until_it_can(tmp_path: Path) -> None:
@@ -177,15 +178,8 @@ def test_watch_of_what_cannot_be_read_says_so_until_it_can(tmp_path: Path) -> No
     folder = tmp_path / "checkpoints"
     folder.write_text("in the way")
     CheckpointWatch(folder, Running(1), told.append).start()
-    wait(lambda: told == [0, None])
+    until(lambda: told == [0, None])
     folder.unlink()
-    wait(lambda: told == [0, None, 0])
+    until(lambda: told == [0, None, 0])
     write("a.pt")(folder)
-    wait(lambda: told == [0, None, 0, 1])
-
-
-def wait(what: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert what()
+    until(lambda: told == [0, None, 0, 1])

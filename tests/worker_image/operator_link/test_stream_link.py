@@ -20,8 +20,8 @@ from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.tls.rotation import Trust
 from elastic_pytorch_operator.tls.secret import load_certificate, renew, server_context
 
+from tests import waiting
 from tests.operator.agents.served import POD, Served, serving
-from tests.worker_image.waiting import wait
 
 SECONDS = 30.0
 JOB = "uid-lm"
@@ -117,7 +117,7 @@ def test_agent_waits_longer_for_an_operator_that_does_not_answer() -> None:
         client.tell()
         link = StreamLink(client, timeout_seconds=0.05)
         threading.Thread(target=link.run, daemon=True).start()
-        wait(lambda: len(tries) >= 4)
+        waiting.until(lambda: len(tries) >= 4)
         assert client.attempted == client.told, "who waits for the last heartbeat need not wait for its answer"
         gaps = [after - before for before, after in pairwise(tries)]
         assert gaps[2] >= 4 * 0.05 + 0.5 * 0.2 * 16, gaps

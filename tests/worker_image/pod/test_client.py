@@ -22,7 +22,7 @@ from elastic_pytorch.stopping.stacks import children
 from elastic_pytorch.storage.checkpoint_file import load
 from elastic_pytorch.storage.checkpoint_folder import claim, newest
 
-from tests.worker_image.waiting import WAIT_SECONDS, wait
+from tests.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.torch
 
@@ -164,7 +164,7 @@ def side_process() -> int:
 
     found = max(children(os.getpid()), key=started)
     # For a moment of its exec, a process has no command line.
-    wait(lambda: b"elastic_pytorch.pod.server" in Path(f"/proc/{found}/cmdline").read_bytes())
+    until(lambda: b"elastic_pytorch.pod.server" in Path(f"/proc/{found}/cmdline").read_bytes())
     return found
 
 
@@ -188,7 +188,7 @@ def test_a_side_process_ends_with_its_worker_when_all_is_written(alone: PodClien
         os.killpg(os.getpid(), 9)
     """
     assert subprocess.run([sys.executable, "-c", code], check=False, start_new_session=True).returncode == -signal.SIGKILL
-    wait((tmp_path / "folder" / "checkpoint-g000001-s000000003.elastic").exists)
+    until((tmp_path / "folder" / "checkpoint-g000001-s000000003.elastic").exists)
 
 
 def test_a_side_process_that_dies_is_replaced(alone: PodClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_a_side_process_that_dies_is_replaced(alone: PodClient, tmp_path: Path, 
     pid = side_process()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    wait(lambda: alone.trouble() == "the local server is gone: no checkpoints are written")
+    until(lambda: alone.trouble() == "the local server is gone: no checkpoints are written")
     alone.flush("x", StateVersion(1, 1), str(tmp_path), 1)
     assert not alone.drain(WAIT_SECONDS)  # it is not replaced at once, lest it die again and again
     with pytest.raises(ConnectionError, match="is gone"):

@@ -17,7 +17,7 @@ from elastic_pytorch.pod.messages import LOCAL_SOCKET, MAX_MESSAGE_BYTES
 from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state_format.state_version import StateVersion
 
-from tests.worker_image.waiting import WAIT_SECONDS, wait
+from tests.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.torch
 
@@ -70,7 +70,7 @@ def test_workers_are_known_by_their_process_ids(server: PodServer) -> None:
         print(link.wait_message(30))
     """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    wait(lambda: heard)
+    until(lambda: heard)
     assert heard == [(process.pid, {"pid": 1, "step": 7})]
     server.send(process.pid, {"to": "you"})
     server.send(1, {"to": "nobody"})
@@ -83,7 +83,7 @@ def test_script_in_a_shell_speaks_for_the_worker_that_the_shell_is(server: PodSe
     server.on_message = lambda pid, _: heard.append(pid)
     code = "from elastic_pytorch.pod.client import PodClient; PodClient.connect().send({'step': 7})"
     shell = subprocess.Popen(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], start_new_session=True)
-    assert wait(lambda: heard) == [shell.pid]
+    assert until(lambda: heard) == [shell.pid]
     assert shell.wait(WAIT_SECONDS) == 0
 
 
@@ -141,9 +141,9 @@ def test_who_does_not_read_is_no_burden(server: PodServer, raw: socket.socket) -
     for number in range(3000):
         server.send(os.getpid(), {"number": number, "filling": "x" * 1000})
         if number % 100 == 0:
-            wait(lambda: [message for message in link.messages() if message["number"] == number])  # noqa: B023  called at once
+            until(lambda: [message for message in link.messages() if message["number"] == number])  # noqa: B023  called at once
     server.broadcast({"last": True})
-    assert wait(lambda: [message for message in link.messages() if "last" in message])
+    assert until(lambda: [message for message in link.messages() if "last" in message])
     raw.close()
     assert link.fetch("nothing") is None
 
@@ -191,7 +191,7 @@ def test_what_was_asked_for_before_death_is_written(server: PodServer, tmp_path:
 def test_when_it_ends_its_workers_know(server: PodServer) -> None:
     link = PodClient.connect()
     server.close()
-    wait(link.trouble)
+    until(link.trouble)
     assert link.trouble() == "the local server is gone: no checkpoints are written"
     assert not Path(server.path).parent.exists()
 

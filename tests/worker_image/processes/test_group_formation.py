@@ -7,7 +7,7 @@ import pytest
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 
-from tests.worker_image.waiting import wait
+from tests.waiting import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
@@ -30,6 +30,6 @@ def test_group_that_has_formed_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(REPORT_SOCKET, receiver.path)
         receiver.start_round()
         subprocess.run([sys.executable, "-c", SCRIPT], check=True)
-        wait(lambda: receiver.current().formed_at is not None)
+        until(lambda: receiver.current().formed_at is not None)
     finally:
         receiver.close()

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -255,7 +256,5 @@ def test_a_worker_dies_with_its_parent(tmp_path: Path) -> None:
         assert process.stdout is not None
         worker = int(process.stdout.readline())
         process.send_signal(signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while Path(f"/proc/{worker}").exists() and b"\nState:\tZ" not in Path(f"/proc/{worker}/status").read_bytes():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        status = Path(f"/proc/{worker}/status")
+        until(lambda: not status.exists() or b"\nState:\tZ" in status.read_bytes(), "the worker's end")

@@ -3,7 +3,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from elastic_pytorch import report
 from elastic_pytorch.progress.receiver import MAX_LOCAL_RANKS, Progress, ProgressReceiver, add_work, parse_report
 from elastic_pytorch.progress.report import REPORT_SOCKET, report_group_formed
 from elastic_pytorch.progress.work_windows import WorkWindows
+
+from tests.waiting import WAIT_SECONDS, until
 
 
 @pytest.fixture
@@ -23,17 +25,10 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressReceiver]:
     made.close()
 
 
-def wait(what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 10
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_the_largest_step_and_the_newest_of_the_rest_count(receiver: ProgressReceiver) -> None:
     report(step=7, total=100, loss=0.5, checkpoint_step=5, commit_every_steps=12, samples_per_step=64)
     report(step=6, loss=0.25)
-    wait(lambda: receiver.current() == Progress(7, 7, 100, 0.25, 5, 12, 64))
+    until(lambda: receiver.current() == Progress(7, 7, 100, 0.25, 5, 12, 64))
     told = {"step": 7, "firstStep": 7, "total": 100, "loss": 0.25, "checkpointStep": 5, "checkpoints": None}
     told |= {"commitEverySteps": 12, "samplesPerStep": 64, "startedAgeSeconds": None, "formedAgeSeconds": None}
     assert receiver.current().to_json() == told
@@ -42,11 +37,11 @@ def test_the_largest_step_and_the_newest_of_the_rest_count(receiver: ProgressRec
 def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) -> None:
     receiver.note_checkpoints(3)
     report(step=7, checkpoint_step=5)
-    wait(lambda: receiver.current().step == 7)
+    until(lambda: receiver.current().step == 7)
     receiver.start_round()
     assert receiver.current() == Progress(checkpoint_step=5, checkpoints=3)
     report(step=6)
-    wait(lambda: receiver.current().step == 6)
+    until(lambda: receiver.current().step == 6)
 
 
 def test_work_of_each_process_is_told_in_windows_of_the_round(
@@ -56,8 +51,8 @@ def test_work_of_each_process_is_told_in_windows_of_the_round(
         work = receiver.current().work
         return 0 if work is None else work.windows
 
-    def until(count: int) -> None:
-        deadline = time.monotonic() + 60
+    def until_windows(count: int) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
         while windows() < count:
             assert time.monotonic() < deadline
             for local_rank, seconds in (("0", 0.25), ("1", 0.5)):
@@ -66,19 +61,19 @@ def test_work_of_each_process_is_told_in_windows_of_the_round(
             time.sleep(0.05)
 
     report(step=1, work_seconds=3.0)  # without the time of the step it tells nothing
-    until(1)
+    until_windows(1)
     told = receiver.current().to_json()
     assert told is not None
     assert {"workWindows": 1, "workSeconds": [0.25, 0.5], "stepSeconds": 1.0}.items() <= told.items()
     receiver.start_round()
     assert receiver.current().to_json() is None
-    until(1)
+    until_windows(1)
 
 
 def test_when_the_processes_started_and_their_group_formed(receiver: ProgressReceiver) -> None:
     receiver.note_started()
     report_group_formed()
-    wait(lambda: receiver.current().formed_at is not None)
+    until(lambda: receiver.current().formed_at is not None)
     found = receiver.current()
     assert found.started_at is not None
     assert found.formed_at is not None
@@ -86,7 +81,7 @@ def test_when_the_processes_started_and_their_group_formed(receiver: ProgressRec
     report(step=1)
     report_group_formed()  # another process of the pod
     report(step=2)
-    wait(lambda: receiver.current().step == 2)
+    until(lambda: receiver.current().step == 2)
     assert receiver.current().formed_at == found.formed_at
     told = found.to_json(found.started_at + 2.0)
     assert told is not None
@@ -105,7 +100,7 @@ def test_the_group_and_the_first_step_of_each_round_are_news(receiver: ProgressR
         report_group_formed()
         report(step=first)
         report(step=first + 1)
-        wait(lambda first=first: receiver.current().step == first + 1)  # type: ignore[misc]
+        until(lambda first=first: receiver.current().step == first + 1)  # type: ignore[misc]
     assert news == [None, 7, None, 5]
 
 
@@ -121,7 +116,7 @@ def test_a_burst_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_burst_is_read(receiver: ProgressReceiver) -> None:
     for step in range(2000):
         report(step=step)
-    wait(lambda: receiver.current().step is not None)
+    until(lambda: receiver.current().step is not None)
 
 
 def test_nothing_is_reported_without_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +129,7 @@ def test_nothing_is_reported_without_an_agent(monkeypatch: pytest.MonkeyPatch) -
 def test_nonsense_does_not_raise(receiver: ProgressReceiver) -> None:
     report(step="seven", loss=object())  # type: ignore[arg-type]
     report(step=3, loss=float("nan"))
-    wait(lambda: receiver.current() == Progress(step=3, first_step=3))
+    until(lambda: receiver.current() == Progress(step=3, first_step=3))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from elastic_pytorch_client.drill.exercise import KILL_PROCESS
 
+from tests.waiting import until
 from tests.worker_image.agents import Agent
 from tests.worker_image.scripted_operator import ScriptedOperator
-from tests.worker_image.waiting import wait
 
 pytestmark = pytest.mark.process
 
@@ -35,7 +35,7 @@ def test_training_process_is_killed(
     agents("w0", f"--start-method={start_method}", tmp_path / "script.py", **name)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
-    wait((tmp_path / "pid").exists)
+    until((tmp_path / "pid").exists)
     done = subprocess.run(
         [sys.executable, "-c", KILL_PROCESS.read_text()],
         env=os.environ | name,

@@ -16,7 +16,7 @@ from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch.operator_link.refusal import RefusedError
 from elastic_pytorch.operator_link.request_link import RequestLink
 
-from tests.worker_image.waiting import wait
+from tests.waiting import until
 
 
 class StandbyFirst(http.server.BaseHTTPRequestHandler):
@@ -168,10 +168,10 @@ def test_agent_asks_for_rounds_only_once_a_heartbeat_was_answered() -> None:
         connection, local_world_size=1, port=lambda: 1, progress=dict, on_news=lambda: None, on_dump=lambda: None
     )
     threading.Thread(target=RequestLink(client).run, daemon=True).start()
-    wait(lambda: len(asked) >= 3)
+    until(lambda: len(asked) >= 3)
     assert set(asked) == {"POST"}
     may_answer.set()
-    wait(lambda: "GET" in asked)
+    until(lambda: "GET" in asked)
     client.stop()
 
 

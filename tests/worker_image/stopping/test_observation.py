@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from elastic_pytorch.stopping.observation import StopObserver
 
-from tests.worker_image.agents import WAIT_SECONDS
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -88,9 +88,5 @@ def _read(process: subprocess.Popen[str], line: str) -> None:
 
 
 def _wait_until_found(observer: StopObserver) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (found := observer.find_stuck()):
-        assert time.monotonic() < deadline, f"not found in {WAIT_SECONDS} s"
-        time.sleep(0.05)
-    ((_, stack),) = found
+    ((_, stack),) = until(observer.find_stuck)
     assert "in wait_in_c" in stack.partition("\n")[0]

@@ -11,6 +11,7 @@ import pytest
 from elastic_pytorch.stopping.stacks import children
 
 from tests.torch_features import needs_torchrun_handlers
+from tests.waiting import until
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
@@ -20,10 +21,7 @@ Start = Callable[..., Agent]
 
 
 def wait_for_text(agent: Agent, *words: str) -> str:
-    until = time.monotonic() + 20
-    while not all(word in agent.text() for word in words):
-        assert time.monotonic() < until, f"not all of {words} are in the log"
-        time.sleep(0.02)
+    until(lambda: all(word in agent.text() for word in words), f"{words} in the log")
     return agent.text()
 
 

@@ -11,7 +11,7 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import newest
 from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 
-from tests.worker_image.waiting import WAIT_SECONDS, wait
+from tests.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.torch
 
@@ -84,7 +84,7 @@ def test_what_is_wanted_now_is_not_delayed_by_a_request_that_replaces_it(slow: S
     slow.ask("a", 3)
     assert slow.answer()[1] in (StateVersion(1, 2), StateVersion(1, 3))
     slow.ask("b", 1, now=True)
-    wait(lambda: slow.answer()[0] == "b")
+    until(lambda: slow.answer()[0] == "b")
     assert slow.on_disk("a")[0] in (2, 3)
 
 
