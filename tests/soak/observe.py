@@ -28,7 +28,8 @@ PROCESSES = """
 for p in $(grep -lsE 'elastic_pytorch(\\.agent|_operator)' /proc/[0-9]*/cmdline); do
   p=${p%/cmdline}
   grep -qE '^NSpid:.*[[:space:]]1$' $p/status 2>/dev/null || continue
-  printf '%s %s %s ' "${p#/proc/}" "$(tr '\\0' ' ' <$p/cmdline | grep -q agent && echo agent || echo operator)" "$(ls $p/fd | wc -l)"
+  printf '%s@%s ' "${p#/proc/}" "$(sed 's/.*) //' $p/stat | cut -d' ' -f20)"  # its id, and when it has started
+  printf '%s %s ' "$(tr '\\0' ' ' <$p/cmdline | grep -q agent && echo agent || echo operator)" "$(ls $p/fd | wc -l)"
   printf '%s ' "$(ls -l $p/fd | grep -c memfd:)"
   awk '/^VmRSS/ {m = $2} /^Threads/ {t = $2} END {print t, m}' $p/status
 done
@@ -138,5 +139,5 @@ def end_of(change: str, pod: dict[str, Any]) -> str:
 
 def read_usage(at: float, node: str, lines: str) -> list[Usage]:
     """What PROCESSES has printed; processes that ended meanwhile are left out."""
-    rows = (re.fullmatch(r"(\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)", line) for line in lines.splitlines())
+    rows = (re.fullmatch(r"(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)", line) for line in lines.splitlines())
     return [Usage(at, f"{node}/{r[1]}", r[2], int(r[3]), int(r[4]), int(r[5]), int(r[6]) / 1024) for r in rows if r]

@@ -26,7 +26,7 @@ def planned(acts: Sequence[Act]) -> str:
 def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
     """What is kept of a run."""
     groups = {
-        job: [[g.generation, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)] for g in groups_of(steps)]
+        job: [[g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)] for g in groups_of(steps)]
         for job, steps in seen.steps.items()
     }
     return {

@@ -29,8 +29,8 @@ def test_ends(change: str, pod: dict[str, Any], how: str) -> None:
 
 
 def test_usage_is_read_line_by_line_and_processes_that_have_ended_are_left_out() -> None:
-    lines = "412 agent 31 3 9 51200\n413 agent 0 0  \n700 operator 55 0 12 102400\n"
+    lines = "412@90 agent 31 3 9 51200\n413@91 agent 0 0  \n700@92 operator 55 0 12 102400\n"
     assert read_usage(5.0, "n1", lines) == [
-        Usage(5.0, "n1/412", "agent", 31, 3, 9, 50.0),
-        Usage(5.0, "n1/700", "operator", 55, 0, 12, 100.0),
+        Usage(5.0, "n1/412@90", "agent", 31, 3, 9, 50.0),
+        Usage(5.0, "n1/700@92", "operator", 55, 0, 12, 100.0),
     ]

@@ -19,7 +19,7 @@ def whole() -> Seen:
     return Seen(
         expected={"job": Expected("job", 1, 2, 1, 6)},
         hits=[DRAIN],
-        steps={"job": [Step(at, POD, 0, 1, number, generation) for at, number, generation in numbers]},
+        steps={"job": [Step(at, POD, 0, 1, number, group) for at, number, group in numbers]},
         done={"job": [Done(107.5, POD, ())]},
         undisturbed={},
         statuses={"job": [StatusSeen(101, "job", "Running", 1)]},

@@ -68,7 +68,7 @@ class Step:
     rank: int
     world: int
     number: int
-    generation: int  # of its group: it grows with each
+    group: int  # groups are numbered in the order of their generations
     epoch: int = 0
     samples: tuple[int, ...] = ()
 
@@ -84,9 +84,9 @@ class Done:
 
 @dataclass(slots=True)
 class Group:
-    """The steps of one generation, without what they hold."""
+    """The steps of one group, without what they hold."""
 
-    generation: int
+    number: int
     first: int
     last: int
     first_at: float
@@ -121,7 +121,7 @@ class Usage:
     """What a process of ours holds, from /proc of its node."""
 
     at: float
-    process: str  # its node and process id
+    process: str  # its node, process id and start: ids are used again
     role: str  # agent or operator
     descriptors: int
     memory_files: int
@@ -140,31 +140,46 @@ class Violation:
 
 
 def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[Done]]:
-    """The steps and ends that the processes of one job tell of. Scripts without generations get one for each process of rank 0."""
-    steps, done, order = [], [], dict[tuple[str, int], int]()
+    """The steps and ends that the processes of one job tell of.
+
+    A group that can write nothing claims no generation, so that the one after its end may have the same. The restored ranks tell them
+    apart: each comes once in a group. In scripts without generations, each process of rank 0 has a group of its own.
+    """
+    done, told = list[Done](), list[tuple[tuple[int, int], Mapping[str, Any]]]()
+    processes = dict[tuple[str, int], int]()
+    ranks = defaultdict[int, list[set[int]]](list)  # of the groups of each generation
+    turns = dict[tuple[str, int, int], int]()  # the place of a process's group among those of its generation
     for line in lines:
         if line["what"] == "done":
             done.append(Done(line["at"], line["worker"], tuple(line["parameters"])))
-        if line["what"] != "step":
-            continue
-        generation = line.get("generation") or order.setdefault((line["worker"], line["pid"]), len(order) + 1)
-        samples = tuple(line.get("samples", ()))
-        rank, world = line.get("RANK", 0), line.get("WORLD_SIZE", 1)
-        steps.append(Step(line["at"], line["worker"], rank, world, line["step"], generation, line.get("epoch", 0), samples))
-    return steps, done
+        elif line["what"] == "restored":
+            groups = ranks[line["generation"]]
+            if not groups or line["RANK"] in groups[-1]:
+                groups.append(set())
+            groups[-1].add(line["RANK"])
+            turns[line["worker"], line["pid"], line["generation"]] = len(groups)
+        elif line["what"] == "step":
+            process = line["worker"], line["pid"]
+            generation = line.get("generation") or processes.setdefault(process, len(processes) + 1)
+            told.append(((generation, turns.get((*process, generation), 1)), line))
+    numbers = {group: number for number, group in enumerate(sorted({group for group, _ in told}), 1)}
+    return [_step(numbers[group], line) for group, line in told], done
+
+
+def _step(group: int, line: Mapping[str, Any]) -> Step:
+    rank, world, samples = line.get("RANK", 0), line.get("WORLD_SIZE", 1), tuple(line.get("samples", ()))
+    return Step(line["at"], line["worker"], rank, world, line["step"], group, line.get("epoch", 0), samples)
 
 
 def groups_of(steps: Iterable[Step]) -> list[Group]:
     """The groups that have taken a step, the oldest first."""
     found: dict[int, Group] = {}
     for step in steps:
-        group = found.setdefault(
-            step.generation, Group(step.generation, step.number, step.number, step.at, step.at, step.world)
-        )
+        group = found.setdefault(step.group, Group(step.group, step.number, step.number, step.at, step.at, step.world))
         group.first, group.last = min(group.first, step.number), max(group.last, step.number)
         group.first_at, group.last_at = min(group.first_at, step.at), max(group.last_at, step.at)
         group.members.add(step.pod)
-    return sorted(found.values(), key=lambda group: group.generation)
+    return sorted(found.values(), key=lambda group: group.number)
 
 
 def last_of_each(usages: Sequence[Usage]) -> dict[str, list[Usage]]:

@@ -55,7 +55,7 @@ def check_status(job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hi
         wrong = [status for status in shown if status.world != group.world]
         away = any(hit.unsettles and hit.at <= group.last_at and hit.until + STATUS_SECONDS >= begin for hit in hits)
         if end > begin and wrong and not away:
-            text = f"group {group.generation} of {group.world} trains, the status says {wrong[0].world}"
+            text = f"group {group.number} of {group.world} trains, the status says {wrong[0].world}"
             yield Violation(f"status true within {STATUS_SECONDS:.0f} s", job, begin, text)
 
 

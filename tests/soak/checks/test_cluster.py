@@ -33,8 +33,8 @@ def test_ends_of_pods(hits: list[Hit], explained: bool) -> None:
     assert not list(check_healthy_pods(ends, hits, {"job": {POD}}, {"job": 99.0})), "the training was over"
 
 
-def steps(world: int, begin: float, end: float, generation: int = 1) -> list[Step]:
-    return [Step(at, POD, 0, world, int(at), generation) for at in (begin, (begin + end) / 2, end)]
+def steps(world: int, begin: float, end: float, group: int = 1) -> list[Step]:
+    return [Step(at, POD, 0, world, int(at), group) for at in (begin, (begin + end) / 2, end)]
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ from tests.soak.timeline import Done, Hit, Step, read_training
 
 LIBRARY = Expected("job", minimum=1, maximum=3, processes=1, total=6, epochs=2, samples=6, commits=True)
 PLAIN = Expected("job", minimum=1, maximum=3, processes=1, total=6)
-A, B, C, B2 = "job-worker-0-aaaaa", "job-worker-1-bbbbb", "job-worker-2-ccccc", "job-worker-1-zzzzz"
+A, B, C, A2, B2 = "job-worker-0-aaaaa", "job-worker-1-bbbbb", "job-worker-2-ccccc", "job-worker-0-yyyyy", "job-worker-1-zzzzz"
 
 
-def group(generation: int, first: int, last: int, *pods: str, at: float | None = None, world: int = 0) -> list[Step]:
+def group(number: int, first: int, last: int, *pods: str, at: float | None = None, world: int = 0) -> list[Step]:
     """Steps, one a second: by default step n at second 100 + n."""
     begin = 100.0 + first if at is None else at
     return [
-        Step(begin + n - first, pod, rank, world or len(pods), n, generation)
+        Step(begin + n - first, pod, rank, world or len(pods), n, number)
         for n in range(first, last + 1)
         for rank, pod in enumerate(pods)
     ]
@@ -113,8 +113,8 @@ def test_repeated_and_left_out_steps(expected: Expected, steps: list[Step], hits
     assert [violation.rule for violation in check_repeats(expected, steps, hits)] == rules
 
 
-def sampled(number: int, generation: int, epoch: int, *samples: int, rank: int = 0) -> Step:
-    return Step(100.0 + number, A, rank, 1, number, generation, epoch, samples)
+def sampled(number: int, group: int, epoch: int, *samples: int, rank: int = 0) -> Step:
+    return Step(100.0 + number, A, rank, 1, number, group, epoch, samples)
 
 
 def epochs(*changed: Step) -> list[Step]:
@@ -166,6 +166,24 @@ def test_processes_of_plain_scripts_are_told_apart_by_who_they_are() -> None:
 
     done = {"what": "done", "at": 110.0, "worker": A, "pid": 8, "parameters": [1.0]}
     steps, ends = read_training([line(A, 7, 1), line(A, 8, 1), line(A, 7, 2), line(B, 8, 3), {"what": "began"}, done])
-    assert [step.generation for step in steps] == [1, 2, 1, 3]
+    assert [step.group for step in steps] == [1, 2, 1, 3]
     assert ends == [Done(110.0, A, (1.0,))]
-    assert read_training([line(A, 7, 1, generation=9)])[0][0].generation == 9
+
+
+def test_groups_of_one_generation_are_told_apart_by_their_ranks() -> None:
+    """The first of two groups of generation 8 could not claim it: its folder took no writes, and no member outlived it."""
+
+    def line(what: str, pod: str, generation: int, step: int) -> dict[str, Any]:
+        rank = int("-1-" in pod)
+        at = 100.0 + len(lines)
+        return {"what": what, "at": at, "worker": pod, "pid": 7, "generation": generation, "step": step, "RANK": rank}
+
+    lines: list[dict[str, Any]] = []
+    for generation, begin, pods in ((7, 0, (A, B)), (8, 2, (A, B)), (8, 2, (A2, B2)), (9, 4, (A2, B2))):
+        lines += [line("restored", pod, generation, begin) for pod in pods]
+        lines += [line("step", pod, generation, step) for step in (begin + 1, begin + 2) for pod in pods]
+    steps, _ = read_training(lines)
+    assert [(step.group, step.pod) for step in steps[::2]] == [
+        (n, pod) for n, pod in enumerate((A, A, A2, A2), 1) for _ in (1, 2)
+    ]
+    assert not list(check_groups(LIBRARY, steps))

@@ -43,14 +43,14 @@ def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violatio
     together: dict[tuple[int, int, str], set[str]] = defaultdict(set)
     for step in steps if expected.commits else ():
         if index := INDEX.search(step.pod):
-            together[step.generation, step.number, index[1]].add(step.pod)
-    for (generation, number, _), pods in together.items():
+            together[step.group, step.number, index[1]].add(step.pod)
+    for (group_number, number, _), pods in together.items():
         if len(pods) > 1:
-            text = f"step {number} of group {generation}: {sorted(pods)}"
+            text = f"step {number} of group {group_number}: {sorted(pods)}"
             yield Violation("one worker of an index", expected.job, steps[0].at, text)
     for group in groups_of(steps):
         if not expected.minimum <= group.world / expected.processes <= expected.maximum:
-            text = f"group {group.generation} of {group.world} processes, {expected.processes} to a worker: {sorted(group.members)}"
+            text = f"group {group.number} of {group.world} processes, {expected.processes} to a worker: {sorted(group.members)}"
             yield Violation("groups within minReplicas and maxReplicas", expected.job, group.first_at, text)
 
 
@@ -64,12 +64,12 @@ def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]
     for before, after in pairwise([None, *groups_of(steps)]):
         assert after is not None
         if after.first > done + 1:
-            text = f"group {after.generation} began with step {after.first}, the last one before was {done}"
+            text = f"group {after.number} began with step {after.first}, the last one before was {done}"
             yield Violation("no step left out", expected.job, after.first_at, text)
         near = _near(expected, before, after, hits) if before else []
         kept = _done_before(after, steps) if any(hit.isolates for hit in near) else done
         if before and (repeated := kept - after.first + 1) > (allowed := _allowed(expected, before, after, near)):
-            text = f"group {after.generation} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
+            text = f"group {after.number} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
             yield Violation("no step done twice", expected.job, after.first_at, text)
         done = max(done, after.last)
 
@@ -85,7 +85,7 @@ def _near(expected: Expected, before: Group, after: Group, hits: Sequence[Hit]) 
 
 def _done_before(group: Group, steps: Sequence[Step]) -> int:
     """The last step that earlier groups had done when a group began."""
-    earlier = (step.number for step in steps if step.generation < group.generation and step.at <= group.first_at)
+    earlier = (step.number for step in steps if step.group < group.number and step.at <= group.first_at)
     return max(earlier, default=0)
 
 
@@ -104,10 +104,10 @@ def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violati
     """Each sample comes once in an epoch, in the steps as they count: of the last group that did each."""
     newest: dict[int, int] = {}
     for step in steps:
-        newest[step.number] = max(newest.get(step.number, 0), step.generation)
+        newest[step.number] = max(newest.get(step.number, 0), step.group)
     seen: dict[int, Counter[int]] = defaultdict(Counter)
     for step in steps:
-        if step.generation == newest[step.number]:
+        if step.group == newest[step.number]:
             seen[step.epoch].update(step.samples)
     for epoch in range(expected.epochs):
         missing = [sample for sample in range(expected.samples) if not seen[epoch][sample]]
