@@ -10,17 +10,23 @@ MAX_PAUSE_SECONDS = 0.2
 Answer = TypeVar("Answer")
 
 
-def until(ask: Callable[[], Answer], what: str | Callable[[], str] = "this", seconds: float = WAIT_SECONDS) -> Answer:
+def until(
+    ask: Callable[[], Answer],
+    what: str | Callable[[], str] = "this",
+    seconds: float = WAIT_SECONDS,
+    pause_seconds: float = 0.005,
+) -> Answer:
     """Asks again and again until the answer is true, such as a list with members, and returns it; asserts that it comes in time.
 
     Args:
-        ask: what is asked. The pauses between are a tenth of the time so far: what comes soon is seen at once, and slow requests are few.
+        ask: what is asked.
         what: what is waited for. A function is called only for the error, and may say what there was instead.
         seconds: how long to wait.
+        pause_seconds: between two requests, at first. It grows to a tenth of the time so far, and to a fifth of a second.
     """
     began = time.monotonic()
     while not (answer := ask()):
         waited = time.monotonic() - began
         assert waited < seconds, f"waited {seconds:.0f} s for {what if isinstance(what, str) else what()}"
-        time.sleep(min(MAX_PAUSE_SECONDS, max(0.005, waited / 10)))
+        time.sleep(min(MAX_PAUSE_SECONDS, max(pause_seconds, waited / 10)))
     return answer

@@ -10,7 +10,7 @@ import yaml
 
 from tests.e2e.api_requests import KUBECONFIG, Resource, read_log
 from tests.paths import ROOT
-from tests.waiting import until
+from tests.waiting import MAX_PAUSE_SECONDS, until
 
 KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
 REPORTS = ROOT / ".cluster" / "logs" / "e2e"
@@ -104,6 +104,7 @@ class JobUnderTest:
             lambda: [status for status in [self.status] if fulfilled(status)],
             lambda: f"{what}; the status is\n{yaml.safe_dump(self.status)}",
             PATIENCE * seconds,
+            MAX_PAUSE_SECONDS,  # not more requests than a user's watch
         )
         return status
 

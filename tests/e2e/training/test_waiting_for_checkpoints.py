@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example
 from tests.paths import ROOT
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -92,7 +93,9 @@ def test_changes_wait_for_the_next_checkpoint(start_job: StartJob, namespace: st
     assert redone(job.logs(leader)) <= 3, "at most a step each, and what a slow machine adds"
 
     job.kubectl("delete", "pod", job.members()[1], "--wait=false")
-    assert f"is being deleted; waits up to 28 s for the next checkpoint in {folder}" in until_waiting(job)
+    deleted = f"is being deleted; waits up to 28 s for the next checkpoint in {folder}"
+    # The agent may tell of SIGTERM before the operator sees the deletion.
+    until(lambda: deleted in until_waiting(job), lambda: f"{deleted!r}, not {until_waiting(job)!r}")
     save(job, leader, folder)
     job.until(lambda now: now["round"] > status["round"] and now["worldSize"] > 0, "a round without the pod")
     assert job.status["failures"] == 0
