@@ -104,7 +104,7 @@ class JobUnderTest:
             lambda: [status for status in [self.status] if fulfilled(status)],
             lambda: f"{what}; the status is\n{yaml.safe_dump(self.status)}",
             PATIENCE * seconds,
-            MAX_PAUSE_SECONDS,  # not more requests than a user's watch
+            MAX_PAUSE_SECONDS,  # each is a request to the API server
         )
         return status
 
