@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_pytorch_operator.api.quantities import parse_quantity
+from elastic_pytorch_operator.api.numbers import parse_quantity
 
 DEVICES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"})
 # Parts of a device. CUDA shows one of them to a process, however many the container has: they do not add up to more processes.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.api.quantities import parse_quantity
+from elastic_pytorch_operator.api.numbers import parse_quantity
 
 Amounts = dict[str, float]  # by resource, in base units
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_pytorch_operator.api.manifest import MutableManifest
-from elastic_pytorch_operator.api.quantities import parse_quantity
+from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.spec.accelerators import uses_accelerators
 
 FOLDER = "/dev/shm"

@@ -6,7 +6,7 @@ The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration an
 from collections.abc import Sequence
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.api.quantities import parse_quantity
+from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.pod_requests import pod_requests
