@@ -5,11 +5,15 @@ import math
 from elastic_pytorch_operator.api import gang_schedulers
 from elastic_pytorch_operator.api.gang_schedulers import GangScheduler
 from elastic_pytorch_operator.api.manifest import MutableManifest
+from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.manifests.worker_pod import labels, owner_reference
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.pod_requests import pod_requests
 
+MAX_QUANTITY = 2.0**63  # where apimachinery's `resource.Quantity` ends
 
+
+@building("PodGroup")
 def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
     """The PodGroup of a job, in the form that its scheduler expects.
 
@@ -44,6 +48,6 @@ def _spec(job: Job, gang: GangScheduler) -> MutableManifest:
 
 
 def _quantity(amount: float) -> str:
-    """A quantity in whole units, or in thousandths."""
-    thousandths = math.ceil(round(amount * 1000, 3))
+    """A quantity in whole units, or in thousandths, and not more than one can be."""
+    thousandths = math.ceil(round(min(amount, MAX_QUANTITY) * 1000, 3))
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)

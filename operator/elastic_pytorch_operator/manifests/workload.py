@@ -5,6 +5,8 @@ from typing import Any
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
+from elastic_pytorch_operator.api.numbers import parse_count
+from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.manifests.worker_pod import labels, owner_reference
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.workload import BASE
@@ -43,6 +45,7 @@ def base_priority(job: Job, workload_class: Manifest | None, pod_classes: Mappin
     return {"priority": int(found["value"]), "priorityClassRef": reference}
 
 
+@building("Workload")
 def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels: Mapping[str, str]) -> MutableManifest:
     """A Workload.
 
@@ -104,9 +107,9 @@ def _topology_request(annotations: Mapping[str, str], *, base: bool) -> MutableM
         request["preferred"] = preferred
     elif unconstrained := annotations.get(kueue.TOPOLOGY_UNCONSTRAINED):
         request["unconstrained"] = unconstrained == "true"
-    piece, size = annotations.get(kueue.TOPOLOGY_SLICE), annotations.get(kueue.TOPOLOGY_SLICE_SIZE, "")
-    if base and piece and size.isdigit():
-        request |= {"podSetSliceRequiredTopology": piece, "podSetSliceSize": int(size)}
+    piece, size = annotations.get(kueue.TOPOLOGY_SLICE), parse_count(annotations.get(kueue.TOPOLOGY_SLICE_SIZE))
+    if base and piece and size is not None:
+        request |= {"podSetSliceRequiredTopology": piece, "podSetSliceSize": size}
     if request and base:
         request["podIndexLabel"] = names.LABEL_WORKER_INDEX
     return request

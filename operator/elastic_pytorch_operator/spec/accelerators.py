@@ -40,10 +40,12 @@ def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
         container: the one that trains.
 
     Raises:
-        ValueError: the value is neither a number of processes nor one of torchrun's words.
+        ValueError: the value is neither a number of processes nor one of torchrun's words, or must be set.
     """
     if value is None:
-        return str(max(1, count_accelerators(container)))
+        if (devices := count_accelerators(container)) > MAX_PROCESSES:
+            raise ValueError(f"must be a number from 1 to {MAX_PROCESSES} for a container that asks for {devices} devices")
+        return str(max(1, devices))
     text = str(value)
     if isinstance(value, bool) or not (text in WORDS or (_NUMBER.fullmatch(text) and int(text) <= MAX_PROCESSES)):
         raise ValueError(f"must be a number from 1 to {MAX_PROCESSES}, or auto, cpu, gpu or xpu, not {value!r}")

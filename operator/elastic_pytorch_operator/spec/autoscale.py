@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_number
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_number, read_object
 from elastic_pytorch_operator.spec.sizes import Sizes
 
 PATH = "spec.resizePolicy.autoscale"
@@ -22,7 +22,7 @@ def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes, *, stock: bool) -
     Raises:
         InvalidJob: it is out of bounds, or the job cannot be autoscaled.
     """
-    autoscale = (spec.get("resizePolicy") or {}).get("autoscale")
+    autoscale = read_object(spec, "resizePolicy").get("autoscale")
     if autoscale is None:
         return None
     if stock:

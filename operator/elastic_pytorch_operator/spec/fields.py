@@ -1,7 +1,11 @@
 """Reads single fields of a job's manifest: a value of the wrong type or out of bounds is refused with the field's path."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+MAX_INTEGER = 2**31 - 1  # of the schema's int32
+MAX_DEPTH = 64  # of objects and lists in each other; a PodSpec has less than 20
 
 
 class InvalidJob(ValueError):
@@ -14,6 +18,57 @@ class InvalidJob(ValueError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
         self.path = path
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Has whatever goes wrong while a part of a job is read refuse the job, with the path of that part.
+
+    A schema that leaves fields open lets through any JSON, and stored jobs may be older than a rule.
+
+    Raises:
+        InvalidJob: instead of any other exception.
+    """
+    try:
+        yield
+    except InvalidJob:
+        raise
+    except ValueError as error:
+        raise InvalidJob(path, str(error)) from error
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as fault:
+        raise InvalidJob(path, f"the operator cannot read it: {fault!r}") from fault
+
+
+def check_depth(fields: Mapping[str, Any], path: str) -> None:
+    """Refuses what functions that call themselves for each level could not read.
+
+    Raises:
+        InvalidJob: a field holds more than `MAX_DEPTH` levels of objects and lists.
+    """
+    for name, value in fields.items():
+        level: list[Any] = [value]
+        for _ in range(MAX_DEPTH + 1):
+            level = [inner for item in level if isinstance(item, dict | list) for inner in _inside(item)]
+            if not level:
+                break
+        else:
+            raise InvalidJob(f"{path}.{name}", f"must not hold more than {MAX_DEPTH} levels of objects and lists")
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def read_object(fields: Mapping[str, Any], name: str, path: str = "spec") -> Mapping[str, Any]:
+    """An object, empty if it is absent.
+
+    Raises:
+        InvalidJob: it is something else.
+    """
+    value = fields.get(name)
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidJob(f"{path}.{name}", f"must be an object, not {value!r}")
+    return value or {}
 
 
 def read_boolean(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
@@ -43,7 +98,7 @@ def read_integer(
         least: the smallest number that is allowed.
 
     Raises:
-        InvalidJob: it is no whole number, or less than `least`.
+        InvalidJob: it is no whole number, less than `least`, or more than the schema allows for any.
     """
     value = fields.get(name)
     if value is None:
@@ -52,6 +107,8 @@ def read_integer(
         raise InvalidJob(f"{path}.{name}", f"must be a whole number, not {value!r}")
     if value < least:
         raise InvalidJob(f"{path}.{name}", f"must be greater than or equal to {least}, not {value}")
+    if value > MAX_INTEGER:
+        raise InvalidJob(f"{path}.{name}", f"must be less than or equal to {MAX_INTEGER}")
     return value
 
 

@@ -13,7 +13,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.autoscale import read_min_efficiency
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, PodCondition, parse_rules
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer
+from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.pod_template import find_problem
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
@@ -153,6 +153,7 @@ def parse_key(manifest: Manifest) -> JobKey:
     return JobKey(metadata.get("namespace", "default"), metadata["name"])
 
 
+@reading("spec")
 def parse_job(manifest: Manifest) -> Job:
     """Reads a job's manifest.
 
@@ -166,6 +167,7 @@ def parse_job(manifest: Manifest) -> Job:
         raise InvalidJob("metadata.name", too_long)
     if not isinstance(spec, Mapping):
         raise InvalidJob("spec", "is missing")
+    check_depth(spec, "spec")
     template = spec.get("template")
     if not isinstance(template, Mapping):
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
@@ -189,22 +191,22 @@ def parse_job(manifest: Manifest) -> Job:
         suspend=suspend,
         managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
-        max_failures=read_integer(spec.get("failurePolicy") or {}, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
-        backoff_limit=read_integer(spec.get("failurePolicy") or {}, "backoffLimit", None, "spec.failurePolicy", least=0),
+        max_failures=read_integer(read_object(spec, "failurePolicy"), "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        backoff_limit=read_integer(read_object(spec, "failurePolicy"), "backoffLimit", None, "spec.failurePolicy", least=0),
         rules=_rules(spec, backend),
-        on_pod_loss=str((spec.get("failurePolicy") or {}).get("onPodLoss") or REPLACE),
+        on_pod_loss=str(read_object(spec, "failurePolicy").get("onPodLoss") or REPLACE),
         progress_deadline_seconds=read_integer(spec, "progressDeadlineSeconds", None),
         active_deadline_seconds=read_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", None, least=0),
         settle_seconds=float(
-            read_integer(spec.get("resizePolicy") or {}, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0
+            read_integer(read_object(spec, "resizePolicy"), "settleSeconds", 1, "spec.resizePolicy", least=0) or 0
         ),
         growth_seconds=_growth_seconds(spec, backend),
         min_efficiency=read_min_efficiency(spec, sizes, stock=backend != names.BACKEND_OPERATOR),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
         backend=backend,
-        store_port=read_integer(spec.get("rendezvous") or {}, "port", 29500, "spec.rendezvous", least=1024) or 29500,
+        store_port=read_integer(read_object(spec, "rendezvous"), "port", 29500, "spec.rendezvous", least=1024) or 29500,
         endpoint=endpoint,
         preflight=read_preflight(spec, stock=backend != names.BACKEND_OPERATOR),
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
@@ -248,7 +250,7 @@ def parse_ended(manifest: Manifest) -> Job:
 
 def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
     """`resizePolicy.checkpointWaitSeconds` and `resizePolicy.checkpointPath`."""
-    policy, path = spec.get("resizePolicy") or {}, "spec.resizePolicy"
+    policy, path = read_object(spec, "resizePolicy"), "spec.resizePolicy"
     seconds, folder = read_integer(policy, "checkpointWaitSeconds", 0, path, least=0) or 0, policy.get("checkpointPath") or ""
     if not isinstance(folder, str) or (folder and not folder.startswith("/")):
         raise InvalidJob(f"{path}.checkpointPath", f"must be an absolute path inside the container, not {folder!r}")
@@ -266,7 +268,7 @@ def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
 def _growth_seconds(spec: Manifest, backend: str) -> float:
     """`resizePolicy.minSecondsBetweenResizes`."""
     name, path = "minSecondsBetweenResizes", "spec.resizePolicy"
-    seconds = read_integer(spec.get("resizePolicy") or {}, name, 0, path, least=0) or 0
+    seconds = read_integer(read_object(spec, "resizePolicy"), name, 0, path, least=0) or 0
     if seconds and backend != names.BACKEND_OPERATOR:
         raise InvalidJob(
             f"{path}.{name}", f"may not be set unless rendezvous.backend is operator: with {backend} newcomers join at any time"
@@ -277,7 +279,7 @@ def _growth_seconds(spec: Manifest, backend: str) -> float:
 def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
     """`failurePolicy.rules`."""
     try:
-        rules = parse_rules((spec.get("failurePolicy") or {}).get("rules"))
+        rules = parse_rules(read_object(spec, "failurePolicy").get("rules"))
     except InvalidRule as error:
         raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
     for rule in rules:
@@ -288,10 +290,8 @@ def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
 
 
 def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
-    try:
+    with reading(f"spec.{name}"):
         return read(spec.get(name))
-    except ValueError as error:
-        raise InvalidJob(f"spec.{name}", str(error)) from error
 
 
 def _torchrun(fields: object) -> Mapping[str, str]:
@@ -303,7 +303,7 @@ def _torchrun(fields: object) -> Mapping[str, str]:
 
 def _rendezvous(spec: Manifest) -> tuple[str, str]:
     """`rendezvous.backend` and `rendezvous.endpoint`, and nothing beside them that stock torchrun cannot carry out."""
-    rendezvous = spec.get("rendezvous") or {}
+    rendezvous = read_object(spec, "rendezvous")
     backend, endpoint = str(rendezvous.get("backend") or names.BACKEND_OPERATOR), str(rendezvous.get("endpoint") or "")
     if backend not in (names.BACKEND_OPERATOR, names.BACKEND_C10D, names.BACKEND_ETCD):
         raise InvalidJob("spec.rendezvous.backend", f"must be operator, c10d or etcd-v2, not {backend}")
@@ -317,7 +317,7 @@ def _rendezvous(spec: Manifest) -> tuple[str, str]:
                 "spec.progressDeadlineSeconds",
                 f"may not be set unless rendezvous.backend is operator: {backend} reports no steps",
             )
-        if (spec.get("resizePolicy") or {}).get("allowedReplicas"):
+        if read_object(spec, "resizePolicy").get("allowedReplicas"):
             problem = f"may not be set unless rendezvous.backend is operator: with {backend} torchrun decides on the group"
             raise InvalidJob("spec.resizePolicy.allowedReplicas", problem)
     return backend, endpoint

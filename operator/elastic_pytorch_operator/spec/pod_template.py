@@ -1,57 +1,104 @@
 """Checks the form of those parts of a pod template that the operator touches; the API server checks the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-OBJECT, LIST = "an object", "a list of objects"
-# Below the template, and below each of its containers: what is read or added to when a worker pod is made.
-TEMPLATE = {
+from elastic_pytorch_operator.api import names
+
+TEXT, OBJECT, LIST, OBJECTS = "a string", "an object", "a list", "a list of objects"
+_AFFINITY = "spec.affinity.nodeAffinity"
+_REQUIRED = f"{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution"
+# What is read or added to when a pod, its PodGroup or its Workload is made, or a node is looked for. `[]`: each item of a list. What
+# holds a part stands before it.
+FORMS = {
     "metadata": OBJECT,
     "metadata.labels": OBJECT,
     "metadata.annotations": OBJECT,
-    "spec": OBJECT,
-    "spec.volumes": LIST,
-    "spec.initContainers": LIST,
-    "spec.tolerations": LIST,
+    "spec.volumes": OBJECTS,
+    "spec.volumes[].name": TEXT,
+    "spec.nodeSelector": OBJECT,
+    "spec.priorityClassName": TEXT,
+    "spec.tolerations": OBJECTS,
+    "spec.schedulingGates": LIST,
+    "spec.securityContext": OBJECT,
+    "spec.overhead": OBJECT,
+    "spec.resources": OBJECT,
+    "spec.resources.requests": OBJECT,
+    "spec.resources.limits": OBJECT,
     "spec.affinity": OBJECT,
-    "spec.affinity.nodeAffinity": OBJECT,
-    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution": OBJECT,
-    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms": LIST,
-    "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": LIST,
-    "spec.containers": LIST,
+    _AFFINITY: OBJECT,
+    f"{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution": LIST,
+    _REQUIRED: OBJECT,
+    f"{_REQUIRED}.nodeSelectorTerms": OBJECTS,
+    **{
+        f"{_REQUIRED}.nodeSelectorTerms[].{field}{part}": form
+        for field in ("matchExpressions", "matchFields")
+        for part, form in {"": OBJECTS, "[].key": TEXT, "[].values": LIST}.items()
+    },
+    **{
+        f"spec.{kind}{part}": form
+        for kind in ("initContainers", "containers")
+        for part, form in {
+            "": OBJECTS,
+            "[].name": TEXT,
+            "[].env": OBJECTS,
+            "[].volumeMounts": OBJECTS,
+            "[].resources": OBJECT,
+            "[].resources.requests": OBJECT,
+            "[].resources.limits": OBJECT,
+        }.items()
+    },
 }
-CONTAINER = {"env": LIST, "volumeMounts": LIST}
+VARIABLES = "spec.containers[].env[].name"
 GRACE = "spec.terminationGracePeriodSeconds"
+# Kubernetes restarts a container in place by these, from 1.34 on (KEP-5307). The operator has replaced its pod by then: two would train
+# as one worker.
+RESTARTS = ("restartPolicy", "restartPolicyRules")
+NO_RESTARTS = "may not be set for the container that trains: the operator replaces its pod, as spec.failurePolicy says"
+MAX_GRACE_SECONDS = 2**63 - 1  # an int64, as the API server reads it
 
 
 def find_problem(template: Mapping[str, Any]) -> tuple[str, str] | None:
     """The first part of a template that no pod can be made from: its path below the template, and what is wrong with it."""
-    for path, form in TEMPLATE.items():
-        if not _has_form(_find(template, path), form):
-            return path, f"must be {form}"
-    for number, container in enumerate(template["spec"].get("containers") or ()):
-        for field, form in CONTAINER.items():
-            if not _has_form(container.get(field), form):
-                return f"spec.containers[{number}].{field}", f"must be {form}"
-        for place, variable in enumerate(container.get("env") or ()):
-            if not isinstance(variable.get("name"), str):
-                return f"spec.containers[{number}].env[{place}].name", "is missing: each variable needs one"
-    grace = _find(template, GRACE)
-    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool) or grace < 0):
+    if not isinstance(template.get("spec"), Mapping):
+        return "spec", f"must be {OBJECT}"
+    for path, form in FORMS.items():
+        for place, value in _values(template, path):
+            if value is not None and not _has_form(value, form):
+                return place, f"must be {form}"
+    for place, value in _values(template, VARIABLES):
+        if not isinstance(value, str):
+            return place, "is missing: each variable needs one"
+    ((_, grace),) = _values(template, GRACE)
+    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool) or not 0 <= grace <= MAX_GRACE_SECONDS):
         return GRACE, "must be a whole number of seconds"
+    containers = template["spec"].get("containers") or ()
+    for number, container in enumerate(containers):
+        if len(containers) == 1 or container.get("name") == names.TRAINING_CONTAINER:
+            for field in RESTARTS:
+                if container.get(field) is not None:
+                    return f"spec.containers[{number}].{field}", NO_RESTARTS
     return None
 
 
-def _find(template: Mapping[str, Any], path: str) -> object:
-    found: object = template
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+def _values(found: object, path: str, above: str = "") -> Iterator[tuple[str, object]]:
+    """What is at a path, each value with its own path; None where there is nothing."""
+    head, _, rest = path.partition(".")
+    name = head.removesuffix("[]")
+    value, place = found.get(name) if isinstance(found, Mapping) else None, f"{above}{name}"
+    each = [(place, value)]
+    if name != head:
+        each = [(f"{place}[{number}]", item) for number, item in enumerate(value if isinstance(value, list) else ())]
+    for at, item in each:
+        if rest:
+            yield from _values(item, rest, f"{at}.")
+        else:
+            yield at, item
 
 
 def _has_form(value: object, form: str) -> bool:
-    if value is None:
-        return True
+    if form == TEXT:
+        return isinstance(value, str)
     if form == OBJECT:
-        return isinstance(value, Mapping)
-    return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+        return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    return isinstance(value, list) and (form == LIST or all(isinstance(item, Mapping) for item in value))

@@ -6,7 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler, Queueing
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 
 PATH = "spec.scheduling"
 ALLOW, FORBID = "Allow", "Forbid"  # disruption
@@ -43,11 +43,9 @@ def read_scheduling(spec: Mapping[str, Any], *, stock: bool, kueue_queue: str = 
     Raises:
         InvalidJob: a field is unknown to every scheduler, or does not go with the others.
     """
-    fields = spec.get("scheduling") or {}
-    if not isinstance(fields, Mapping):
-        raise InvalidJob(PATH, "must be an object")
+    fields = read_object(spec, "scheduling")
     name, queue = fields.get("podGroup"), fields.get("queue") or ""
-    if name is not None and name not in GANG_SCHEDULERS:
+    if name is not None and (not isinstance(name, str) or name not in GANG_SCHEDULERS):
         raise InvalidJob(f"{PATH}.podGroup", f"must be one of {', '.join(GANG_SCHEDULERS)}, not {name!r}")
     if not isinstance(queue, str):
         raise InvalidJob(f"{PATH}.queue", f"must be the name of a queue, not {queue!r}")

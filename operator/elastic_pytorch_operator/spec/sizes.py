@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 
 MAX_WORKERS = 4096  # as the schema has it
 MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
@@ -85,7 +85,7 @@ def largest_allowed(count: int, allowed: Sequence[int]) -> int:
 def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | None) -> tuple[int, ...]:
     """`resizePolicy.allowedReplicas`, rising."""
     path = "spec.resizePolicy.allowedReplicas"
-    sizes = (spec.get("resizePolicy") or {}).get("allowedReplicas") or []
+    sizes = read_object(spec, "resizePolicy").get("allowedReplicas") or []
     if not isinstance(sizes, list) or not all(isinstance(size, int) and not isinstance(size, bool) for size in sizes):
         raise InvalidJob(path, "must be a list of whole numbers")
     if sizes and minimum is None:

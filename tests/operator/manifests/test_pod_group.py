@@ -83,3 +83,9 @@ def test_scheduler_of_the_template_stays() -> None:
 
 def test_pod_without_a_gang_names_none() -> None:
     assert "schedulerName" not in a_worker_pod()["spec"]
+
+
+def test_quantities_end_where_kubernetes_end() -> None:
+    job = a_gang("volcano", pod={"overhead": {"memory": "9" * 306}})
+    assert job.scheduling.gang is not None
+    assert pod_group(job, job.scheduling.gang)["spec"]["minResources"]["memory"] == str(2**63)

@@ -64,3 +64,10 @@ def test_topology_of_the_template_is_requested_and_its_order_in_the_base_only() 
     assert base["topologyRequest"] == {"required": "rack", "podIndexLabel": "elasticpytorch.dev/worker-index"}
     assert extra["topologyRequest"] == {"required": "rack"}
     assert "topologyRequest" not in workload(a_job_with(), CreateWorkload(0, 2), {}, {})["spec"]["podSets"][0]
+
+
+@pytest.mark.parametrize(("size", "asked"), [("2", 2), ("²", None), ("9" * 5000, None), ("-1", None)])
+def test_slices_of_a_size_that_is_no_number_are_not_asked_for(size: str, asked: int | None) -> None:
+    annotations = {kueue.TOPOLOGY_REQUIRED: "rack", kueue.TOPOLOGY_SLICE: "host", kueue.TOPOLOGY_SLICE_SIZE: size}
+    [pods] = workload(a_job_with(annotations), CreateWorkload(0, 4), {}, {})["spec"]["podSets"]
+    assert pods["topologyRequest"].get("podSetSliceSize") == asked

@@ -44,6 +44,14 @@ def test_job_that_an_older_release_stored_without_replicas_keeps_its_size(
     assert (job.wanted, job.minimum, job.maximum) == expected
 
 
+def nested(depth: int) -> Any:
+    return {"deeper": nested(depth - 1)} if depth else "x"
+
+
+def asking(resource: str, amount: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": {resource: amount}}}]}}
+
+
 FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
 
 
@@ -60,6 +68,16 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"replicas": "3"}, "spec.replicas"),
         ({"minimum": True}, "spec.minReplicas"),
         ({"template": None}, "spec.template"),
+        ({"template": {"metadata": {}}}, "spec.template.spec"),
+        ({"template": {"spec": {"containers": [{"name": "a"}], "x": nested(200)}}}, "spec.template"),
+        ({"volumeClaimTemplates": [{"metadata": {"name": "a"}, "spec": {"x": nested(200)}}]}, "spec.volumeClaimTemplates"),
+        ({"template": asking("nvidia.com/gpu", "9" * 300)}, "spec.nprocPerNode"),
+        ({"failurePolicy": ["Ignore"]}, "spec.failurePolicy"),
+        ({"rendezvous": "c10d"}, "spec.rendezvous"),
+        ({"resizePolicy": [1]}, "spec.resizePolicy"),
+        ({"scheduling": {"podGroup": ["volcano"]}}, "spec.scheduling.podGroup"),
+        ({"activeDeadlineSeconds": 10**310}, "spec.activeDeadlineSeconds"),
+        ({"resizePolicy": {"settleSeconds": 10**310}}, "spec.resizePolicy.settleSeconds"),
         ({"template": {"spec": {"containers": []}}}, "spec.template.spec.containers"),
         ({"template": {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}}, "spec.template.spec.containers"),
         ({"failurePolicy": {"maxFailures": -1}}, "spec.failurePolicy.maxFailures"),

@@ -10,6 +10,14 @@ def with_container(**fields: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "a"}, {"name": "pytorch", **fields}]}}
 
 
+TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+
+
+def with_terms(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"spec": {"affinity": {"nodeAffinity": required}}}
+
+
 @pytest.mark.parametrize(
     ("template", "path"),
     [
@@ -24,7 +32,27 @@ def with_container(**fields: Any) -> dict[str, Any]:
             {"spec": {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": {}}}}},
             "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
         ),
+        ({"metadata": {}}, "spec"),
+        ({"spec": None}, "spec"),
+        ({"spec": {"volumes": [{"name": "a"}, {"name": ["b"]}]}}, "spec.volumes[1].name"),
+        ({"spec": {"nodeSelector": ["gpu"]}}, "spec.nodeSelector"),
+        ({"spec": {"schedulingGates": {"name": "mine"}}}, "spec.schedulingGates"),
+        ({"spec": {"securityContext": []}}, "spec.securityContext"),
+        ({"spec": {"priorityClassName": {"high": 1}}}, "spec.priorityClassName"),
+        ({"spec": {"overhead": "1Mi"}}, "spec.overhead"),
+        ({"spec": {"resources": {"limits": []}}}, "spec.resources.limits"),
+        ({"spec": {"initContainers": [{"resources": {"requests": "1"}}]}}, "spec.initContainers[0].resources.requests"),
+        ({"spec": {"initContainers": [{}, {"name": 7}]}}, "spec.initContainers[1].name"),
+        (with_terms({}, {"matchFields": {}}), f"{TERMS}[1].matchFields"),
+        (with_terms({"matchExpressions": [{"key": ["a"]}]}), f"{TERMS}[0].matchExpressions[0].key"),
+        (with_terms({"matchExpressions": [{"values": "a"}]}), f"{TERMS}[0].matchExpressions[0].values"),
         ({"spec": {"terminationGracePeriodSeconds": "30s"}}, "spec.terminationGracePeriodSeconds"),
+        ({"spec": {"terminationGracePeriodSeconds": 2**63}}, "spec.terminationGracePeriodSeconds"),
+        (with_container(resources=["gpu"]), "spec.containers[1].resources"),
+        (with_container(resources={"limits": "1"}), "spec.containers[1].resources.limits"),
+        (with_container(restartPolicy="OnFailure"), "spec.containers[1].restartPolicy"),
+        (with_container(restartPolicyRules=[{"action": "Restart"}]), "spec.containers[1].restartPolicyRules"),
+        ({"spec": {"containers": [{"name": "train", "restartPolicyRules": []}]}}, "spec.containers[0].restartPolicyRules"),
         (with_container(env={"A": "1"}), "spec.containers[1].env"),
         (with_container(env=[{"name": "A"}, {"value": "1"}]), "spec.containers[1].env[1].name"),
         (with_container(volumeMounts="data"), "spec.containers[1].volumeMounts"),
@@ -39,3 +67,8 @@ def test_problem_is_named(template: dict[str, Any], path: str) -> None:
 def test_whatever_the_operator_does_not_touch_is_left_to_the_api_server() -> None:
     assert find_problem({"spec": {"containers": [{"name": "pytorch", "ports": "all"}], "nodeName": 7}}) is None
     assert find_problem({"spec": {"containers": [{"name": "pytorch", "env": None}], "volumes": None}}) is None
+
+
+def test_other_containers_may_be_restarted_in_place() -> None:
+    sidecar = {"name": "logs", "restartPolicy": "Always", "restartPolicyRules": []}
+    assert find_problem({"spec": {"containers": [{"name": "pytorch"}, sidecar], "initContainers": [sidecar]}}) is None

@@ -3,6 +3,7 @@
 The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
 """
 
+import re
 from collections.abc import Sequence
 
 from elastic_pytorch_operator.api.manifest import Manifest
@@ -10,6 +11,8 @@ from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.pod_requests import pod_requests
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads labels
 
 
 def could_take(node: NodeView, spec: Manifest) -> bool:
@@ -59,9 +62,10 @@ def _holds(value: str | None, requirement: Manifest) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            if value is None or len(values) != 1 or not value.isdigit() or not values[0].isdigit():
+            numbers = [int(text) for text in (value, *values) if isinstance(text, str) and _WHOLE.fullmatch(text)]
+            if len(values) != 1 or len(numbers) != 2:
                 return False
-            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+            return numbers[0] > numbers[1] if operator == "Gt" else numbers[0] < numbers[1]
     return False
 
 
