@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest, copied
+from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.manifests.worker_pod import (
     labels,
     owner_reference,
@@ -61,6 +62,7 @@ def store_host(job: Job, rendezvous: int) -> str:
     return f"{_store_hostname(job, rendezvous)}.{job.key.name}"
 
 
+@building("Pod")
 def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_starts: Sequence[str] = ()) -> MutableManifest:
     """A worker pod that joins a stock rendezvous: the image's own torchrun finds all it needs in its environment.
 
@@ -80,6 +82,7 @@ def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_
     return pod
 
 
+@building("Pod")
 def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
     """The pod that serves the c10d store of a rendezvous: the job's own image with a few lines of Python.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest, copied
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
+from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
@@ -63,6 +64,7 @@ def headless_service(job: Job) -> MutableManifest:
     }
 
 
+@building("PersistentVolumeClaim")
 def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
     """The volume claim that a job has from one of its templates."""
     metadata: MutableManifest = {
@@ -104,6 +106,7 @@ class AgentSettings:
     authorities: str = ""
 
 
+@building("Pod")
 def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -> MutableManifest:
     """A worker pod.
 

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.manifests.building import UnbuildableError
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, REFUSED_SECONDS, FailedWrite, FailedWrites, note_failure
 from elastic_pytorch_operator.reconcile.write_slots import MAX_PARALLEL_WRITES, Write, WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
@@ -41,6 +42,20 @@ ONE_FIRST = (Lane.CLAIMS, Lane.PODS)
 # Sent before any pod: a pod must not mount another job's claim, is not scheduled without its gang, and is not created if the API server
 # finds it malformed.
 BEFORE_PODS = (Lane.DRY_RUN, Lane.CLAIMS, Lane.POD_GROUP)
+
+
+class UnbuildableWriteError(ClusterError):
+    """A write whose object the operator itself cannot build."""
+
+    @property
+    def judgement(self) -> Judgement:
+        """No further try helps."""
+        return Judgement.MALFORMED
+
+    @property
+    def words(self) -> str:
+        """What a job's user is told."""
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +244,10 @@ class JobWriter:
             error = found
         except Exception as fault:
             logger.exception("cannot write", extra={"job": str(self.key), "write": write.id})
-            error = ClusterError(500, f"the operator cannot make this request: {fault!r}")
+            if isinstance(fault, UnbuildableError):
+                error = UnbuildableWriteError(422, str(fault))
+            else:
+                error = ClusterError(500, f"the operator cannot make this request: {fault!r}")
         finally:
             del self._sent[write.id]
             self._lanes[write.lane] -= 1

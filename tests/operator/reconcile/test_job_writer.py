@@ -5,7 +5,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.manifests.building import UnbuildableError
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, PODS, SERVICE, STATUS, FailedWrite, mark_reported
 from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITES_OF_ONE_JOB, Ended, JobWrite, JobWriter, Lane
 from elastic_pytorch_operator.reconcile.write_slots import MAX_PARALLEL_WRITES, WriteSlots
@@ -376,3 +378,20 @@ def test_fault_of_the_operators_own_is_one_failed_write(caplog: pytest.LogCaptur
 
     play(story)
     assert "KeyError: 'bug'" in caplog.text
+
+
+def test_what_cannot_be_built_is_malformed_and_its_user_is_told() -> None:
+    words = "Pod: the operator cannot build it: TypeError('no volume')"
+
+    async def story(world: World) -> None:
+        async def broken() -> None:
+            raise UnbuildableError("Pod", TypeError("no volume"))
+
+        world.writer.ask([JobWrite(Lane.PODS, PODS, f"pod-{number}", broken) for number in range(3)], {})
+        await asyncio.sleep(3)
+        [ended] = world.ended
+        assert ended.error is not None
+        assert (ended.error.judgement, str(ended.error)) == (Judgement.MALFORMED, words)
+        assert (world.writer.failed[PODS].words, world.writer.failed[PODS].lasting) == (words, True)
+
+    play(story)

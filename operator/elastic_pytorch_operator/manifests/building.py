@@ -1,0 +1,36 @@
+"""Says which object cannot be built of a job. Pure.
+
+`spec` refuses what a builder could not read, by the field's path. What it misses is the job's fault all the same: the same builder fails
+at each further try.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class UnbuildableError(ValueError):
+    """An object that the operator cannot build as a job asks for it: no further try helps, until the job's spec is changed.
+
+    Args:
+        kind: of the object.
+        fault: what the builder has raised.
+    """
+
+    def __init__(self, kind: str, fault: Exception) -> None:
+        super().__init__(f"{kind}: the operator cannot build it: {fault!r}")
+
+
+@contextmanager
+def building(kind: str) -> Iterator[None]:
+    """Decorates a builder: whatever it raises names what it builds.
+
+    Args:
+        kind: of the object that is built.
+
+    Raises:
+        UnbuildableError: instead of any other exception.
+    """
+    try:
+        yield
+    except Exception as fault:
+        raise UnbuildableError(kind, fault) from fault
