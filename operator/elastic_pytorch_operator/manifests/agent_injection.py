@@ -19,9 +19,6 @@ INJECTED_COMMAND = ("python3", FOLDER)
 PYTHONPATH = "PYTHONPATH"
 OWN_PYTHONPATH = "ELASTIC_PYTORCH_OWN_PYTHONPATH"
 
-# For a training container without resources of its own. The copy lies in memory and counts, too.
-SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}
-
 
 @dataclass(frozen=True, slots=True)
 class AgentImage:
@@ -71,7 +68,6 @@ def _copying_container(image: AgentImage, spec: Mapping[str, Any], training: Map
         "image": image.name,
         "args": [COPY_FOLDER],
         "volumeMounts": [{"name": VOLUME, "mountPath": COPY_FOLDER}],
-        "resources": _resources(training.get("resources") or {}),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         # What the restricted Pod Security Standard asks for, unless the pod itself runs as root.
         "securityContext": {
@@ -82,18 +78,25 @@ def _copying_container(image: AgentImage, spec: Mapping[str, Any], training: Map
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
+    if resources := native_resources(training):
+        container["resources"] = resources
     if image.pull_policy:
         container["imagePullPolicy"] = image.pull_policy
     return container
 
 
-def _resources(training: Mapping[str, Any]) -> MutableManifest:
-    """The training container's cores and memory: it does not run yet, so they are free, and the pod keeps its size and QoS class."""
-    same = {
-        kind: {name: amount for name, amount in (training.get(kind) or {}).items() if name in ("cpu", "memory")}
+def native_resources(container: Mapping[str, Any]) -> MutableManifest:
+    """What a container requests and is limited to, without devices, which have a domain in their names: cores, memory, storage.
+
+    Another container with the same is one that each LimitRange takes that takes the first, and gives the same defaults. Where the one
+    container begins after the other has ended, the pod keeps its size and QoS class, too.
+    """
+    resources = container.get("resources") or {}
+    native = {
+        kind: {name: amount for name, amount in (resources.get(kind) or {}).items() if "/" not in name}
         for kind in ("requests", "limits")
     }
-    return {kind: amounts for kind, amounts in same.items() if amounts} or SMALL
+    return {kind: amounts for kind, amounts in native.items() if amounts}
 
 
 def _with_agent_on_path(env: list[MutableManifest]) -> list[MutableManifest]:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.manifest import MutableManifest, copied
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.manifests.agent_injection import native_resources
 from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.manifests.worker_pod import (
     labels,
@@ -98,7 +99,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
         "image": trains.get("image", ""),
         "command": ["python3", "-c", STORE_PROGRAM, str(job.store_port)],
         "ports": [{"name": "c10d", "containerPort": job.store_port, "protocol": "TCP"}],
-        "resources": copied(STORE_RESOURCES),
+        "resources": _store_resources(trains),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     container |= {field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains}
@@ -124,6 +125,14 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": STORE_GRACE_SECONDS,
         },
+    }
+
+
+def _store_resources(training: Manifest) -> MutableManifest:
+    """The store's cores and memory. Of what the training container does not name, a LimitRange gives both the same defaults."""
+    named = {name for amounts in native_resources(training).values() for name in amounts}
+    return {
+        kind: {name: amount for name, amount in amounts.items() if name in named} for kind, amounts in STORE_RESOURCES.items()
     }
 
 

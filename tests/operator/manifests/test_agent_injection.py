@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.spec.job import Job
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.operator.builders import a_job, a_worker_pod
 
@@ -88,17 +90,78 @@ def test_init_container_runs_as_whichever_user_the_pod_names(of_pod: dict[str, A
 @pytest.mark.parametrize(
     ("training", "copying"),
     [
-        ({}, {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}),
-        ({"limits": {"nvidia.com/gpu": 1}}, {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}),
+        ({}, None),
+        ({"limits": {"nvidia.com/gpu": 1}}, None),
         ({"requests": {"cpu": "50m", "memory": "1Gi"}}, {"requests": {"cpu": "50m", "memory": "1Gi"}}),
+        ({"limits": {"cpu": 2}, "claims": [{"name": "gpu"}]}, {"limits": {"cpu": 2}}),
         (
             {"requests": {"cpu": 4, "memory": "8Gi"}, "limits": {"cpu": 4, "memory": "8Gi", "nvidia.com/gpu": 1}},
             {"requests": {"cpu": 4, "memory": "8Gi"}, "limits": {"cpu": 4, "memory": "8Gi"}},
         ),
+        ({"requests": {"ephemeral-storage": "1Gi"}}, {"requests": {"ephemeral-storage": "1Gi"}}),
     ],
 )
-def test_pod_keeps_its_size_and_qos_class(training: dict[str, Any], copying: dict[str, Any]) -> None:
-    assert build(template=template(resources=training))["initContainers"][0]["resources"] == copying
+def test_init_container_has_the_resources_of_the_training_container_without_devices(
+    training: dict[str, Any], copying: dict[str, Any] | None
+) -> None:
+    assert build(template=template(resources=training))["initContainers"][0].get("resources") == copying
+
+
+NATIVE = ("cpu", "memory", "ephemeral-storage")
+AMOUNTS = st.sampled_from([1, 2, 3, 4, 8])
+SOME = st.dictionaries(st.sampled_from(NATIVE), AMOUNTS, max_size=3)
+
+
+def admitted(container: dict[str, Any], limits: dict[str, Any], quota: set[str]) -> bool:
+    """Whether a LimitRange of the type Container and a ResourceQuota take a container (plugin/pkg/admission: limitranger, resourcequota).
+
+    Args:
+        container: as it is written.
+        limits: of the LimitRange, by the names of its fields.
+        quota: the resources of which each container must name a request and a limit.
+    """
+    resources = container.get("resources") or {}
+    most = {**limits["default"], **(resources.get("limits") or {})}
+    least = {**limits["defaultRequest"], **(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return (
+        all(name in least and least[name] >= amount for name, amount in limits["min"].items())
+        and all(name in most and most[name] <= amount for name, amount in limits["max"].items())
+        and all(
+            name in most and name in least and most[name] <= ratio * least[name]
+            for name, ratio in limits["maxLimitRequestRatio"].items()
+        )
+        and all(name in least and name in most for name in quota)
+    )
+
+
+def quality(containers: list[dict[str, Any]]) -> str:
+    """The QoS class of a pod (pkg/apis/core/v1/helper/qos)."""
+    resources = [container.get("resources") or {} for container in containers]
+    if not any(set(amounts) & {"cpu", "memory"} for found in resources for amounts in found.values()):
+        return "BestEffort"
+    guaranteed = all(
+        name in (found.get("limits") or {})
+        and {**found["limits"], **(found.get("requests") or {})}[name] == found["limits"][name]
+        for found in resources
+        for name in ("cpu", "memory")
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+@given(
+    st.fixed_dictionaries({}, optional={"requests": SOME, "limits": SOME}),
+    st.fixed_dictionaries(dict.fromkeys(("min", "max", "default", "defaultRequest", "maxLimitRequestRatio"), SOME)),
+    st.sets(st.sampled_from(NATIVE)),
+)
+def test_what_admits_the_training_container_admits_the_one_that_brings_the_agent(
+    resources: dict[str, Any], limits: dict[str, Any], quota: set[str]
+) -> None:
+    devices = {"nvidia.com/gpu": 1}
+    resources["limits"] = {**resources.get("limits", {}), **devices}
+    pod = build(template=template(resources=resources))
+    (init,), (training,) = pod["initContainers"], pod["containers"]
+    assert admitted(init, limits, quota) is admitted(training, limits, quota)
+    assert quality([init, training]) == quality([training])
 
 
 def test_init_containers_of_the_users_come_first() -> None:

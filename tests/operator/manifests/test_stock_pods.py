@@ -107,7 +107,7 @@ def test_store_runs_in_the_jobs_image_and_takes_no_more_than_it_needs() -> None:
     assert (pod["metadata"]["name"], container["image"]) == ("lm-store-x", "torch:1")
     assert container["command"][:2] == ["python3", "-c"]
     assert container["command"][-1] == "29600"
-    assert set(container["resources"]["limits"]) == {"memory"}, "no GPU"
+    assert not any(container["resources"].values()), "a LimitRange gives it what it gives the training container; no GPU"
     assert container["securityContext"] == {"readOnlyRootFilesystem": True}
     spec = pod["spec"]
     assert spec["nodeSelector"] == {"disk": "fast"}
@@ -134,3 +134,20 @@ def test_longest_name_still_makes_a_host_name() -> None:
 
 def test_store_program_is_python() -> None:
     ast.parse(STORE_PROGRAM)
+
+
+@pytest.mark.parametrize(
+    ("training", "store"),
+    [
+        ({"requests": {"cpu": "4"}}, {"requests": {"cpu": "50m"}, "limits": {}}),
+        ({"limits": {"memory": "8Gi"}}, {"requests": {"memory": "256Mi"}, "limits": {"memory": "2Gi"}}),
+        (
+            {"requests": {"cpu": "4"}, "limits": {"memory": "8Gi", "nvidia.com/gpu": 1}},
+            {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+        ),
+    ],
+)
+def test_store_names_little_of_what_the_training_container_names(training: dict[str, Any], store: dict[str, Any]) -> None:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "torch", "resources": training}]}}
+    [container] = store_pod(stock_job(template=template), "x", 1)["spec"]["containers"]
+    assert container["resources"] == store
