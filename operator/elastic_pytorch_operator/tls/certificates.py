@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -59,13 +58,24 @@ def make_serving(authority: Pair, hosts: Sequence[str], now: float) -> Pair:
     return _pair(builder.sign(signing_key, hashes.SHA256()), key, now)
 
 
-def is_whole(pair: Pair) -> bool:
-    """Whether a certificate and its key can be read and belong together."""
+def is_whole(pair: Pair, signer: str) -> bool:
+    """Whether a certificate and its key can be read, belong together, and are what was made at that time.
+
+    Args:
+        pair: as it was found.
+        signer: the certificate of the authority that has signed it; an authority signs itself.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(signer.encode()))
         key = serialization.load_pem_private_key(pair.key.encode(), None)
-        return isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == certificate.public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        begins = (certificate.not_valid_before_utc + BACKDATED).timestamp()
+        return (
+            isinstance(key, ec.EllipticCurvePrivateKey)
+            and key.public_key() == certificate.public_key()
+            and abs(begins - pair.made_at) <= 1  # a certificate's times are in whole seconds
+        )
+    except Exception:  # anyone may have written it, and the library has an exception of its own for each part
         return False
 
 

@@ -43,9 +43,9 @@ async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now
     for part in damage:
         logger.error("Secret %s/%s: %s is damaged", namespace, SECRET_NAME, part)
     trust = renew(held if held and damage else known, hosts, now)
-    if trust != known or damage:
-        version = found["metadata"]["resourceVersion"] if found else ""
-        await cluster.put_secret(write_trust(trust, namespace, version))
+    wanted = write_trust(trust, namespace, found["metadata"]["resourceVersion"] if found else "")
+    if not found or not wanted["data"].items() <= (found.get("data") or {}).items():
+        await cluster.put_secret(wanted)
         logger.info("wrote certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
     return trust
 
@@ -70,9 +70,9 @@ def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
         return Trust(), ()
     try:
         state = json.loads(base64.b64decode(text))
-        authorities = [_read_pair(pair) for pair in state["authorities"]]
-        serving = _read_pair(state["serving"]) if state["serving"] else None
-        trust = Trust(tuple(filter(None, authorities)), serving, str(state["signer"]), tuple(map(str, state["hosts"])))
+        authorities, signer = [_read_pair(pair) for pair in state["authorities"]], str(state["signer"])
+        serving = _read_pair(state["serving"], signer) if state["serving"] else None
+        trust = Trust(tuple(filter(None, authorities)), serving, signer, tuple(map(str, state["hosts"])))
     except (ValueError, TypeError, KeyError, RecursionError):
         return Trust(), (STATE_KEY,)
     damage = [f"{STATE_KEY}: authorities[{n}]" for n, pair in enumerate(authorities) if pair is None]
@@ -81,9 +81,13 @@ def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
     return trust, tuple(damage)
 
 
-def _read_pair(state: Mapping[str, Any]) -> Pair | None:
-    pair = Pair(str(state["certificate"]), str(state["key"]), float(state["made_at"]))
-    return pair if is_whole(pair) else None
+def _read_pair(state: Mapping[str, Any], signer: str = "") -> Pair | None:
+    """A pair, None if it cannot be used. Without a signer it is an authority, which signs itself."""
+    try:
+        pair = Pair(str(state["certificate"]), str(state["key"]), float(state["made_at"]))
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+    return pair if is_whole(pair, signer or pair.certificate) else None
 
 
 def write_trust(trust: Trust, namespace: str, version: str) -> Manifest:

@@ -1,0 +1,103 @@
+"""Whatever the Secret holds, the operator has certificates that its server can show, and that last."""
+
+import asyncio
+import base64
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+from cryptography import x509
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.tls.certificates import make_serving
+from elastic_pytorch_operator.tls.rotation import DAY, Trust
+from elastic_pytorch_operator.tls.secret import (
+    BUNDLE_KEY,
+    SECRET_NAME,
+    STATE_KEY,
+    keep_trust,
+    load_certificate,
+    renew,
+    server_context,
+    write_trust,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.hypothesis_examples import examples
+from tests.operator.any_jobs import any_objects
+
+NOW = 1_800_000_000.0
+HOSTS = ("localhost",)
+TRUST = renew(renew(Trust(), HOSTS, NOW - 1900 * DAY), HOSTS, NOW)
+STATE = json.loads(json.dumps(asdict(TRUST)))
+SECRET = write_trust(TRUST, "system", "")
+
+
+async def keep(
+    data: dict[str, Any] | None, held: Trust | None = None, now: float = NOW
+) -> tuple[Trust, list[str], dict[str, Any]]:
+    """What is trusted with these data in the Secret; how often the Secret was written in two passes; and what it holds then."""
+    cluster = FakeCluster()
+    await cluster.put_secret({**SECRET, "data": data})
+    before = len(cluster.calls)
+    trust = await keep_trust(cluster, "system", HOSTS, now, held)
+    assert await keep_trust(cluster, "system", HOSTS, now, trust) == trust
+    found = await cluster.get_secret("system", SECRET_NAME)
+    assert found is not None
+    return trust, cluster.calls[before:], found["data"]
+
+
+def check(trust: Trust, now: float) -> None:
+    """The certificates are those of now."""
+    load_certificate(trust, server_context())
+    assert trust.serving is not None
+    for pair in (*trust.authorities, trust.serving):
+        certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
+        assert certificate.not_valid_before_utc.timestamp() < now < certificate.not_valid_after_utc.timestamp()
+
+
+@settings(max_examples=examples(300))
+@given(any_objects(STATE), st.booleans(), st.sampled_from([0, 30, 400, 1750, 3000]))
+def test_whatever_the_state_holds_certificates_are_good_and_written_once(state: Any, holds: bool, days: int) -> None:
+    data = {**SECRET["data"], STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
+    now = NOW + days * DAY
+    trust, calls, kept = asyncio.run(keep(data, TRUST if holds else None, now))
+    check(trust, now)
+    assert calls.count("put_secret") <= 1
+    assert base64.b64decode(kept[BUNDLE_KEY]).decode() == trust.bundle
+
+
+@given(st.none() | st.dictionaries(st.sampled_from([STATE_KEY, BUNDLE_KEY, "mine"]), st.text(max_size=20) | st.none()))
+def test_whatever_the_data_are_certificates_are_good_and_written_once(data: dict[str, Any] | None) -> None:
+    trust, calls, _ = asyncio.run(keep(data))
+    check(trust, NOW)
+    assert calls.count("put_secret") == 1
+
+
+def test_bundle_for_other_clients_is_restored_without_a_change_of_what_is_trusted() -> None:
+    older = replace(TRUST, authorities=TRUST.authorities[:1])
+    for bundle in ({}, {BUNDLE_KEY: base64.b64encode(b"another").decode()}):
+        trust, calls, data = asyncio.run(keep({STATE_KEY: SECRET["data"][STATE_KEY], **bundle}, older))
+        assert trust == TRUST
+        assert calls.count("put_secret") == 1
+        assert data[BUNDLE_KEY] == SECRET["data"][BUNDLE_KEY]
+
+
+def test_a_time_that_is_not_the_certificates_own_is_damage() -> None:
+    """An authority that seems never to end would stay when its certificate has ended."""
+    for made_at in (NOW + 9000 * DAY, float("inf"), float("nan"), 10**310, -1, "0"):
+        state = {**STATE, "serving": {**STATE["serving"], "made_at": made_at}}
+        data = {**SECRET["data"], STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
+        trust, _, _ = asyncio.run(keep(data))
+        assert trust.authorities == TRUST.authorities, made_at
+        assert trust.serving != TRUST.serving
+
+
+def test_a_serving_certificate_of_another_signer_is_replaced() -> None:
+    other = renew(Trust(), HOSTS, NOW)
+    state = {**STATE, "serving": asdict(make_serving(other.authorities[0], HOSTS, NOW))}
+    data = {**SECRET["data"], STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
+    trust, _, _ = asyncio.run(keep(data))
+    assert trust.serving is not None
+    shown, signer = (x509.load_pem_x509_certificate(text.encode()) for text in (trust.serving.certificate, trust.signer))
+    shown.verify_directly_issued_by(signer)
