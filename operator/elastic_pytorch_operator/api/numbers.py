@@ -1,4 +1,4 @@
-"""Numbers in texts that anyone may write: counts in labels and annotations, and Kubernetes quantities. Pure.
+"""Numbers in texts that anyone may write: counts in labels and annotations, sets of indexes, and Kubernetes quantities. Pure.
 
 A label or an annotation may hold any text. `str.isdigit` accepts digits that `int` refuses, such as `²`, and `int` refuses more than 4,300
 digits, so nothing else reads a number from such a text.
@@ -6,8 +6,11 @@ digits, so nothing else reads a number from such a text.
 
 import math
 import re
+from collections.abc import Iterable
 
 MAX_COUNT_DIGITS = 9  # more than any count that the operator writes; it fits into 32 bits
+MAX_INDEX = 65_535  # far beyond the workers of a job: what claims more is no index that the operator gives
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 # Quantities are those of apimachinery's `resource.Quantity`.
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]?|[KMGTPE]i)")
 _UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -26,3 +29,31 @@ def parse_quantity(text: object) -> float | None:
     found = _QUANTITY.fullmatch(str(text))
     amount = float(found[1]) * _UNITS[found[2]] if found else math.inf
     return amount if math.isfinite(amount) else None
+
+
+def format_ranges(indexes: Iterable[int]) -> str:
+    """The notation of some indexes, as Kubernetes' Indexed Jobs have it (`completedIndexes`): `0-3,5,7-9`; empty for none.
+
+    What is no index of a worker is left out: `parse_ranges` would refuse the whole.
+    """
+    ranges: list[tuple[int, int]] = []
+    for index in sorted({index for index in indexes if 0 <= index <= MAX_INDEX}):
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1] = ranges[-1][0], index
+        else:
+            ranges.append((index, index))
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def parse_ranges(text: str) -> tuple[int, ...]:
+    """The indexes of a notation, in their order; none if it is not one that `format_ranges` writes."""
+    indexes: list[int] = []
+    for part in text.split(",") if text else ():
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            return ()
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not (indexes[-1] if indexes else -1) < first <= last <= MAX_INDEX or (match[2] and first == last):
+            return ()
+        indexes += range(first, last + 1)
+    return tuple(indexes)

@@ -47,6 +47,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     phase = status.get("phase", "Pending")
     waiting_reason, waiting = _find_wait(status, training, state)
     restarts = annotations.get(names.ANNOTATION_GROUP_RESTARTS, "")
+    grace = spec.get("terminationGracePeriodSeconds")
     index, rendezvous = labels.get(names.LABEL_WORKER_INDEX, ""), labels.get(names.LABEL_RENDEZVOUS, "")
     view = PodView(
         name=metadata["name"],
@@ -77,7 +78,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
         workload=annotations.get(kueue.ANNOTATION_WORKLOAD, ""),
         topology=not annotations.keys().isdisjoint(kueue.TOPOLOGY_REQUESTS),
-        grace_seconds=spec.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_SECONDS,
+        grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
         creation_time=metadata.get("creationTimestamp") or "",
     )
     if at_start and view.ended:

@@ -6,6 +6,7 @@ another can lead: it stops `renew_deadline_seconds` after its last renewal was s
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +14,10 @@ from elastic_pytorch_operator.api.manifest import Manifest
 
 RELEASED_SECONDS = 1  # the API does not allow 0
 UNNAMED_SECONDS = 15.0  # the duration of a lease that names none
+MAX_LEASE_SECONDS = (
+    300  # of a replica; of another lease the rest is not waited for, so that no edit keeps the operator away for years
+)
+MAX_TRANSITIONS = 2**31 - 1  # an int32 in the API
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class LeaseTiming:
         retry_period_seconds: between two renewals.
 
     Raises:
-        ValueError: two tries to renew do not fit before the deadline, or the deadline is not before the lease's end.
+        ValueError: two tries to renew do not fit before the deadline, the deadline is not before the lease's end, or that is too late.
     """
 
     lease_seconds: int = 4
@@ -38,6 +43,8 @@ class LeaseTiming:
                 f"the lease's duration ({self.lease_seconds:g} s) must be longer than the renew deadline "
                 f"({self.renew_deadline_seconds:g} s), and that at least twice the retry period ({self.retry_period_seconds:g} s)"
             )
+        if self.lease_seconds > MAX_LEASE_SECONDS:
+            raise ValueError(f"the lease's duration ({self.lease_seconds:g} s) must be at most {MAX_LEASE_SECONDS} s")
 
     @property
     def look_seconds(self) -> float:
@@ -96,15 +103,23 @@ class Candidacy:
 
 
 def read_lease(manifest: Manifest) -> Lease:
-    """Reads a Lease object; what is missing in it counts as held by no replica."""
-    spec = manifest.get("spec") or {}
+    """Reads a Lease object, which anyone may have written; what is missing or unreadable in it counts as held by no replica."""
+    found = manifest.get("spec")
+    spec = found if isinstance(found, Mapping) else {}
+    holder, renewed, acquired = (
+        text if isinstance(text := spec.get(name), str) else "" for name in ("holderIdentity", "renewTime", "acquireTime")
+    )
+    seconds, transitions = (
+        number if isinstance(number := spec.get(name), int | float) and number > 0 else 0
+        for name in ("leaseDurationSeconds", "leaseTransitions")
+    )
     return Lease(
-        holder=spec.get("holderIdentity") or "",
-        seconds=float(spec.get("leaseDurationSeconds") or UNNAMED_SECONDS),
-        renewed=spec.get("renewTime") or "",
-        acquired=spec.get("acquireTime") or "",
-        transitions=int(spec.get("leaseTransitions") or 0),
-        version=str((manifest.get("metadata") or {}).get("resourceVersion", "")),
+        holder,
+        float(min(seconds, MAX_LEASE_SECONDS)) or UNNAMED_SECONDS,
+        renewed,
+        acquired,
+        int(min(transitions, MAX_TRANSITIONS)),
+        str((manifest.get("metadata") or {}).get("resourceVersion", "")),
     )
 
 
@@ -155,9 +170,9 @@ def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
     return {
         "holderIdentity": candidacy.identity,
         "leaseDurationSeconds": candidacy.timing.lease_seconds,
-        "acquireTime": lease.acquired if lease is not None and mine else time,
+        "acquireTime": (lease.acquired if lease is not None and mine else "") or time,
         "renewTime": time,
-        "leaseTransitions": 0 if lease is None else lease.transitions + (not mine),
+        "leaseTransitions": 0 if lease is None else min(lease.transitions + (not mine), MAX_TRANSITIONS),
     }
 
 

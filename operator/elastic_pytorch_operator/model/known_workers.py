@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.api.index_ranges import parse_ranges
+from elastic_pytorch_operator.api.numbers import parse_ranges
 from elastic_pytorch_operator.model.observed import PodView
 
 HEARD_STATES = ("Running", "Ready", "Checking", "Succeeded", "Silent")  # of workers whose agents have reported

@@ -55,7 +55,7 @@ GRACE = "spec.terminationGracePeriodSeconds"
 # as one worker.
 RESTARTS = ("restartPolicy", "restartPolicyRules")
 NO_RESTARTS = "may not be set for the container that trains: the operator replaces its pod, as spec.failurePolicy says"
-MAX_GRACE_SECONDS = 2**63 - 1  # an int64, as the API server reads it
+MAX_GRACE_SECONDS = 10**7  # 115 days; agents accept no more
 
 
 def find_problem(template: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -71,7 +71,7 @@ def find_problem(template: Mapping[str, Any]) -> tuple[str, str] | None:
             return place, "is missing: each variable needs one"
     ((_, grace),) = _values(template, GRACE)
     if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool) or not 0 <= grace <= MAX_GRACE_SECONDS):
-        return GRACE, "must be a whole number of seconds"
+        return GRACE, f"must be a whole number of seconds from 0 to {MAX_GRACE_SECONDS}"
     containers = template["spec"].get("containers") or ()
     for number, container in enumerate(containers):
         if len(containers) == 1 or container.get("name") == names.TRAINING_CONTAINER:

@@ -251,7 +251,9 @@ def test_pod_that_the_cluster_has_ended_is_disrupted(status: dict[str, Any], dis
     assert view.exit_reason == status.get("reason", "Error")
 
 
-@pytest.mark.parametrize(("spec", "seconds"), [({}, 30), ({"terminationGracePeriodSeconds": 600}, 600)])
+@pytest.mark.parametrize(
+    ("spec", "seconds"), [({}, 30), ({"terminationGracePeriodSeconds": 600}, 600), ({"terminationGracePeriodSeconds": 0}, 0)]
+)
 def test_pod_has_its_grace_period(spec: dict[str, Any], seconds: int) -> None:
     manifest = {
         "metadata": {"name": "w0", "namespace": "default", "uid": "1"},

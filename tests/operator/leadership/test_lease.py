@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.leadership.lease import (
+    MAX_LEASE_SECONDS,
+    MAX_TRANSITIONS,
     Candidacy,
     Lease,
     LeaseTiming,
@@ -16,6 +18,9 @@ from elastic_pytorch_operator.leadership.lease import (
     release,
     see,
 )
+from hypothesis import given
+
+from tests.operator.any_jobs import any_objects
 
 OURS = Lease("a", 15.0, "12:00:00", "11:00:00", 3, "7")
 THEIRS = replace(OURS, holder="b")
@@ -82,10 +87,10 @@ def test_two_tries_fit_between_a_renewal_and_the_deadline(timing: LeaseTiming) -
 
 @pytest.mark.parametrize(
     ("lease", "deadline", "retry"),
-    [(4, 4.0, 1.0), (4, 5.0, 1.0), (4, 3.0, 2.0), (4, 3.0, 0.0), (4, 3.0, -1.0), (0, -1.0, -1.0)],
+    [(4, 4.0, 1.0), (4, 5.0, 1.0), (4, 3.0, 2.0), (4, 3.0, 0.0), (4, 3.0, -1.0), (0, -1.0, -1.0), (301, 3.0, 1.0)],
 )
 def test_times_that_cannot_be_kept_are_refused(lease: int, deadline: float, retry: float) -> None:
-    with pytest.raises(ValueError, match="must be longer than the renew deadline"):
+    with pytest.raises(ValueError, match=r"the lease's duration .* must be "):
         LeaseTiming(lease, deadline, retry)
 
 
@@ -118,3 +123,48 @@ def test_a_lease_given_back_is_anybodys() -> None:
 def test_a_lease_made_by_hand_is_read() -> None:
     assert read_lease({"metadata": {"resourceVersion": "1"}}) == Lease("", 15.0, "", "", 0, "1")
     assert read_lease({"spec": {"holderIdentity": None, "leaseDurationSeconds": None}}).holder == ""
+
+
+WRITTEN = {
+    "metadata": {"resourceVersion": "7"},
+    "spec": {**acquire(Candidacy("b", THEIRS), "2026-01-01T00:00:00.000000Z"), "leaseDurationSeconds": 15},
+}
+
+
+@given(any_objects(WRITTEN, below="spec"))
+def test_whatever_a_lease_holds_it_is_claimed_in_time_and_as_the_api_allows(manifest: dict[str, Any]) -> None:
+    lease = read_lease(manifest)
+    for identity in ("a", lease.holder or "a"):
+        candidacy = see(see(Candidacy(identity), lease, 100.0), read_lease(manifest), 101.0)
+        assert may_acquire(candidacy, 100.0 + MAX_LEASE_SECONDS)
+        spec = acquire(candidacy, "12:00:00")
+        assert all(isinstance(spec[name], str) and spec[name] for name in ("holderIdentity", "acquireTime", "renewTime"))
+        assert spec["leaseDurationSeconds"] == 4
+        assert isinstance(spec["leaseTransitions"], int)
+        assert 0 <= spec["leaseTransitions"] <= MAX_TRANSITIONS
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "read"),
+    [
+        ("leaseDurationSeconds", "15", {"seconds": 15.0}),
+        ("leaseDurationSeconds", 0, {"seconds": 15.0}),
+        ("leaseDurationSeconds", 2**31 - 1, {"seconds": 300.0}),
+        ("leaseDurationSeconds", 40, {"seconds": 40.0}),
+        ("leaseTransitions", 2**31 - 1, {"transitions": 2**31 - 1}),
+        ("leaseTransitions", -1, {"transitions": 0}),
+        ("leaseTransitions", "x", {"transitions": 0}),
+        ("holderIdentity", ["b"], {"holder": ""}),
+        ("renewTime", 7, {"renewed": ""}),
+    ],
+)
+def test_what_somebody_has_written_into_a_lease_is_bounded(field: str, value: object, read: dict[str, Any]) -> None:
+    lease = read_lease({"spec": {field: value}})
+    assert lease == replace(Lease("", 15.0, "", "", 0, ""), **read)
+
+
+def test_a_lease_whose_count_is_at_its_end_is_taken() -> None:
+    assert (
+        acquire(Candidacy("a", replace(THEIRS, transitions=MAX_TRANSITIONS)), "12:00:00")["leaseTransitions"] == MAX_TRANSITIONS
+    )
+    assert acquire(Candidacy("a", replace(OURS, acquired="")), "12:00:00")["acquireTime"] == "12:00:00", "a time must be one"

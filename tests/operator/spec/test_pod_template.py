@@ -47,7 +47,7 @@ def with_terms(*terms: dict[str, Any]) -> dict[str, Any]:
         (with_terms({"matchExpressions": [{"key": ["a"]}]}), f"{TERMS}[0].matchExpressions[0].key"),
         (with_terms({"matchExpressions": [{"values": "a"}]}), f"{TERMS}[0].matchExpressions[0].values"),
         ({"spec": {"terminationGracePeriodSeconds": "30s"}}, "spec.terminationGracePeriodSeconds"),
-        ({"spec": {"terminationGracePeriodSeconds": 2**63}}, "spec.terminationGracePeriodSeconds"),
+        ({"spec": {"terminationGracePeriodSeconds": 10**7 + 1}}, "spec.terminationGracePeriodSeconds"),
         (with_container(resources=["gpu"]), "spec.containers[1].resources"),
         (with_container(resources={"limits": "1"}), "spec.containers[1].resources.limits"),
         (with_container(restartPolicy="OnFailure"), "spec.containers[1].restartPolicy"),

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from elastic_pytorch_operator.api.index_ranges import format_ranges
+from elastic_pytorch_operator.api.numbers import format_ranges
 from elastic_pytorch_operator.model.known_workers import HEARD_STATES
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round

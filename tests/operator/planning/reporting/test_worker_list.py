@@ -61,6 +61,11 @@ def test_ended_pods_with_a_successor_give_way_to_it_and_are_no_index() -> None:
     assert described(extra=dead)["unlistedWorkers"]["indexes"] == {"Running": "128-299"}
 
 
+def test_pod_whose_index_no_worker_has_hides_none_of_the_others() -> None:
+    found = described({i: a_pending_pod(99_999 if i == 299 else i, name=f"w{i}", creation_time=LAST) for i in range(100, 300)})
+    assert found["unlistedWorkers"]["indexes"] == {"Running": "0-99", "Starting": "228-298"}
+
+
 def test_more_workers_that_do_not_train_than_the_list_holds_are_indexes_by_state() -> None:
     found = described({i: a_pending_pod(i, creation_time=LAST) for i in range(100, 300)})
     assert listed(found) == list(range(100, 228))
