@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import sys
 import threading
 from functools import partial
 
@@ -20,6 +21,8 @@ from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 
 logger = logging.getLogger(__name__)
 
+JSON_LEVELS = 10_000  # of objects and lists in each other: the most that the API server reads
+
 
 async def run_operator(
     settings: ReplicaSettings, agent_image: AgentImage | None, timing: LeaseTiming, *, metrics_per_job: bool = False
@@ -35,6 +38,7 @@ async def run_operator(
     Raises:
         Exception: a part has failed; the process is to be started again.
     """
+    allow_deep_json()
     open_files.raise_limit()
     collect_rarely()
     metrics = Metrics(per_job=metrics_per_job)
@@ -64,6 +68,14 @@ async def run_operator(
         thread.close()
         await cluster.close()
     logger.info("stopped")
+
+
+def allow_deep_json() -> None:
+    """Lets Python read whatever the API server has taken: `json` calls itself for each level, and a schema may leave a field open.
+
+    With Python's own limit one such job would end each list of all jobs. It needs 2 MiB of a thread's stack, which has 8.
+    """
+    sys.setrecursionlimit(2 * JSON_LEVELS)
 
 
 def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

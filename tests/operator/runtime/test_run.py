@@ -1,0 +1,29 @@
+"""What the process is prepared for before it reads anything."""
+
+import json
+import sys
+
+import pytest
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.runtime.run import JSON_LEVELS, allow_deep_json
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import Job, JobKey
+
+from tests.operator.builders import KEY, a_manifest
+
+
+@pytest.mark.parametrize(("opens", "closes"), [('{"x": ', "}"), ("[", "]")])
+def test_job_with_as_many_levels_as_the_api_server_reads_stops_no_other(opens: str, closes: str) -> None:
+    deep = a_manifest("deep", template={"spec": {"containers": [{"name": "pytorch", "x": "HERE"}]}})
+    levels = JSON_LEVELS - 20
+    text = json.dumps([deep, a_manifest()]).replace('"HERE"', f"{opens * levels}1{closes * levels}")
+    limit, cache = sys.getrecursionlimit(), Cache()
+    try:
+        allow_deep_json()
+        cache.replace_all(json.loads(text), [], [], 1.0)
+    finally:
+        sys.setrecursionlimit(limit)
+    problem = cache.job(JobKey("default", "deep"))
+    assert isinstance(problem, InvalidJob)
+    assert problem.path == "spec.template"
+    assert isinstance(cache.job(KEY), Job)
