@@ -14,7 +14,7 @@ from elastic_pytorch_operator.agents.round_answer import RoundAnswer
 from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Progress
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS
+from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 
 LEFT_ROUNDS = 16  # agents stop the workers of the last few rounds
 

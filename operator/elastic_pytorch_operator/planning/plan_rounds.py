@@ -39,7 +39,7 @@ from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupS
 from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.planning.workers.schedule_timeout import report_timeout
-from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_grace_until
+from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
 NO_SCALING: Mapping[str, Any] = MappingProxyType({})

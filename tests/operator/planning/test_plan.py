@@ -10,7 +10,7 @@ from elastic_pytorch_operator.planning.failed_writes import FailedWrite
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS
+from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.observe import heard_before
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed

@@ -10,7 +10,7 @@ from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.completion import Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
-from elastic_pytorch_operator.planning.workers.out_of_reach import ROUTE_SECONDS
+from elastic_pytorch_operator.planning.workers.silence import UNHEARD
 from elastic_pytorch_operator.spec.job import FAIL_JOB
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -127,7 +127,7 @@ def test_worker_that_is_not_listed_and_is_heard_no_more_is_replaced() -> None:
     simulation = large_job()
     silent = silenced(simulation, [3, 140])
     simulation.take_over(silent)
-    assert deleted(simulation, ROUTE_SECONDS - 1) == []
+    assert deleted(simulation, UNHEARD.at_most_seconds - 1) == []
     assert simulation.declared == []
     assert sorted(set(deleted(simulation, 5))) == sorted(silent)
 

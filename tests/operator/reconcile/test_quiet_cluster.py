@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.planning.reporting.status import PROGRESS_WRITES_PER_SECOND
-from elastic_pytorch_operator.planning.workers.liveness import DEAF_RECHECK_SECONDS, GROUP_SILENCE_SECONDS, SILENCE_SECONDS
+from elastic_pytorch_operator.planning.workers.silence import DEAF, GROUP_SILENT, SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -161,10 +161,10 @@ def test_group_that_stays_silent_is_lost_once_others_are_heard_again() -> None:
             lost, heard = quiet.cache.keys
             pods = quiet.members(lost) + quiet.members(heard)
             quiet.silent.update(pods)
-            await asyncio.sleep(GROUP_SILENCE_SECONDS + 5)
+            await asyncio.sleep(GROUP_SILENT.at_most_seconds + 5)
             assert quiet.members(lost) + quiet.members(heard) == pods, "the fault may be on the operator's side"
             quiet.silent.difference_update(quiet.members(heard))
-            await asyncio.sleep(DEAF_RECHECK_SECONDS + 2)
+            await asyncio.sleep(DEAF.at_least_seconds + 2)
             assert not set(quiet.members(lost)) & set(pods)
             assert set(quiet.members(heard)) <= set(pods)
 

@@ -8,7 +8,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.reporting.recovery_phases import Milestones, slowest_phase, split_recovery
-from elastic_pytorch_operator.planning.workers.liveness import BROKEN_SILENCE_SECONDS
+from elastic_pytorch_operator.planning.workers.silence import PEER_FAILED
 
 ACTIVE = (AgentState.RUNNING, AgentState.SUCCEEDED)
 LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM)
@@ -112,7 +112,7 @@ def _signs(agent: AgentView, group: Round) -> list[float]:
 def _silences(lost: Sequence[AgentView], group: Sequence[AgentView], observed: Observed) -> list[float]:
     """Since when each lost agent has been silent, monotonic seconds; not before the last step of its group, which needs all members."""
     stepped_at = max((agent.progressed_at for agent in group), default=0.0)
-    longest = BROKEN_SILENCE_SECONDS * observed.heartbeat_seconds
+    longest = PEER_FAILED.at_most_seconds * observed.heartbeat_seconds
     return [max(agent.heard_at, stepped_at) for agent in lost if observed.now - agent.heard_at >= longest]
 
 

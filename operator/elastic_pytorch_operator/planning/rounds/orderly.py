@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.workers.liveness import SILENCE_SECONDS, Candidate, Liveness, never_formed
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, never_formed
+from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,23 +12,19 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elastic_pytorch_operator.model.failure import Fault, describe_end, failed_members, fault_of_worker
+from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_worker
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
-from elastic_pytorch_operator.planning.workers.lost_leader import lost_with_leader
 from elastic_pytorch_operator.planning.workers.node_outage import is_outage
-from elastic_pytorch_operator.planning.workers.out_of_reach import out_of_reach_until
+from elastic_pytorch_operator.planning.workers.silence import (
+    DISCONNECTED,
+    LOST_NODE,
+    LOST_WITH_LEADER,
+    NOT_STARTED,
+    PEER_FAILED,
+    Silences,
+)
 
-SILENCE_SECONDS = 3.0  # of heartbeats that come every second; longer in proportion where they come less often
-GROUP_SILENCE_SECONDS = 30.0  # of a whole group, while agents of other jobs are heard
-DEAF_RECHECK_SECONDS = 10.0  # between two plans while no agent of any job is heard
-BROKEN_SILENCE_SECONDS = 1.2  # in a group that has broken, whose agents have all been asked to report
-DISCONNECTED_SECONDS = 0.25  # to open a poll in place of one that was cut; after that it is to blame for its peers' failure
-NODE_SILENCE_SECONDS = 1.5  # of an agent whose node is not ready, or has been removed
-UNHEARD_SECONDS = 15.0  # of an agent that has reported to an operator before this one
-MAX_CROWDED_SECONDS = 60.0  # for which such an agent may have to wait before it is let in
-MAX_LATE_SECONDS = 30.0  # for which this operator may be unable to hear an agent; then its silence counts all the same
 STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
-START_ON_SUSPECT_SECONDS = 5.0  # what a container gets to start on a node that has lost another worker
 
 
 class Liveness(StrEnum):
@@ -99,35 +95,23 @@ def assess_workers(
     """
     pods, members = observed.pods_by_name, observed.ranks
     number = observed.round.number if observed.round else 0
-    broken_since = min((agent.state_since for agent in failed_members(observed)), default=None)
-    heard = [agent.heard_at for name in members if (agent := observed.agents.get(name))]
-    last_heard = max(heard, default=observed.now)
-    last_progress = max((a.progressed_at for name in members if (a := observed.agents.get(name))), default=0.0)
-    member_silence_seconds, newcomer_silence_seconds = (
-        _silence_seconds(observed, last_heard),
-        _silence_seconds(observed, observed.now),
-    )
-    unheard_until = _unheard_until(observed)
     outage = is_outage(observed.nodes)
-    lost_beside_leader = lost_with_leader(observed)
+    silences = Silences(observed)
     candidates = []
     for name in (*pods, *(m for m in members if m not in pods)):
         pod, agent = pods.get(name), observed.agents.get(name)
-        member = name in members
-        evidence = _Evidence(
-            pod=pod,
-            agent=agent,
-            victim=name in victims,
-            evacuated=evacuated.get(name, ""),
+        assessment = _assess(
+            pod,
+            agent,
+            observed,
+            silences,
             suspected_since=suspects.get(pod.node) if pod else None,
-            broken_since=broken_since if member else None,
-            silence_seconds=member_silence_seconds if member else newcomer_silence_seconds,
-            last_progress=last_progress if member else 0.0,
-            unheard_until=unheard_until if name in observed.heard_before else None,
-            lost_beside_leader=name in lost_beside_leader,
+            evacuated=evacuated.get(name, ""),
+            victim=name in victims,
+            outage=outage,
+            stock=stock,
         )
-        assessment = _assess(evidence, observed, outage=outage, stock=stock)
-        failed = member and agent is not None and agent.state is AgentState.FAILED and agent.round == number
+        failed = name in members and agent is not None and agent.state is AgentState.FAILED and agent.round == number
         candidates.append(
             Candidate(
                 worker=name,
@@ -162,35 +146,6 @@ def _last_line(agent: AgentView) -> str:
     return lines[-1].strip() if lines else ""
 
 
-def _silence_seconds(observed: Observed, last_heard: float) -> float:
-    """How long a worker may be silent, in seconds.
-
-    Args:
-        observed: what is known.
-        last_heard: when any member of its group was last heard.
-    """
-    silence_seconds = SILENCE_SECONDS * observed.heartbeat_seconds
-    if observed.now - last_heard < silence_seconds:
-        return silence_seconds
-    if observed.now - observed.last_heard_at < SILENCE_SECONDS:
-        return GROUP_SILENCE_SECONDS
-    return math.inf  # no agent of any job is heard: the fault is on this side, and only the API server's view counts
-
-
-def _unheard_until(observed: Observed) -> float:
-    """How long to wait for an agent that was heard before this operator began to listen, but never since; monotonic seconds."""
-    if observed.now - observed.last_heard_at >= SILENCE_SECONDS:
-        return observed.now + UNHEARD_SECONDS  # no agent of any job is heard: the fault is on this side
-    crowded_until = min(observed.lets_in_since, observed.listening_since + MAX_CROWDED_SECONDS)
-    arrived_until = max(observed.listening_since, observed.arrived_at, crowded_until) + UNHEARD_SECONDS
-    return max(arrived_until, out_of_reach_until(observed))
-
-
-def _audible_since(observed: Observed, moment: float) -> float:
-    """A moment, or a later one since which this operator has been able to hear agents."""
-    return max(moment, min(observed.on_time_since, moment + MAX_LATE_SECONDS))
-
-
 class _Assessment(NamedTuple):
     """What is decided about one worker; the fields are those of `Candidate`."""
 
@@ -201,106 +156,69 @@ class _Assessment(NamedTuple):
     unheard: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """What is known of one worker.
-
-    Attributes:
-        pod: None: it has been deleted.
-        agent: None: it has not been heard.
-        victim: its pod is about to be removed.
-        evacuated: why it leaves its node now; empty: it does not.
-        suspected_since: since when its node has probably been dead; None: the node is not suspected.
-        broken_since: when the first worker of its group failed; None: none has, or it is in no group.
-        silence_seconds: how long its agent may be silent.
-        last_progress: when its group last finished a step.
-        unheard_until: how long to wait for an agent that an operator before this one has heard; None: none has.
-        lost_beside_leader: it was probably lost with the node of the leader before this one.
-    """
-
-    pod: PodView | None
-    agent: AgentView | None
-    victim: bool
-    evacuated: str
-    suspected_since: float | None
-    broken_since: float | None
-    silence_seconds: float
-    last_progress: float
-    unheard_until: float | None
-    lost_beside_leader: bool
-
-
-def _assess(evidence: _Evidence, observed: Observed, *, outage: bool, stock: bool) -> _Assessment:
-    """The liveness of one worker.
-
-    Args:
-        evidence: what is known of it.
-        observed: the moment, with the nodes.
-        outage: the nodes' conditions say nothing about their pods.
-        stock: there are no agents to ask.
-    """
-    pod, agent, now = evidence.pod, evidence.agent, observed.now
+def _assess(
+    pod: PodView | None,
+    agent: AgentView | None,
+    observed: Observed,
+    silences: Silences,
+    *,
+    suspected_since: float | None,
+    evacuated: str,
+    victim: bool,
+    outage: bool,
+    stock: bool,
+) -> _Assessment:
+    """The liveness of one worker; the last five are what `assess_workers` has been given, or has found, for it."""
+    now = observed.now
     if pod is None:
         return _Assessment(Liveness.GONE, "was deleted")
     if pod.ended:
         return _Assessment(Liveness.GONE, describe_end(pod))
-    silent_for = now - _audible_since(observed, agent.heard_at) if agent else 0.0
-    node = observed.nodes.get(pod.node)
-    silent = agent is None or silent_for > NODE_SILENCE_SECONDS * observed.heartbeat_seconds
-    if node is not None and node.removed and silent:
-        return _Assessment(Liveness.GONE, f"was on node {pod.node}, which has been removed")
-    if node is not None and not node.ready and not outage and (pod.deleting if stock else silent):
-        return _Assessment(Liveness.GONE, f"is on node {pod.node}, which is not ready")
+    node, node_until = observed.nodes.get(pod.node), math.inf
+    if node is not None and (node.removed or not (node.ready or outage or (stock and not pod.deleting))):
+        node_until = silences.since(LOST_NODE, agent.heard_at).until if agent else now
+        if now >= node_until:
+            why = "was on node {}, which has been removed" if node.removed else "is on node {}, which is not ready"
+            return _Assessment(Liveness.GONE, why.format(pod.node))
     if pod.deleting:
         return _Assessment(Liveness.LEAVING, "is being deleted")
     if agent is not None and agent.state is AgentState.LEAVING:
         return _Assessment(Liveness.LEAVING, "has received SIGTERM")
     if pod.disrupted:
         return _Assessment(Liveness.LEAVING, "is about to be deleted by the cluster (DisruptionTarget)")
-    if evidence.evacuated:
-        return _Assessment(Liveness.LEAVING, evidence.evacuated)
-    if evidence.victim:
+    if evacuated:
+        return _Assessment(Liveness.LEAVING, evacuated)
+    if victim:
         return _Assessment(Liveness.LEAVING, "is no longer wanted", retired=True)
-    if agent is None and pod.started and evidence.unheard_until is not None:
-        if evidence.lost_beside_leader:
-            return _Assessment(
-                Liveness.GONE, f"is on node {pod.node}, which has probably died with the operator that led before"
-            )
+    if agent is None and pod.started and pod.name in observed.heard_before:
         # It may still train in a group of its own, which no round declared from now on would reach.
-        if now >= evidence.unheard_until:
+        silence = silences.unheard(pod.name)
+        if now >= silence.until and silence.wait is LOST_WITH_LEADER:
+            why = f"is on node {pod.node}, which has probably died with the operator that led before"
+            return _Assessment(Liveness.GONE, why)
+        if now >= silence.until:
             return _Assessment(Liveness.GONE, "has not been heard since this operator began to listen")
-        return _Assessment(Liveness.STARTING, recheck_at=evidence.unheard_until, unheard=True)
+        return _Assessment(Liveness.STARTING, recheck_at=silence.until, unheard=True)
     if agent is None or not pod.address:
-        if evidence.suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
+        if suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
             return _Assessment(Liveness.STARTING)
-        lost_at = max(evidence.suspected_since, pod.created_at) + START_ON_SUSPECT_SECONDS
+        lost_at = max(suspected_since, pod.created_at) + NOT_STARTED.at_most_seconds
         if now >= lost_at:
             return _Assessment(Liveness.GONE, f"does not start on node {pod.node}, which has probably died")
         return _Assessment(Liveness.STARTING, recheck_at=lost_at)
-    if evidence.broken_since is not None and agent.heard_at <= evidence.broken_since:
-        broken_until = _audible_since(observed, evidence.broken_since) + BROKEN_SILENCE_SECONDS
-        closed_until = math.inf
-        if agent.disconnected_since is not None:
-            closed_until = _audible_since(observed, agent.disconnected_since) + DISCONNECTED_SECONDS
-        if now > closed_until:
+    silence = silences.heard(agent)
+    if now >= silence.until:
+        if silence.wait is DISCONNECTED:
             return _Assessment(Liveness.GONE, "has closed its connection while its peers failed")
-        if now > broken_until:
-            return _Assessment(Liveness.GONE, f"has been silent for {silent_for:.1f} s while its peers failed")
-        return _Assessment(Liveness.READY, recheck_at=min(broken_until, closed_until))
+        while_ = " while its peers failed" if silence.wait is PEER_FAILED else ""
+        return _Assessment(Liveness.GONE, f"has been silent for {now - agent.heard_at:.1f} s{while_}")
     stop_until = math.inf
     if agent.state is AgentState.STOPPING:
         stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
         if now >= stop_until:
             why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
             return _Assessment(Liveness.GONE, why)
-    lost_at = _audible_since(observed, agent.heard_at) + evidence.silence_seconds
-    if evidence.last_progress > agent.heard_at:  # its group needs it for each step
-        lost_at = max(lost_at, evidence.last_progress + SILENCE_SECONDS * observed.heartbeat_seconds)
-    if now > lost_at:
-        return _Assessment(Liveness.GONE, f"has been silent for {silent_for:.1f} s")
-    if math.isinf(lost_at):  # when other jobs are heard again, nothing tells this one
-        lost_at = max(agent.heard_at + GROUP_SILENCE_SECONDS, now + DEAF_RECHECK_SECONDS)
-    return _Assessment(Liveness.READY, recheck_at=min(lost_at, stop_until))
+    return _Assessment(Liveness.READY, recheck_at=min(silence.until, stop_until, node_until))
 
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:

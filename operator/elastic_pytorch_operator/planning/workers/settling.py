@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
-
-START_WAIT_SECONDS = 15.0  # how long the ready ones wait for an agent whose container already runs
+from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT
 
 
 def settled_at(
@@ -24,4 +23,4 @@ def settled_at(
     since = [candidate.ready_since for candidate in newcomers]
     arriving = any(c.liveness is Liveness.STARTING and c.container_runs for c in candidates)
     settled = max(since) + settle_seconds
-    return max(settled, min(since) + START_WAIT_SECONDS) if arriving else settled
+    return max(settled, min(since) + FIRST_REPORT.at_least_seconds) if arriving else settled

@@ -4,12 +4,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView, Progress
-from elastic_pytorch_operator.planning.workers.liveness import (
-    MAX_CROWDED_SECONDS,
-    MAX_LATE_SECONDS,
-    Liveness,
-    assess_workers,
-)
+from elastic_pytorch_operator.planning.workers.liveness import Liveness, assess_workers
+from elastic_pytorch_operator.planning.workers.silence import CROWD, LATE
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
 
@@ -206,7 +202,7 @@ def test_closed_connection_counts_only_once_a_new_one_can_be_heard(on_time_for: 
 
 
 def test_agent_that_is_silent_for_long_is_lost_however_late_the_event_loop_is() -> None:
-    agent = an_agent("w0", heard_at=NOW - MAX_LATE_SECONDS - 3.5)
+    agent = an_agent("w0", heard_at=NOW - LATE.lost_seconds - 3.5)
     assert liveness_of(a_pod(0), agent, on_time_since=NOW) == "gone"
 
 
@@ -217,7 +213,7 @@ def test_agent_that_is_silent_for_long_is_lost_however_late_the_event_loop_is() 
         (16.0, 16.0, "gone"),
         (16.0, 14.0, "starting"),  # agents waited to be let in
         (16.0, 0.0, "starting"),
-        (MAX_CROWDED_SECONDS + 16.0, 0.0, "gone"),
+        (CROWD.lost_seconds + 16.0, 0.0, "gone"),
     ],
 )
 def test_agent_that_waits_to_be_let_in_by_a_new_leader_is_not_lost(

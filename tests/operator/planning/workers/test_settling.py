@@ -2,7 +2,8 @@
 
 import pytest
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
-from elastic_pytorch_operator.planning.workers.settling import START_WAIT_SECONDS, settled_at
+from elastic_pytorch_operator.planning.workers.settling import settled_at
+from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT
 
 NOW = 100.0
 
@@ -22,7 +23,7 @@ def starting(*, runs: bool) -> Candidate:
         (0, [], NOW),
         (3, [], 92.0),
         (3, [starting(runs=False)], 92.0),
-        (3, [starting(runs=True)], 80.0 + START_WAIT_SECONDS),
+        (3, [starting(runs=True)], 80.0 + FIRST_REPORT.at_least_seconds),
     ],
 )
 def test_when_newcomers_need_not_wait(room: int, others: list[Candidate], expected: float) -> None:

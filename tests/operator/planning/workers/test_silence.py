@@ -1,9 +1,12 @@
-"""How long a new leader listens before it decides anything."""
+"""Until when a worker that is not heard may be alive."""
+
+from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.workers.takeover_grace import takeover_grace_until
+from elastic_pytorch_operator.model.observed import AgentView, Observed, Progress
+from elastic_pytorch_operator.planning.workers.silence import Silences, lost_with_leader, takeover_grace_until
 
-from tests.operator.builders import NOW, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 
 
 @pytest.mark.parametrize(
@@ -119,3 +122,75 @@ def test_with_another_silent_worker_elsewhere_all_are_waited_for() -> None:
         arrived_at=NOW - 1.5,
     )
     assert takeover_grace_until(found) == NOW + 3.0
+
+
+SINCE, ARRIVED_AT = NOW - 20, NOW - 19
+
+
+def stepping(worker: str, state: str = "running", seconds_ago: float = 1.0) -> AgentView:
+    return an_agent(worker, state, progress=Progress(step=7), progressed_at=NOW - seconds_ago)
+
+
+@pytest.mark.parametrize(
+    ("situation", "agents", "fields", "until"),
+    [
+        ("nothing is heard of the group", [], {}, SINCE + 120),
+        ("only a newcomer is heard", [an_agent("w2", "ready", round_=0)], {}, SINCE + 120),
+        ("there was no group", [], {"heard_before": frozenset()}, SINCE),
+        ("a part steps", [stepping("w0")], {}, NOW + 9),
+        ("a part has stopped to step", [stepping("w0", seconds_ago=15.0)], {}, NOW - 5),
+        ("a part steps, and every node has the address by now", [stepping("w0")], {"listening_since": NOW - 115}, NOW + 5),
+        ("a part steps, and another has failed", [stepping("w0"), stepping("w1", "failed")], {}, SINCE),
+        ("a part runs, and reports no steps", [an_agent("w0")], {}, SINCE + 120),
+        ("a part reports no steps, and has failed", [an_agent("w0", "failed")], {}, SINCE),
+        ("a part runs, as a round without the rest", [stepping("w0")], {"round": a_round(0)}, SINCE),
+        ("a part runs of a round with the rest", [stepping("w0")], {"round": a_round(0, size=2)}, NOW + 9),
+        ("all are heard", [stepping("w0"), stepping("w1")], {}, SINCE),
+    ],
+)
+def test_agents_that_a_new_leader_does_not_hear_are_taken_for_alive(
+    situation: str, agents: list[AgentView], fields: dict[str, Any], until: float
+) -> None:
+    known = {"listening_since": SINCE, "arrived_at": ARRIVED_AT, "heard_before": frozenset({"w0", "w1"})} | fields
+    seen = observed([a_pod(0), a_pod(1), a_pod(2)], agents, last_heard_at=NOW, **known)
+    missing = seen.heard_before - seen.agents.keys()
+    found = Silences(seen).unheard(min(missing)).until if missing else SINCE
+    assert found == (max(until, ARRIVED_AT + 15) if missing else until), situation
+
+
+PODS = [a_pod(0), a_pod(1), a_pod(2, node="node-2")]
+BROKEN = [an_agent("w0", "failed"), an_agent("w1", "failed")]
+
+
+def after_a_takeover(**fields: Any) -> Observed:
+    found: dict[str, Any] = {
+        "pods": PODS,
+        "agents": BROKEN,
+        "round": a_round(0, 1, size=3),
+        "heard_before": frozenset({"w0", "w1", "w2"}),
+        "lost_leader_node": "node-2",
+    }
+    return observed(**{**found, **fields})
+
+
+def test_silent_worker_of_a_broken_group_beside_a_leader_that_let_its_lease_run_out() -> None:
+    assert lost_with_leader(after_a_takeover()) == {"w2"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"lost_leader_node": ""},  # it gave its lease back, or nobody knows where it ran
+        {"lost_leader_node": "node-1"},  # it ran elsewhere
+        {"agents": [an_agent("w0"), an_agent("w1")]},  # the group trains on
+        {"agents": [an_agent("w0", "failed"), an_agent("w1"), an_agent("w2")]},  # it has spoken
+        {"agents": [an_agent("w0", "failed", 0), an_agent("w1")]},  # the failure of an earlier round
+        {"agents": []},  # nobody has spoken
+        {"heard_before": frozenset({"w0", "w1"})},  # its agent has yet to speak for the first time
+        {"pods": [*PODS[:2], a_pending_pod(2, node="node-2")]},
+        {"pods": [*PODS[:2], a_dead_pod(2, node="node-2")]},  # the kubelet has told of its end
+        {"round": None},
+    ],
+)
+def test_one_witness_less_and_it_is_waited_for(fields: dict[str, Any]) -> None:
+    assert lost_with_leader(after_a_takeover(**fields)) == frozenset()

@@ -1,0 +1,184 @@
+"""Until when may a worker that is not heard be alive? One table: what is known of the rest of its group, and how long it is waited for.
+
+A synchronous training makes no step without all its workers, and a lost worker soon fails its peers. So the part of a group that is heard
+tells most of the part that is not. A new leader has heard none yet. Thousands of agents that connect at once are served one after another,
+and each node learns the leader's address by itself. After an outage of the API server, kube-proxy asks again at growing intervals:
+client-go's reflector waits up to 30 s, by chance twice as long, and a request that it made during the outage may hang before that.
+"""
+
+import math
+from functools import cached_property
+from typing import NamedTuple
+
+from elastic_pytorch_operator.model.failure import failed_members
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
+
+SILENCE_SECONDS = 3.0  # of an agent whose heartbeats come every second, or of all agents of all jobs
+STALLED_SECONDS = 10.0  # without a step, in a group of which a new leader hears only a part
+NEW_LEADER, FAILURE, CLOSURE = "a new leader listens", "the first failure", "the closure"
+HEARTBEAT, ALIVE = "its last heartbeat", "its last heartbeat, or a later step of its group"
+BREAKS, STALLS = "a member fails, stops or is lost", f"its script, which reports steps, makes none for {STALLED_SECONDS:.0f} s"
+
+
+class Wait(NamedTuple):
+    """How long a worker that is not heard may be alive: a row of the table.
+
+    Attributes:
+        known: what is known of it and of its group.
+        since: what the seconds count from.
+        at_least_seconds: it is not lost before, and a new leader decides nothing about its job before.
+        at_most_seconds: it is lost after; inf: only the API server can tell that it is.
+        ends: what ends the wait between the two; empty: nothing.
+        arrival_seconds: a new leader also decides nothing before, after each agent that arrives.
+        crowded_seconds: the same if agents had to wait to be let in, or were told to come again.
+        per_heartbeat: the seconds are more in proportion where heartbeats come less often than every second.
+    """
+
+    known: str
+    since: str
+    at_least_seconds: float
+    at_most_seconds: float
+    ends: str = ""
+    arrival_seconds: float = 1.0
+    crowded_seconds: float = 5.0
+    per_heartbeat: bool = False
+
+
+# Not heard by a new leader. Agents open another connection every quarter of a second, and wait at most 2 s before they try again.
+# An attempt to reach a dead leader times out after 5 s. Every node has the address after a minute, and a margin for what hangs.
+LOST_WITH_LEADER = Wait("its node has probably died with the leader before", NEW_LEADER, 1.0, 1.0, "", 0.5, 0.5)
+NO_GROUP = Wait("its group has broken or is complete without it, or there was none", NEW_LEADER, 5.0, 15.0)
+UNHEARD = Wait("nothing is heard of its group", NEW_LEADER, 10.0, 120.0, BREAKS)
+RUNS = Wait("all that is heard of its group trains", NEW_LEADER, 5.0, 120.0, f"{BREAKS}, or {STALLS}", 10.0, 10.0)
+# Not heard by any leader: others wait for it before they begin without it, and another pod may take its place.
+FIRST_REPORT = Wait("it has never reported, and its container runs", "another is ready", 15.0, math.inf, "its first report")
+NOT_STARTED = Wait("its container does not start on a node that has lost a worker", "its creation, or that loss", 5.0, 5.0)
+# Not heard any more. After a failure, the operator asks all agents of the group to report.
+LOST_NODE = Wait("its node is not ready, or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True)
+DISCONNECTED = Wait("a member has failed, and its connection has closed", CLOSURE, 0.25, 0.25)
+PEER_FAILED = Wait("a member has failed, and it has not reported since", FAILURE, 1.2, 1.2)
+GROUP_HEARD = Wait(
+    "others of its group are heard, or it is in none", ALIVE, SILENCE_SECONDS, SILENCE_SECONDS, per_heartbeat=True
+)
+GROUP_SILENT = Wait("none of its group is heard, but agents of other jobs are", ALIVE, 30.0, 30.0)
+DEAF = Wait("no agent of any job is heard", "each look", 10.0, math.inf, "an agent of any job is heard")
+TABLE = (
+    *(LOST_WITH_LEADER, NO_GROUP, UNHEARD, RUNS, FIRST_REPORT, NOT_STARTED),
+    *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, DEAF),
+)
+
+
+class Delay(NamedTuple):
+    """What keeps agents from being heard: a sign of it, how long a new leader decides nothing, and how much later a worker is lost."""
+
+    sign: str
+    undecided_seconds: float
+    lost_seconds: float
+
+
+ARRIVALS = Delay("agents that were in a group arrive", 300.0, 300.0)  # each does so once; 10,000 take one to two minutes
+CROWD = Delay("agents wait to be let in", 30.0, 60.0)  # they may be strangers
+LATE = Delay("the operator's event loop is late", 0.0, 30.0)
+
+
+class Silence(NamedTuple):
+    """The row that applies to a worker, and until when it may be alive, monotonic seconds. What is later than now is looked at then."""
+
+    wait: Wait
+    until: float
+
+
+def lost_with_leader(observed: Observed) -> frozenset[str]:
+    """The workers that were probably lost with the node of the operator that led before this one.
+
+    Three witnesses have to agree: that leader let its lease run out, the agent of a worker beside it is not heard, and the worker's group
+    has broken. One of them alone (an operator out of memory, a slow agent, an exception) loses no worker.
+    """
+    if not observed.lost_leader_node or not failed_members(observed):
+        return frozenset()
+    silent = observed.heard_before - observed.agents.keys()
+    return frozenset(p.name for p in observed.pods if p.node == observed.lost_leader_node and p.started and p.name in silent)
+
+
+def rest_of_group(observed: Observed) -> Wait:
+    """The row for workers that a new leader has not heard, by what it has heard of their group."""
+    members = [agent for agent in observed.agents.values() if agent.round > 0]
+    complete = observed.round is not None and observed.round.size == len(observed.round.members)
+    if members and (complete or any(agent.state is not AgentState.RUNNING for agent in members)):
+        return NO_GROUP
+    heard = [pod.name in observed.agents for pod in observed.pods if pod.name in observed.heard_before and _runs(pod)]
+    if not all(heard) and not (members and any(heard)):
+        return UNHEARD
+    return RUNS if members else NO_GROUP
+
+
+def takeover_grace_until(observed: Observed) -> float | None:
+    """Returns until when a new leader decides nothing about a job, monotonic seconds; None: it decides now."""
+    unheard = {pod.name for pod in observed.pods if pod.name not in observed.agents and _runs(pod)}
+    if not unheard:
+        return None
+    since, let_in_at = observed.listening_since, observed.lets_in_since
+    wait = LOST_WITH_LEADER if lost_with_leader(observed) >= unheard else rest_of_group(observed)
+    seconds = wait.crowded_seconds if let_in_at > since else wait.arrival_seconds
+    all_in = min(observed.arrived_at + seconds, since + ARRIVALS.undecided_seconds)
+    until = max(since + wait.at_least_seconds, all_in, min(let_in_at + seconds, since + CROWD.undecided_seconds))
+    return until if observed.now < until else None
+
+
+class Silences:
+    """How long each worker of a job may be alive without being heard, by what is observed at one moment."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed, now = observed, observed.now
+        members = [agent for name in observed.ranks if (agent := observed.agents.get(name))]
+        self._failed_at = min((agent.state_since for agent in failed_members(observed)), default=math.inf)
+        self._stepped_at = max((agent.progressed_at for agent in members), default=0.0)
+        self._lost = lost_with_leader(observed)
+        self._deaf = now >= observed.last_heard_at + SILENCE_SECONDS
+        heard_at = max((agent.heard_at for agent in members), default=now)
+        group_heard = now < heard_at + SILENCE_SECONDS * observed.heartbeat_seconds
+        self._group = GROUP_HEARD if group_heard else DEAF if self._deaf else GROUP_SILENT
+
+    def unheard(self, worker: str) -> Silence:
+        """The silence of a worker that a leader before this one has heard, and this one has not."""
+        if worker in self._lost:
+            return Silence(LOST_WITH_LEADER, self._observed.listening_since + LOST_WITH_LEADER.at_most_seconds)
+        return self._unheard
+
+    def heard(self, agent: AgentView) -> Silence:
+        """The silence of a worker whose agent this operator has heard, perhaps just now."""
+        if agent.worker not in self._observed.ranks:
+            return self.since(GROUP_HEARD, agent.heard_at)
+        if agent.heard_at <= self._failed_at < math.inf:
+            silent, closed_at = self.since(PEER_FAILED, self._failed_at), agent.disconnected_since
+            return silent if closed_at is None else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)
+        return self.since(self._group, max(agent.heard_at, self._stepped_at))
+
+    def since(self, wait: Wait, since: float) -> Silence:
+        """The silence of a worker to which a row applies, by the moment that its seconds count from."""
+        if wait is DEAF:  # the fault is on this side; when other jobs are heard again, nothing tells this one
+            return Silence(DEAF, self._observed.now + DEAF.at_least_seconds)
+        seconds = wait.at_most_seconds * (self._observed.heartbeat_seconds if wait.per_heartbeat else 1.0)
+        return Silence(wait, _later(since, self._observed.on_time_since, LATE) + seconds)
+
+    @cached_property
+    def _unheard(self) -> Silence:
+        observed, since = self._observed, self._observed.listening_since
+        if self._deaf:
+            return self.since(DEAF, since)
+        wait = rest_of_group(observed)
+        until = since + wait.at_most_seconds
+        if wait is RUNS:
+            steps = (a.progressed_at for a in observed.agents.values() if a.round > 0 and a.progress.step is not None)
+            until = min(until, max(steps, default=math.inf) + STALLED_SECONDS)
+        all_in = max(_later(since, observed.arrived_at, ARRIVALS), _later(since, observed.lets_in_since, CROWD))
+        return Silence(wait, max(until, all_in + NO_GROUP.at_most_seconds))
+
+
+def _later(since: float, sign: float, delay: Delay) -> float:
+    """A moment, or a later one since which this operator has been able to hear agents."""
+    return max(since, min(sign, since + delay.lost_seconds))
+
+
+def _runs(pod: PodView) -> bool:
+    return pod.started and not (pod.ended or pod.deleting)
