@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -63,6 +63,12 @@ class KueueCluster(FakeCluster):
     def used(self) -> int:
         """How many pods have quota."""
         return sum(_count(workload) for workload in self.workloads.values() if _holds(workload))
+
+    def label_job(self, name: str, labels: Mapping[str, str]) -> None:
+        """Gives a job these labels in place of those that it has."""
+        job = self._get(names.KIND, "default", name)
+        job["metadata"]["labels"] = dict(labels)
+        self._changed(names.KIND, "MODIFIED", job)
 
     def set_active(self, name: str, active: bool) -> None:
         """What a user, or Kueue, does to have a Workload give up."""

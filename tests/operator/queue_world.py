@@ -23,14 +23,20 @@ SUCCEEDS = 10**9
 class QueueWorld(RunningController[KueueCluster]):
     """An operator, a queue, and the jobs in it.
 
+    Args:
+        quota: in pods.
+        supported: whether the operator asks Kueue for quota.
+        before: the world whose operator this one takes over from.
+
     Attributes:
         rounds: what was declared to each job, by name: reasons and sizes.
         steps: how far each job's training has come, by name.
         overuse: moments at which more pods were there than had quota.
     """
 
-    def __init__(self, quota: int, *, supported: bool = True) -> None:
-        super().__init__(KueueCluster(quota, nodes=4, pods_per_node=100), kueue=supported)
+    def __init__(self, quota: int, *, supported: bool = True, before: "QueueWorld | None" = None) -> None:
+        cluster = before.cluster if before else KueueCluster(quota, nodes=4, pods_per_node=100)
+        super().__init__(cluster, kueue=supported)
         self.rounds: dict[str, list[tuple[str, int]]] = {}
         self.steps: dict[str, int] = {}
         self.overuse: list[str] = []
@@ -39,6 +45,11 @@ class QueueWorld(RunningController[KueueCluster]):
         self._born: dict[str, float] = {}  # pods, by UID
         self._dying: dict[str, float] = {}
         self._seen: dict[str, int] = {}  # the newest round of each job, by UID
+        self._beats: dict[str, dict[str, Any]] = {}  # what each agent has last said, by UID of its pod
+        if before is not None:
+            before.watching = False
+            self.steps, self._ended, self._addresses = before.steps, before._ended, before._addresses
+            self._born, self._dying, self._beats = before._born, before._dying, before._beats
 
     def submit(
         self, name: str, minimum: int | None, replicas: int, *, priority: str = "", prebuilt: str = "", **spec: Any
@@ -56,6 +67,14 @@ class QueueWorld(RunningController[KueueCluster]):
         """Changes fields of a job's spec."""
         job = self.cluster.job(name)
         self.cluster.apply_job({**job, "spec": {**job["spec"], **spec}})
+
+    def relabel(self, name: str, queue: str | None) -> None:
+        """`kubectl label`: puts a job into another queue; None takes the label off."""
+        labels = dict(self.cluster.job(name)["metadata"].get("labels") or {})
+        labels.pop(kueue.LABEL_QUEUE, None)
+        if queue is not None:
+            labels[kueue.LABEL_QUEUE] = queue
+        self.cluster.label_job(name, labels)
 
     def succeed(self, name: str) -> None:
         """Has the workers of a job end with success."""
@@ -123,7 +142,9 @@ class QueueWorld(RunningController[KueueCluster]):
             return
         declared = self.round_of(job)
         beat: dict[str, Any] = {"state": "ready", "round": 0}
-        if declared is not None and pod in declared.ranks:
+        if declared is None:  # to an operator that has just begun to lead
+            beat = self._beats.get(uid, beat)
+        elif pod in declared.ranks:
             if declared.ranks[pod] == 0:
                 self.steps[job] = self.steps.get(job, 0) + 1
             done = job in self._ended
@@ -136,22 +157,28 @@ class QueueWorld(RunningController[KueueCluster]):
             }
             if done:
                 self.cluster.set_pod_status("default", pod, succeeded_status())
+        self._beats[uid] = beat
         self.hear(pod, uid, beat)
 
 
-def play(story: Callable[[QueueWorld], Coroutine[Any, Any, None]], quota: int = 6, *, supported: bool = True) -> None:
-    """Plays a story in a world with quota for a number of pods. At no moment may more pods be there than have quota."""
+def play(*stories: Callable[[QueueWorld], Coroutine[Any, Any, None]], quota: int = 6, supported: bool = True) -> None:
+    """Plays a story in a world with quota for a number of pods. At no moment may more pods be there than have quota.
+
+    With several stories, another operator begins to lead before each of them.
+    """
 
     async def run() -> None:
-        world = QueueWorld(quota, supported=supported)
-        async with world.runs() as working:
-            living = asyncio.create_task(world.live())
-            await story(world)
-            for task in (working, living):
-                assert not task.done(), task
-            living.cancel()
-            await asyncio.gather(living, return_exceptions=True)
-        assert world.overuse == []
-        assert world.cluster.most_used <= quota
+        world = None
+        for story in stories:
+            world = QueueWorld(quota, supported=supported, before=world)
+            async with world.runs() as working:
+                living = asyncio.create_task(world.live())
+                await story(world)
+                for task in (working, living):
+                    assert not task.done(), task
+                living.cancel()
+                await asyncio.gather(living, return_exceptions=True)
+            assert world.overuse == []
+            assert world.cluster.most_used <= quota
 
     run_in_virtual_time(run())

@@ -233,6 +233,7 @@ def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
     [
         ("WaitingForQuota", "kubectl get workloads.kueue.x-k8s.io -n "),
         ("KueueDisabled", "Set kueue.enabled in the operator's chart"),
+        ("LeavingQueue", "It passes when the pods are gone"),
         ("QuotaRequested", "Check that Kueue runs"),
     ],
 )

@@ -72,6 +72,7 @@ JOB_RESUMED: Final = "JobResumed"
 REFUSED: Final = "RefusedByApiServer"
 QUOTA_REQUESTED: Final = "QuotaRequested"
 WAITING_FOR_QUOTA: Final = "WaitingForQuota"
+LEAVING_QUEUE: Final = "LeavingQueue"
 KUEUE_DISABLED: Final = "KueueDisabled"
 CHECKING_NODES: Final = "CheckingNodes"
 

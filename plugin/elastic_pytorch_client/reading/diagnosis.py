@@ -42,6 +42,7 @@ QUOTA_ADVICE = {  # by the reason of the condition Running or Degraded
     "QuotaRequested": "Check that Kueue runs:\n  kubectl get deployments -n kueue-system",
     "WaitingForQuota": "It passes when the queue has quota. What it is used for:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}",
     "Evicted": "The workers save and stop, and the job waits in its queue.",
+    "LeavingQueue": "It passes when the pods are gone: the job then waits in the queue of its label, or starts without a queue.",
     "KueueDisabled": "Set kueue.enabled in the operator's chart, or remove the label kueue.x-k8s.io/queue-name from the job.",
 }
 

@@ -2,10 +2,16 @@
 
 import asyncio
 
+import pytest
 from elastic_pytorch_operator.api import kueue
 
 from tests.operator.kueue_stand_in import NODE_LABELS
-from tests.operator.queue_world import QueueWorld, play
+from tests.operator.queue_world import TICK_SECONDS, QueueWorld, play
+
+
+def queued(world: QueueWorld) -> int:
+    """How many pods of the job `a` run by a Workload's quota."""
+    return sum(kueue.ANNOTATION_WORKLOAD in pod["metadata"]["annotations"] for pod in world.pods("a"))
 
 
 def test_two_jobs_share_a_queue() -> None:
@@ -247,3 +253,115 @@ def test_sizes_that_are_allowed_are_reached_by_one_extra_each() -> None:
         await world.until(lambda: world.size("a") == 8)
 
     play(story, quota=8)
+
+
+@pytest.mark.parametrize("label", [None, ""], ids=["removed", "empty"])
+def test_job_that_leaves_its_queue_stops_gives_its_quota_back_and_starts_without(label: str | None) -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 2, 4)
+        await world.until(lambda: world.size("a") == 3)
+        step = world.steps["a"]
+        world.relabel("a", label)
+        await world.until(lambda: world.size("a") == 0)
+        assert world.rounds["a"][-1] == ("Evicted", 0), "at a step boundary"
+        status, reason, message = world.condition("a", "Running")
+        assert (status, reason) == ("False", "LeavingQueue")
+        assert message.startswith("leaves queue team: its quota is given back when its pods are gone")
+        while world.cluster.used:
+            assert queued(world) == len(world.pods("a")), "no pod without quota"
+            await asyncio.sleep(TICK_SECONDS)
+        await world.until(lambda: world.size("a") == 4)
+        assert world.cluster.workloads == {}
+        assert queued(world) == 0, "pods of no queue have none of Kueue's labels"
+        assert len(world.events("a", "LeavingQueue")) == 1
+        assert world.steps["a"] > step
+        assert world.cluster.job("a")["status"]["failures"] == 0
+
+    play(story, quota=3)
+
+
+def test_new_leader_goes_on_where_a_job_leaves_its_queue() -> None:
+    async def before(world: QueueWorld) -> None:
+        world.submit("a", 2, 3)
+        await world.until(lambda: world.size("a") == 3)
+        world.relabel("a", None)
+        await world.until(lambda: any("deletionTimestamp" in pod["metadata"] for pod in world.pods("a")))
+
+    async def after(world: QueueWorld) -> None:
+        while world.cluster.used:
+            assert queued(world) == len(world.pods("a"))
+            await asyncio.sleep(TICK_SECONDS)
+        await world.until(lambda: world.size("a") == 3)
+        assert (world.cluster.workloads, queued(world)) == ({}, 0)
+
+    play(before, after)
+
+
+def test_new_leader_stops_a_job_whose_label_was_taken_off_while_nobody_led() -> None:
+    async def before(world: QueueWorld) -> None:
+        world.submit("a", 2, 3)
+        await world.until(lambda: world.size("a") == 3)
+        world.watching = False
+        world.relabel("a", None)
+
+    async def after(world: QueueWorld) -> None:
+        await world.until(lambda: world.condition("a", "Resizing")[1] == "LeavingQueue")
+        while world.cluster.used:
+            assert queued(world) == len(world.pods("a"))
+            await asyncio.sleep(TICK_SECONDS)
+        await world.until(lambda: world.size("a") == 3)
+
+    play(before, after)
+
+
+def test_preempted_job_that_changes_its_queue_waits_in_the_other_one() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.cluster.queues = ("team", "other")
+        world.cluster.add_priority_class("high", 1000)
+        world.submit("a", 2, 2)
+        await world.until(lambda: world.size("a") == 2)
+        world.submit("b", 2, 2, priority="high")
+        await world.until(lambda: "evicted a-base" in world.cluster.log)
+        world.relabel("a", "other")
+        await world.until(lambda: world.size("b") == 2)
+        assert world.pods("a") == []
+        await world.until(lambda: world.cluster.workloads["a-base"]["spec"]["queueName"] == "other")
+        world.succeed("b")
+        await world.until(lambda: world.size("a") == 2)
+        assert len(world.events("a", "LeavingQueue")) == 1
+
+    play(story, quota=2)
+
+
+def test_running_job_that_is_put_into_a_queue_stops_before_it_asks_for_quota() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 2, 3)
+        world.relabel("a", None)
+        await world.until(lambda: world.size("a") == 3)
+        assert queued(world) == 0
+        world.relabel("a", "team")
+        await world.until(lambda: world.size("a") == 0)
+        while world.pods("a"):
+            assert world.cluster.workloads == {}
+            await asyncio.sleep(TICK_SECONDS)
+        await world.until(lambda: world.size("a") == 3)
+        assert queued(world) == 3
+
+    play(story)
+
+
+def test_adopted_workload_is_given_back_when_its_job_leaves_the_queue() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", 2, 3, prebuilt="made")
+        pods = {"name": "main", "count": 2, "template": {"spec": {"containers": [{"name": "pytorch"}]}}}
+        metadata = {"name": "made", "namespace": "default", "labels": {}}
+        await world.cluster.create_workload(
+            {"metadata": metadata, "spec": {"queueName": "team", "priority": 0, "podSets": [pods]}}
+        )
+        await world.until(lambda: world.size("a") == 3)
+        world.relabel("a", None)
+        await world.until(lambda: world.size("a") == 0)
+        await world.until(lambda: world.size("a") == 3)
+        assert (world.cluster.workloads, queued(world)) == ({}, 0)
+
+    play(story)

@@ -42,14 +42,14 @@ def delegate(job: Job, observed: Observed) -> Delegation:
 
     Once the job has ended, Kueue finishes the Workload as that of the copy is.
     """
-    if job.managed_by != kueue.MULTIKUEUE or job.queue is None or observed.workloads is None or has_ended(job.status):
+    if job.managed_by != kueue.MULTIKUEUE or observed.workloads is None or has_ended(job.status):
         return NOTHING
     base = next((workload for workload in observed.workloads if workload.number == BASE), None)
     if base is None:
-        return Delegation((CreateWorkload(BASE, job.minimum),) if job.wanted else ())
+        return Delegation((CreateWorkload(BASE, job.minimum),) if job.wanted and job.queue else ())
     if base.deleting or base.is_true(kueue.FINISHED):
         return NOTHING
-    if not job.wanted or base.queue != job.queue.name:
+    if not job.wanted or job.queue is None or base.queue != job.queue.name:
         return Delegation((DeleteWorkload(base.name, base.uid, "it is no longer wanted"),))
     running, until = _still_running(job, base, observed.now)
     if base.granted:

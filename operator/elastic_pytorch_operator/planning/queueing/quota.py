@@ -1,13 +1,24 @@
-"""How many workers of a job may run now: as many as the admitted base and the admitted extras allow."""
+"""How many workers of a job may run now: as many as the admitted base and the admitted extras allow.
+
+None may while the job leaves its queue: what Kueue gives to others when the quota is back must not be in use.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
+from elastic_pytorch_operator.planning.queueing.holding import holding_pods
 from elastic_pytorch_operator.planning.queueing.steps import extra_counts
-from elastic_pytorch_operator.planning.queueing.waiting import UNSUPPORTED, explain_base, explain_eviction, explain_extras
+from elastic_pytorch_operator.planning.queueing.waiting import (
+    UNSUPPORTED,
+    explain_base,
+    explain_eviction,
+    explain_extras,
+    explain_leave,
+)
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
@@ -20,13 +31,14 @@ class Quota:
     """What a job may use.
 
     Attributes:
-        limited: the job is in a queue.
+        limited: the job is in a queue, or leaves one.
         size: how many workers may run.
         base: the Workload for the minimum, whether or not it is admitted; None: there is none.
         base_size: for how many workers the base holds quota that may be used now.
         extras: those that may be used now, by number.
         counts: for how many workers each extra asks, or is to ask.
         supported: the operator talks to Kueue.
+        leaves: the label of its queue was changed or removed, and the quota of the queue before is not given back yet.
         text: what the job waits for, or why it stops; empty: all wanted workers may run.
         staying: evicted extras whose workers stay for a moment, so that all that Kueue evicts together leave together.
         reclaimed: why some workers have to leave, a clause; empty: Kueue has evicted none of the extras.
@@ -40,6 +52,7 @@ class Quota:
     extras: tuple[WorkloadView, ...] = ()
     counts: tuple[int, ...] = ()
     supported: bool = True
+    leaves: bool = False
     text: str = ""
     staying: tuple[WorkloadView, ...] = ()
     reclaimed: str = ""
@@ -73,7 +86,7 @@ NO_LIMIT = Quota()
 def find_quota(job: Job, observed: Observed) -> Quota:
     """Reads from the Workloads of a job what it may use."""
     if job.queue is None:
-        return NO_LIMIT
+        return _find_quota_to_give_back(job, observed)
     if observed.workloads is None:
         return Quota(limited=True, supported=False, text=UNSUPPORTED if job.wanted else "")
     base = next((workload for workload in observed.workloads if workload.number == BASE), None)
@@ -81,7 +94,8 @@ def find_quota(job: Job, observed: Observed) -> Quota:
     base_size = base.granted if base is not None and serves else 0
     if not base_size or base is None:
         text = explain_base(job.queue.name, base) if job.wanted else ""
-        return Quota(limited=True, base=base, text=text)
+        leaves = base is not None and not base.deleting and base.queue != job.queue.name
+        return Quota(limited=True, base=base, leaves=leaves, text=text)
     counts = extra_counts(job, _base_to_be(job, base_size))
     extras = [workload for workload in observed.workloads if workload.number != BASE]
     usable = tuple(w for w in extras if fits_job(w, base, counts) and w.granted and same_flavors(w, base))
@@ -105,6 +119,18 @@ def find_quota(job: Job, observed: Observed) -> Quota:
         reclaimed=explain_eviction(job.queue.name, evicted),
         recheck_at=until,
     )
+
+
+def _find_quota_to_give_back(job: Job, observed: Observed) -> Quota:
+    """What a job without a queue may use: nothing while a Workload, from the queue in which it was, still reserves quota.
+
+    A finalizer may keep a deleted Workload. It holds the job up no longer once no pod runs by any.
+    """
+    workloads = [w for w in observed.workloads or () if w.reserves and not w.is_true(kueue.FINISHED)]
+    by_quota = any(pod.workload for pod in holding_pods(observed))
+    if not any(by_quota or not workload.deleting for workload in workloads):
+        return NO_LIMIT
+    return Quota(limited=True, leaves=True, text=explain_leave(workloads[0].queue) if job.wanted else "")
 
 
 def _base_to_be(job: Job, base_size: int) -> int:

@@ -22,13 +22,18 @@ def explain_base(queue: str, base: WorkloadView | None) -> str:
     if base is None or base.deleting:
         return f"waits for quota in queue {queue}: it has no Workload yet"
     if base.queue != queue:
-        return f"leaves queue {base.queue} for queue {queue}"
+        return f"leaves queue {base.queue} for queue {queue}: its quota is given back when its pods are gone"
     if not base.active:
         said = base.message(kueue.EVICTED) or "by its spec.active"
         return f"has no quota in queue {queue}: Workload {base.name} is deactivated ({said}); set its spec.active to true"
     if base.evicted and base.reserves:
         return f"is evicted from queue {queue}: {base.message(kueue.EVICTED)}"
     return f"waits for quota in queue {queue}: {_message(base)}"
+
+
+def explain_leave(queue: str) -> str:
+    """Why no worker of a job may run whose queue label was removed."""
+    return f"leaves queue {queue}: its quota is given back when its pods are gone, then it starts without a queue"
 
 
 def explain_extras(queue: str, missing: int, waiting: Sequence[WorkloadView]) -> str:

@@ -42,16 +42,16 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
         return []
     if observed.workloads is None:
         return []
-    if job.queue is None:
+    if not quota.limited:
         return [DeleteWorkload(w.name, w.uid, "the job is in no queue") for w in observed.workloads if not w.deleting]
     holding = holding_pods(observed)
-    kept = {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job.queue.name) else set()
+    kept = {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job.queue) else set()
     if quota.base is not None and kept and quota.base_size:
         kept |= {w.number for w in observed.workloads if w.number != BASE and _serves(w, quota.base, quota.counts)}
     surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
     actions = _give_back(surplus, holding, quota, observed.time)
     if quota.base is None:
-        return [*actions, *([_ask_for_base(job, job.queue)] if job.wanted and not holding else [])]
+        return [*actions, *([_ask_for_base(job, job.queue)] if job.queue and job.wanted and not holding else [])]
     if kept:
         actions += reconcile_base(job, quota, quota.base, len(holding), observed.time)
     if quota.usable:
@@ -77,9 +77,9 @@ def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
     return actions
 
 
-def _asks_well(base: WorkloadView, queue: str) -> bool:
+def _asks_well(base: WorkloadView, queue: Queue | None) -> bool:
     """Whether the base waits in the right queue, and nothing else has finished it."""
-    return base.queue == queue and not base.is_true(kueue.FINISHED)
+    return queue is not None and base.queue == queue.name and not base.is_true(kueue.FINISHED)
 
 
 def _serves(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> bool:

@@ -131,7 +131,7 @@ def _events_of_quota(job: Job, quota: Quota) -> list[RecordEvent]:
     known = (find_condition(job.status, names.RESIZING) or {}).get("reason")
     if quota.held:
         reason = reason_of(quota)
-        news = known != reason and reason in (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED)
+        news = known != reason and reason in (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
         return [_with_status(reason, _sentence(f"the job {quota.text}"), warning=not quota.supported)] if news else []
     if known in WITHOUT_QUOTA and quota.limited and quota.size:
         where = f" in queue {job.queue.name}" if job.queue else ""

@@ -6,13 +6,15 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.queueing.quota import Quota
 
 # The reasons of a job that has no quota.
-WITHOUT_QUOTA = (names.QUOTA_REQUESTED, names.WAITING_FOR_QUOTA, names.EVICTED, names.KUEUE_DISABLED)
+WITHOUT_QUOTA = (names.QUOTA_REQUESTED, names.WAITING_FOR_QUOTA, names.EVICTED, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
 
 
 def reason_of(quota: Quota) -> str:
     """The reason with which conditions say that quota is missing."""
     if not quota.supported:
         return names.KUEUE_DISABLED
+    if quota.leaves:
+        return names.LEAVING_QUEUE
     if quota.size or (quota.base is not None and quota.base.is_false(kueue.QUOTA_RESERVED)):
         return names.WAITING_FOR_QUOTA
     return names.EVICTED if quota.base is not None and quota.base.evicted else names.QUOTA_REQUESTED

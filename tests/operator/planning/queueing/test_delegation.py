@@ -71,6 +71,12 @@ def test_a_suspended_job_gives_its_workload_back() -> None:
     assert [type(action) for action in actions(job, a_workload())] == [DeleteWorkload]
 
 
+def test_a_job_whose_label_is_taken_off_gives_its_workload_back() -> None:
+    job = replace(a_delegated_job(), queue=None)
+    assert actions(job, a_workload()) == (DeleteWorkload("lm-base", "uid-lm-base", "it is no longer wanted"),)
+    assert actions(job) == (), "without a queue no cluster is chosen"
+
+
 def test_others_are_left_alone() -> None:
     there = replace(observed(), workloads=())
     ended = {"conditions": [{"type": "Complete", "status": "True"}]}

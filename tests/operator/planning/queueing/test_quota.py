@@ -2,10 +2,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.planning.queueing.quota import EVICTION_SETTLE_SECONDS, NO_LIMIT, find_quota
 
-from tests.operator.builders import NOW, a_job, a_queued_job, a_workload, observed
+from tests.operator.builders import NOW, a_job, a_pod, a_queued_job, a_workload, observed
 
 
 def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
@@ -15,6 +16,37 @@ def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
 def test_job_without_a_queue_is_not_limited() -> None:
     assert find_quota(a_job(), replace(observed(), workloads=())) is NO_LIMIT
     assert NO_LIMIT.limit(a_job()) == a_job()
+
+
+def by_quota(index: int) -> PodView:
+    return a_pod(index, workload="lm-base")
+
+
+@pytest.mark.parametrize(
+    ("workloads", "pods", "held"),
+    [
+        ((a_workload(),), [by_quota(0), by_quota(1)], True),
+        ((a_workload(),), [], True),  # its pods are gone, and it is to be deleted
+        ((a_workload(state="evicted"),), [by_quota(0)], True),
+        ((a_workload(1),), [by_quota(0)], True),  # a base that was lost
+        ((a_workload(active=False),), [by_quota(0)], True),
+        ((a_workload(deleting=True),), [by_quota(0)], True),
+        ((a_workload(deleting=True),), [a_pod(0)], False),  # a finalizer holds it, and the job has begun without it
+        ((a_workload(state="pending"),), [a_pod(0)], False),
+        ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), [by_quota(0)], False),
+        ((), [by_quota(0)], False),
+    ],
+)
+def test_job_whose_label_is_taken_off_is_held_while_it_has_quota(
+    workloads: tuple[WorkloadView, ...], pods: list[PodView], held: bool
+) -> None:
+    there = replace(observed(pods), workloads=workloads)
+    found = find_quota(replace(a_queued_job(), queue=None), there)
+    assert (found.held, found.leaves) == (held, held)
+    assert found.text == (
+        "leaves queue team: its quota is given back when its pods are gone, then it starts without a queue" if held else ""
+    )
+    assert (found is NO_LIMIT) == (not held)
 
 
 def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:

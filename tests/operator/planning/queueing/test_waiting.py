@@ -13,7 +13,7 @@ from tests.operator.builders import a_workload
         (a_workload(state="pending"), "waits for quota in queue team: QuotaReserved said"),
         (a_workload(conditions={"Admitted": ("False", "UnsatisfiedChecks")}), "waits for quota in queue team: Admitted said"),
         (a_workload(state="evicted"), "is evicted from queue team: Evicted said"),
-        (a_workload(queue="old"), "leaves queue old for queue team"),
+        (a_workload(queue="old"), "leaves queue old for queue team: its quota is given back when its pods are gone"),
         (
             a_workload(state="pending", active=False),
             "has no quota in queue team: Workload lm-base is deactivated (by its spec.active); set its spec.active to true",

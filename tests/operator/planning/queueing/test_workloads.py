@@ -134,8 +134,35 @@ def test_suspended_job_gives_all_back_as_its_pods_go() -> None:
     assert told(job, a_workload(), pods=0) == ["delete lm-base"]
 
 
-def test_job_that_leaves_its_queue_gives_all_back_at_once() -> None:
-    assert told(replace(a_queued_job(), queue=None), a_workload(), pods=2) == ["delete lm-base"]
+UNQUEUED = replace(a_queued_job(), queue=None)
+
+
+@pytest.mark.parametrize(
+    ("workloads", "pods", "expected"),
+    [
+        ((a_workload(),), 2, []),
+        ((a_workload(), a_workload(1), a_workload(2, "pending")), 3, ["delete lm-extra-2"]),
+        ((a_workload(), a_workload(1)), 2, ["delete lm-extra-1"]),
+        ((a_workload(state="evicted"), a_workload(1)), 3, []),  # preempted before it left
+        ((a_workload(), a_workload(1)), 0, ["delete lm-extra-1", "delete lm-base"]),
+        ((a_workload(state="evicted"),), 0, ["delete lm-base"]),
+        # What holds no quota is deleted, and holds nothing up.
+        ((a_workload(state="pending"),), 2, ["delete lm-base"]),
+        ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 2, ["delete lm-base"]),
+        ((a_workload(deleting=True),), 2, []),
+        ((), 2, []),
+    ],
+)
+def test_job_whose_label_is_taken_off_gives_all_back_as_its_pods_go(
+    workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]
+) -> None:
+    assert told(UNQUEUED, *workloads, pods=pods) == expected
+
+
+def test_suspended_job_without_its_label_gives_all_back_as_its_pods_go() -> None:
+    job = replace(UNQUEUED, wanted=0, suspend=True)
+    assert told(job, a_workload(), a_workload(1), pods=3) == []
+    assert told(job, a_workload(), pods=0) == ["delete lm-base"]
 
 
 def test_pod_on_a_lost_node_holds_up_no_release() -> None:

@@ -21,6 +21,8 @@ from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
         ((a_workload(state="pending"),), "WaitingForQuota"),
         ((a_workload(state="evicted"),), "Evicted"),
         ((a_workload(), a_workload(1, "pending")), "WaitingForQuota"),
+        ((a_workload(queue="another"),), "LeavingQueue"),
+        ((a_workload(state="evicted", queue="another"),), "LeavingQueue"),
     ],
 )
 def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] | None, reason: str) -> None:
@@ -33,6 +35,15 @@ def test_group_trains_on_until_it_has_saved() -> None:
     assert (running.true, running.reason) == (True, "RoundRunning")
     assert running.message == "2 workers train until they have saved; is evicted from queue team: Evicted said; 2 pods are left"
     assert [(c.true, c.reason) for c in (resizing, degraded)] == [(False, "Evicted")] * 2
+
+
+def test_job_without_its_label_says_that_it_leaves() -> None:
+    job = replace(a_queued_job(), queue=None)
+    there = replace(observed([a_pod(0)]), workloads=(a_workload(),))
+    assert reason_of(find_quota(job, there)) == "LeavingQueue"
+    told = [action for action in plan(job, there, Memory()).actions if isinstance(action, RecordEvent)]
+    assert [event.reason for event in told] == ["LeavingQueue"]
+    assert told[0].note.startswith("The job leaves queue team: ")
 
 
 def test_wait_is_told_once_and_its_end_too() -> None:
