@@ -154,13 +154,13 @@ class Simulation:
 
     def _create_pod(self, action: CreatePod) -> None:
         self.made += 1
-        name, nodes = f"w{action.index}-{self.made}", frozenset(action.avoid)
+        name = f"w{action.index}-{self.made}"
         pod = PodView(
             name,
             f"uid-{name}",
             action.index,
-            avoids=nodes if action.strictly else frozenset(),
-            prefers_others_to=frozenset() if action.strictly else nodes,
+            avoids=frozenset(action.avoid),
+            prefers_others_to=frozenset(action.unwanted),
             created_at=self.now,
             ended_at=self.now,
             failed_starts=action.failed_starts,
@@ -183,7 +183,7 @@ class Simulation:
         }
         free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
         if free:
-            node = min(free, key=lambda name: (name in pod.prefers_others_to, load[name], name))
+            node = min(free, key=lambda name: (name in pod.prefers_others_to, _repels(self.nodes[name]), load[name], name))
             self.pods[pod.name] = replace(pod, node=node, unschedulable=False, created_at=self.now)
         else:
             self.pods[pod.name] = replace(pod, unschedulable=True)
@@ -323,3 +323,8 @@ def running(**fields: Any) -> Simulation:
     assert simulation.round is not None
     assert simulation.round.size == simulation.job.wanted
     return simulation
+
+
+def _repels(node: NodeView) -> bool:
+    """Whether a taint has the scheduler prefer other nodes."""
+    return node.end is not None and node.end.taint is not None and node.end.taint.effect == "PreferNoSchedule"

@@ -137,9 +137,11 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
     if action.avoid:
-        spec["affinity"] = (_keep_away if action.strictly else _prefer_others)(spec.get("affinity") or {}, action.avoid)
-        annotation = names.ANNOTATION_AVOIDS if action.strictly else names.ANNOTATION_PREFERS_OTHERS
-        pod["metadata"]["annotations"][annotation] = ",".join(action.avoid)
+        spec["affinity"] = _keep_away(spec.get("affinity") or {}, action.avoid)
+        pod["metadata"]["annotations"][names.ANNOTATION_AVOIDS] = ",".join(action.avoid)
+    if action.unwanted:
+        spec["affinity"] = _prefer_others(spec.get("affinity") or {}, action.unwanted)
+        pod["metadata"]["annotations"][names.ANNOTATION_PREFERS_OTHERS] = ",".join(action.unwanted)
     return pod
 
 

@@ -33,9 +33,9 @@ class CreatePod:
     """Make a worker pod of an index; the executor gives it a name of its own.
 
     Attributes:
-        avoid: nodes that are not for it.
+        avoid: nodes on which it is never placed.
         rendezvous: the stock rendezvous that it joins; 0 where the operator decides who is in the group.
-        strictly: it is never placed on a node to avoid; otherwise, only if no other node takes it.
+        unwanted: nodes on which it is placed only if no other takes it.
         failed_starts: the nodes on which the pods before it of its index have failed to start, in a row.
         group_restarts: how often the job's pods have been replaced as a group.
         grant: the quota that it runs by; None: the job is in no queue.
@@ -44,7 +44,7 @@ class CreatePod:
     index: int
     avoid: tuple[str, ...] = ()
     rendezvous: int = 0
-    strictly: bool = True
+    unwanted: tuple[str, ...] = ()
     failed_starts: tuple[str, ...] = ()
     group_restarts: int = 0
     grant: Grant | None = None

@@ -40,12 +40,14 @@ class AnnouncedEnd:
         certainty: how sure it is.
         notice_seconds: from the announcement to the earliest end, if it is sure.
         at: when it comes, RFC 3339, if it is dated.
+        taint: the taint that announces it; None: something else does.
     """
 
     by: str
     certainty: Certainty
     notice_seconds: float = NOTICE_SECONDS
     at: str = ""
+    taint: Taint | None = None
 
 
 class Mark(NamedTuple):
@@ -121,10 +123,9 @@ def announced_end(
     for taint in taints:
         by_key.setdefault(taint.key, []).append(taint)
     for mark in marks:
-        if "taint" in mark.on and any(
-            mark.value in ("", taint.value) and mark.effect in ("", taint.effect) for taint in by_key.get(mark.key, ())
-        ):
-            found.append(AnnouncedEnd(f"taint {mark.key}", mark.certainty, mark.notice_seconds))
+        for taint in by_key.get(mark.key, ()) if "taint" in mark.on else ():
+            if mark.value in ("", taint.value) and mark.effect in ("", taint.effect):
+                found.append(AnnouncedEnd(f"taint {mark.key}", mark.certainty, mark.notice_seconds, taint=taint))
         if "label" in mark.on and mark.key in labels and mark.value in ("", labels[mark.key]):
             found.append(AnnouncedEnd(f"label {mark.key}={labels[mark.key]}", mark.certainty, mark.notice_seconds))
     if deleting:

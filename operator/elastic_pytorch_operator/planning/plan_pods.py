@@ -7,9 +7,8 @@ from elastic_pytorch_operator.planning.dry_run import wants_dry_run
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, group_restarts
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan_workers import WorkerPlan
-from elastic_pytorch_operator.planning.workers.evacuation import nodes_to_avoid
+from elastic_pytorch_operator.planning.workers.avoided_nodes import nodes_to_avoid
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
-from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 
@@ -55,17 +54,12 @@ def pod_actions(
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
     if replicas.create and not held:
         left_out = workers.preflight.state.nodes.keys()
-        sure, soft = nodes_to_avoid(observed.nodes, job.template, observed.time)
-        avoided = {*memory.suspects, *starts.avoid, *sure, *soft, *left_out}
-        strictly = not avoided or others_have_room(avoided, observed.nodes, observed.pods, job.template)
-        if (sure or left_out) and not strictly:  # a node that ends soon, or has failed its check, is worse than none
-            avoided, strictly = {*sure, *left_out}, True
-        avoid = tuple(sorted(avoided))
+        avoided = nodes_to_avoid(observed, job.template, {*memory.suspects, *starts.avoid}, left_out)
         actions += [
             CreatePod(
                 index,
-                avoid,
-                strictly=strictly,
+                avoided.never,
+                unwanted=avoided.unwanted,
                 failed_starts=starts.nodes.get(index, ()),
                 group_restarts=group_restarts(job),
             )

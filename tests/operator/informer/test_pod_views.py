@@ -208,12 +208,11 @@ def test_pod_for_which_the_scheduler_has_found_no_node(reason: str, unschedulabl
     assert not view_pod(a_pod_object(nominated), seen_at=5.0).unschedulable, "others are being preempted for it"
 
 
-@pytest.mark.parametrize("strictly", [True, False])
-def test_nodes_that_a_pod_was_made_to_keep_away_from(strictly: bool) -> None:
-    pod = a_worker_pod(a_job(), 2, ["a", "b"], strictly=strictly)
+def test_nodes_that_a_pod_was_made_to_keep_away_from() -> None:
+    pod = a_worker_pod(a_job(), 2, ["a", "b"], unwanted=("c", "d"))
     pod["metadata"]["uid"] = "uid-1"
     view = view_pod(pod, seen_at=5.0)
-    assert (view.avoids, view.prefers_others_to) == (({"a", "b"}, set()) if strictly else (set(), {"a", "b"}))
+    assert (view.avoids, view.prefers_others_to) == ({"a", "b"}, {"c", "d"})
 
 
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False)])

@@ -152,7 +152,7 @@ def test_nodes_to_take_only_if_no_other_fits_are_disliked_beside_what_the_templa
     near = {"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [near]}}
     job = a_job(template={"spec": {**TEMPLATE["spec"], "affinity": affinity}})
-    pod = a_worker_pod(job, 0, ["a", "b"], strictly=False)
+    pod = a_worker_pod(job, 0, unwanted=("a", "b"))
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
     dislike = {"weight": 100, "preference": {"matchFields": fields}}
     expected = {"preferredDuringSchedulingIgnoredDuringExecution": [near, dislike]}

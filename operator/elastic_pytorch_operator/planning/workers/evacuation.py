@@ -8,13 +8,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.timestamps import seconds_between
 from elastic_pytorch_operator.model.announced_ends import NOTICE_SECONDS, AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
-from elastic_pytorch_operator.planning.workers.placement import could_take
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
@@ -104,24 +102,13 @@ def announcement(node: NodeView) -> str:
     return node.end.by if node.end else ""
 
 
-def nodes_to_avoid(nodes: Mapping[str, NodeView], template: Manifest, time: str) -> tuple[set[str], set[str]]:
-    """The nodes that could take a new pod and announce an end: a sure one, or one that may come. A date that is far away is neither.
-
-    Args:
-        nodes: all that are known.
-        template: of the new pod.
-        time: of day, RFC 3339.
-    """
-    sure: set[str] = set()
-    soft: set[str] = set()
-    for name, node in nodes.items():
-        if node.end is None or not could_take(node, template["spec"]):
-            continue
-        if _seconds_left(node.end, time) is not None:
-            sure.add(name)
-        elif node.end.certainty is Certainty.SOFT:
-            soft.add(name)
-    return sure, soft
+def seconds_left(end: AnnouncedEnd, time: str) -> float | None:
+    """How long a node is there for certain; None: it does not end soon, as far as is known."""
+    if end.certainty is not Certainty.DATED:
+        return end.notice_seconds if end.certainty is Certainty.SURE else None
+    left = seconds_between(time, end.at)
+    soon = left <= REPLACE_AHEAD_SECONDS and seconds_between(end.at, time) <= PAST_SECONDS
+    return left if soon else None
 
 
 def _ending_nodes(job: Job, observed: Observed, known: Mapping[str, float]) -> tuple[dict[str, float], list[float]]:
@@ -131,7 +118,7 @@ def _ending_nodes(job: Job, observed: Observed, known: Mapping[str, float]) -> t
         node = observed.nodes.get(name)
         if node is None or node.end is None:
             continue
-        left = _seconds_left(node.end, observed.time)
+        left = seconds_left(node.end, observed.time)
         if left is None:
             if node.end.certainty is Certainty.DATED:
                 rechecks.append(observed.now + seconds_between(observed.time, node.end.at) - REPLACE_AHEAD_SECONDS)
@@ -139,12 +126,3 @@ def _ending_nodes(job: Job, observed: Observed, known: Mapping[str, float]) -> t
         leave_by = observed.now + max(left - job.grace_seconds, left / 2)
         ending[name] = min(known.get(name, math.inf), leave_by)
     return ending, [at for at in rechecks if at > observed.now]
-
-
-def _seconds_left(end: AnnouncedEnd, time: str) -> float | None:
-    """How long a node is there for certain; None: it does not end soon, as far as is known."""
-    if end.certainty is not Certainty.DATED:
-        return end.notice_seconds if end.certainty is Certainty.SURE else None
-    left = seconds_between(time, end.at)
-    soon = left <= REPLACE_AHEAD_SECONDS and seconds_between(end.at, time) <= PAST_SECONDS
-    return left if soon else None

@@ -28,9 +28,19 @@ def could_take(node: NodeView, spec: Manifest) -> bool:
         and not node.unschedulable
         and all(node.labels.get(key) == value for key, value in selector.items())
         and _has_affinity(node, spec)
-        and all(any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()) for taint in node.taints)
+        and all(tolerates(spec, taint) for taint in node.taints)
         and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in pod_requests(spec).items())
     )
+
+
+def tolerates(spec: Manifest, taint: Taint) -> bool:
+    """Whether a pod tolerates a taint.
+
+    Args:
+        spec: of the pod.
+        taint: of a node.
+    """
+    return any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ())
 
 
 def _has_affinity(node: NodeView, spec: Manifest) -> bool:

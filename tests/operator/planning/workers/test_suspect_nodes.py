@@ -141,7 +141,7 @@ def test_a_pod_that_was_just_put_on_the_dead_node_is_made_anew() -> None:
 def test_suspicion_does_not_exclude_the_only_node_that_fits() -> None:
     nodes = {name: NodeView(name, labels={"gpu": "yes"} if name == "node-1" else {}) for name in ("node-0", "node-1")}
     todo = plan(a_job(replicas=2, template=TEMPLATE), group(nodes=nodes), Memory())
-    assert [action for action in todo.actions if isinstance(action, CreatePod)] == [CreatePod(1, ("node-1",), strictly=False)]
+    assert [action for action in todo.actions if isinstance(action, CreatePod)] == [CreatePod(1, unwanted=("node-1",))]
 
 
 def test_suspicion_gives_way_where_the_other_nodes_are_full() -> None:
@@ -161,11 +161,10 @@ def test_suspicion_gives_way_where_the_other_nodes_are_full() -> None:
     assert simulation.declared[-1].size == 3
 
 
-@pytest.mark.parametrize("strictly", [True, False])
-async def test_replacement_is_made_as_it_was_decided(strictly: bool) -> None:
+async def test_replacement_is_made_as_it_was_decided() -> None:
     cluster = FakeCluster()
     executor = Executor(cluster, Cache(), AgentSettings("http://operator"))
-    (write,) = executor.writes(a_job(), [CreatePod(0, ("node-1",), strictly=strictly)])
+    (write,) = executor.writes(a_job(), [CreatePod(0, ("node-1",), unwanted=("node-2",))])
     await write.send()
     view = view_pod(cluster.pods()[0], seen_at=NOW)
-    assert (view.avoids, view.prefers_others_to) == (({"node-1"}, set()) if strictly else (set(), {"node-1"}))
+    assert (view.avoids, view.prefers_others_to) == ({"node-1"}, {"node-2"})
