@@ -12,7 +12,6 @@ from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
 from aiohttp.typedefs import Handler
 
 from elastic_pytorch_operator.agents.hearing import Hearing
@@ -20,6 +19,7 @@ from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_
 from elastic_pytorch_operator.agents.plan_delay import delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
 from elastic_pytorch_operator.agents.round_answer import describe_check
+from elastic_pytorch_operator.agents.stream_lines import LineTooLongError, StreamLines
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
@@ -75,7 +75,7 @@ class AgentApi:
         self._request_work = request_work
         self._leading = leading
         self.metrics = metrics or Metrics()
-        self._limit: RateLimit[str] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
+        self._limit: RateLimit[Speaker] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
         self._full_told_at = -math.inf
 
     @property
@@ -127,10 +127,14 @@ class AgentApi:
         speaker = await self._speaker(request, token)
         told = web.StreamResponse(headers=LINES)
         news: asyncio.Task[None] | None = None
+        lines = StreamLines(request.content, lambda price: self._limit.admit(speaker, time.monotonic(), price))
         with self._waiting(speaker):
             try:
                 await told.prepare(request)
-                while line := await _read_line(request):
+                while line := await _next_line(lines):
+                    if lines.refused_seconds:
+                        await told.write(self._refuse(_too_many(speaker, lines.refused_seconds)))
+                        continue
                     fields = _parse(line)
                     if isinstance(fields, dict) and "token" in fields:
                         token = str(fields["token"])  # the kubelet has renewed it
@@ -139,9 +143,8 @@ class AgentApi:
                     if news is None:  # not before: a new leader hears thousands of agents sooner so
                         news = asyncio.create_task(self._tell_news(told, speaker))
             except web.HTTPException as refusal:
-                self.metrics.answered("heartbeat", refusal.status)
                 told.force_close()
-                await told.write(_refusal_line(refusal))
+                await told.write(self._refuse(refusal))
             finally:
                 if news is not None:
                     news.cancel()
@@ -154,12 +157,19 @@ class AgentApi:
             web.HTTPException: the stream is to end.
         """
         try:
-            answer = self._take(await self._speaker(request, token), fields)
+            answer = self._take(await self._identify(request, token), fields)
         except web.HTTPTooManyRequests as refusal:
-            self.metrics.answered("heartbeat", refusal.status)
-            return _refusal_line(refusal)
+            return self._refuse(refusal)
         self.metrics.answered("heartbeat", HTTPStatus.OK)
         return _line("heartbeat", json.dumps(answer).encode())
+
+    def _refuse(self, refusal: web.HTTPException) -> bytes:
+        """Refuses a line of a stream."""
+        self.metrics.answered("heartbeat", refusal.status)
+        fields = {"status": refusal.status, **json.loads(refusal.text or "{}")}
+        if (seconds := refusal.headers.get("Retry-After")) is not None:
+            fields["retrySeconds"] = int(seconds)
+        return _line("refused", json.dumps(fields).encode())
 
     async def _tell_news(self, told: web.StreamResponse, speaker: Speaker) -> None:
         """Sends the job's round at once, and again whenever there is news, until it is cancelled."""
@@ -241,10 +251,21 @@ class AgentApi:
                 self._request_work(key, delay_of_change(len(job.agents)))
 
     async def _speaker(self, request: web.Request, token: str) -> Speaker:
-        """Identifies the worker that sends a request.
+        """Identifies the worker that sends a request, which counts against the worker's limit.
 
         Raises:
-            web.HTTPException: it is unknown, or no worker.
+            web.HTTPException: it is unknown, or no worker, or has sent too many.
+        """
+        speaker = await self._identify(request, token)
+        if wait := self._limit.admit(speaker, time.monotonic()):
+            raise _too_many(speaker, wait)
+        return speaker
+
+    async def _identify(self, request: web.Request, token: str) -> Speaker:
+        """Finds out whose token it is.
+
+        Raises:
+            web.HTTPException: it is unknown, or no worker's.
         """
         address = peer_of(request)[0]
         if not token or not token.isascii():
@@ -269,10 +290,7 @@ class AgentApi:
         if worker is None:
             raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
         authenticate(request, identity)
-        if wait := self._limit.admit(identity.uid, time.monotonic()):
-            raise _failure(web.HTTPTooManyRequests, f"too many requests of pod {identity.name}", wait)
-        key, job_uid = worker
-        return key, job_uid, identity.name
+        return *worker, identity.name
 
     def _note_turned_away(self, address: str) -> None:
         if self.is_workers(address):
@@ -306,11 +324,17 @@ async def _body(request: web.Request) -> bytes:
     """The body of a request: mostly it has come with the head, so that no timer is needed."""
     if request.content.is_eof():
         return await request.read()
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
+            while more := await request.content.readany():
+                body += more
+                if len(body) > MAX_BODY_BYTES:
+                    raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)
+                await asyncio.sleep(0)
     except TimeoutError as error:
         raise _failure(web.HTTPRequestTimeout, f"the body has not come within {BODY_SECONDS:g} s") from error
+    return bytes(body)
 
 
 def _has_news(job: JobAgents, after: int, nudge: int) -> bool:
@@ -333,13 +357,6 @@ def _line(kind: str, fields: bytes) -> bytes:
     return b'{"%b": %b}\n' % (kind.encode(), fields)
 
 
-def _refusal_line(refusal: web.HTTPException) -> bytes:
-    fields = {"status": refusal.status, **json.loads(refusal.text or "{}")}
-    if (seconds := refusal.headers.get("Retry-After")) is not None:
-        fields["retrySeconds"] = int(seconds)
-    return _line("refused", json.dumps(fields).encode())
-
-
 def _answer(fields: Mapping[str, Any]) -> web.Response:
     return web.Response(body=json.dumps(fields).encode(), headers=JSON)
 
@@ -358,12 +375,15 @@ def _token_of(request: web.Request) -> str:
     return token
 
 
-async def _read_line(request: web.Request) -> bytes:
-    """The next line of a request; empty: it has ended."""
+async def _next_line(lines: StreamLines) -> bytes:
     try:
-        return await request.content.readline(max_line_length=MAX_BODY_BYTES)
-    except LineTooLong as error:
+        return await lines.next()
+    except LineTooLongError as error:
         raise _failure(web.HTTPBadRequest, "a line is too long") from error
+
+
+def _too_many(speaker: Speaker, wait_seconds: float) -> web.HTTPException:
+    return _failure(web.HTTPTooManyRequests, f"too many requests of pod {speaker[2]}", wait_seconds)
 
 
 def _failure(kind: type[web.HTTPException], error: str, retry_seconds: float | None = None) -> web.HTTPException:

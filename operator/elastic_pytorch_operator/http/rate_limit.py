@@ -24,12 +24,19 @@ class RateLimit(Generic[Key]):
         self._max_keys = max_keys
         self._buckets: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # what was left, and when
 
-    def admit(self, key: Key, now: float) -> float:
-        """Admits a request, or returns how many seconds to wait: 0 means admitted."""
-        left = self._left(key, now)
-        admitted = left >= 1
-        self._keep(key, left - 1 if admitted else left, now)
-        return 0.0 if admitted else (1 - left) / self._per_second
+    def admit(self, key: Key, now: float, price: float = 1.0) -> float:
+        """Admits a request, or returns how many seconds to wait: 0 means admitted.
+
+        Args:
+            key: whose it is.
+            now: seconds.
+            price: how many requests it counts as. It is admitted as soon as one would be, and its key owes the rest.
+        """
+        if (left := self._left(key, now)) < 1:
+            self._keep(key, left, now)
+            return (1 - left) / self._per_second
+        self.charge(key, price, now)
+        return 0.0
 
     def charge(self, key: Key, requests: float, now: float) -> None:
         """Takes the price of more requests from a key, which may owe as many as it gets in a second."""

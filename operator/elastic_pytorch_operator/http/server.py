@@ -17,6 +17,7 @@ from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from elastic_pytorch_operator.http.arrivals import Arrivals
@@ -25,6 +26,9 @@ from elastic_pytorch_operator.http.connections import Connections, Peer
 logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 64 * 1024
+READ_BYTES = 2 * 1024  # at most from a connection in one turn of the event loop: more than a heartbeat
+BUFFER_BYTES = 4 * 1024  # of a body: with twice that, or a sixteenth of it in chunks, nothing more is read
+REFUSED_SECONDS = 0.25  # that a known client waits for a refusal: so long its next request is not read
 SHUTDOWN_SECONDS = 0.5
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 256
@@ -39,6 +43,18 @@ IDLE_SECONDS = 75.0  # between two requests of a known client
 # word. Clients that stream may say nothing for longer. Not every system has each of these options.
 LOST_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 60_000), ("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it was complete
+
+
+class _OwnFaults(logging.Filter):
+    """Leaves out what aiohttp tells of faults of clients, with a stack for each: that a request is no HTTP, or that they have gone."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        faults_of_clients = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+        return not (record.exc_info and isinstance(record.exc_info[1], faults_of_clients))
+
+
+requests_logger = logging.getLogger(f"{__name__}.requests")
+requests_logger.addFilter(_OwnFaults())
 
 
 @asynccontextmanager
@@ -81,14 +97,19 @@ async def serving(
         shutdown_timeout=SHUTDOWN_SECONDS,
         keepalive_timeout=IDLE_SECONDS,
         lingering_time=LINGER_SECONDS,
+        read_bufsize=BUFFER_BYTES,
+        auto_decompress=False,  # a few bytes may become megabytes
+        logger=requests_logger,
     )
     await runner.setup()
     http = runner.server
     assert http is not None  # set up above
     try:
         with _listening_socket(host, port) as listening:
-            received = bytearray(_Tls.max_size)
-            gate.listen(listening, lambda closed: _Tls(http(), tls, closed, received) if tls else _Plain(http(), closed))
+            received = bytearray(READ_BYTES)
+            gate.listen(
+                listening, lambda closed: _Tls(http(), tls, closed, received) if tls else _Plain(http(), closed, received)
+            )
             try:
                 yield listening.getsockname()[1]
             finally:
@@ -202,17 +223,23 @@ class _Gate:
 
     @web.middleware
     async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A middleware: closes the connection with the answer if no worker has authenticated on it."""
+        """A middleware: closes the connection with the answer if no worker has authenticated on it.
+
+        Requests may come one behind the other: each has a turn of the event loop of its own, and a refused one holds up the next.
+        """
+        await asyncio.sleep(0)
         try:
             answer = await handler(request)
         except web.HTTPException as refusal:
-            self._dismiss(peer_of(request), refusal)
+            await self._dismiss(peer_of(request), refusal)
             raise
-        self._dismiss(peer_of(request), answer)
+        await self._dismiss(peer_of(request), answer)
         return answer
 
-    def _dismiss(self, peer: Peer, answer: web.StreamResponse) -> None:
+    async def _dismiss(self, peer: Peer, answer: web.StreamResponse) -> None:
         if self.client_of(peer) is not None and answer.status != HTTPStatus.UNAUTHORIZED:
+            if 400 <= answer.status < 500:
+                await asyncio.sleep(REFUSED_SECONDS)
             return
         answer.force_close()
         if 400 <= answer.status < 500 and answer.status != HTTPStatus.TOO_MANY_REQUESTS:
@@ -287,12 +314,12 @@ GATE = web.AppKey("gate", _Gate)
 
 
 class _Tls(SSLProtocol):
-    """asyncio's TLS, with shorter times, and with one buffer of one TLS record for all connections instead of 256 KiB for each.
+    """asyncio's TLS, with shorter times, and with one small buffer for all connections instead of 256 KiB for each.
 
     The event loop fills the buffer and has it emptied at once, so that no two connections use it at the same time.
     """
 
-    max_size = 16 * 1024
+    max_size = READ_BYTES
 
     def __init__(
         self, inner: asyncio.Protocol, context: ssl.SSLContext, on_close: Callable[[], None], received: bytearray
@@ -314,12 +341,13 @@ class _Tls(SSLProtocol):
         self._on_close()
 
 
-class _Plain(asyncio.Protocol):
-    """A connection without TLS."""
+class _Plain(asyncio.BufferedProtocol):
+    """A connection without TLS, with the same buffer."""
 
-    def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None]) -> None:
+    def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None], received: bytearray) -> None:
         self._inner = inner
         self._on_close = on_close
+        self._received = received
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._inner.connection_made(transport)
@@ -328,8 +356,11 @@ class _Plain(asyncio.Protocol):
         self._inner.connection_lost(exc)
         self._on_close()
 
-    def data_received(self, data: bytes) -> None:
-        self._inner.data_received(data)
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._inner.data_received(bytes(memoryview(self._received)[:nbytes]))
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()

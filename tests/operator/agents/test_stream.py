@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
-from elastic_pytorch_operator.agents.http_api import MAX_POLLS
+from elastic_pytorch_operator.agents.http_api import BURST_SECONDS, MAX_POLLS, REQUESTS_PER_SECOND
+from elastic_pytorch_operator.agents.stream_lines import PAUSE_SECONDS
 from elastic_pytorch_operator.model.round import Member, Round
 
 from tests.operator.agents.served import BEAT, POD, Served
@@ -31,9 +34,14 @@ class Stream:
     def end(self) -> None:
         self._lines.put_nowait(b"")
 
+    async def receive_any(self) -> tuple[str, Any]:
+        """The kind of the next line, and its fields."""
+        [found] = json.loads(await asyncio.wait_for(self._answer.content.readline(), SECONDS)).items()
+        return found
+
     async def receive(self, kind: str) -> Any:
         """The next line, which is of a kind."""
-        [(found, fields)] = json.loads(await asyncio.wait_for(self._answer.content.readline(), SECONDS)).items()
+        found, fields = await self.receive_any()
         assert found == kind, fields
         return fields
 
@@ -166,16 +174,46 @@ async def test_pod_that_is_gone_is_refused(served: Served) -> None:
 
 async def test_flood_on_a_stream_is_refused_and_the_stream_goes_on(served: Served) -> None:
     async with begun(served) as stream:
-        for _ in range(200):
+        for _ in range(100):
             stream.send()
-        refused = 0
-        for _ in range(200):
-            [(kind, fields)] = json.loads(await asyncio.wait_for(stream._answer.content.readline(), SECONDS)).items()
-            refused += kind == "refused" and fields["status"] == 429
-        assert refused > 50
-        await asyncio.sleep(1.5)
+        kinds: Counter[str] = Counter()
+        for _ in range(100):
+            kind, fields = await stream.receive_any()
+            kinds[kind] += 1
+            assert kind == "heartbeat" or fields["status"] == 429
+        assert kinds["heartbeat"] >= REQUESTS_PER_SECOND * BURST_SECONDS - 2, (
+            "as many as may come at once, the first two included"
+        )
+        assert kinds["refused"] > 0
+        await asyncio.sleep(1)
         stream.send()
         await stream.receive("heartbeat")
+
+
+async def test_refused_line_has_its_stream_read_no_further_for_a_while(served: Served) -> None:
+    async with begun(served) as stream:
+        for _ in range(100):
+            stream.send()
+        while (await stream.receive_any())[0] != "refused":
+            pass
+        refused_at = time.monotonic()
+        await stream.receive_any()
+        assert time.monotonic() - refused_at > PAUSE_SECONDS / 2
+
+
+@pytest.mark.parametrize(
+    "line", [{"token": "TOKEN"}, {**BEAT, "more": "x" * 60_000}], ids=["renewed tokens", "long lines count as several"]
+)
+async def test_each_line_counts_on_all_streams_of_a_pod(served: Served, line: Any) -> None:
+    line = {"token": served.token} if "token" in line else line
+    async with begun(served) as stream, begun(served) as other:
+        for _ in range(80):
+            stream.send(line)
+        async with asyncio.timeout(SECONDS):
+            while True:
+                other.send()
+                if (await other.receive_any())[0] == "refused":
+                    break
 
 
 async def test_pod_may_have_a_few_streams_only(served: Served) -> None:

@@ -40,6 +40,14 @@ def test_who_is_charged_owes_a_second_at_most() -> None:
     assert limit.admit("a", 101.25) == 0
 
 
+def test_a_request_that_counts_as_several_is_admitted_as_soon_as_one_and_the_next_waits_for_it() -> None:
+    limit: RateLimit[str] = RateLimit(per_second=4, burst=10)
+    assert limit.admit("a", 100.0, price=12) == 0
+    assert limit.admit("a", 100.0) == 0.75
+    assert limit.admit("a", 100.75, price=1000) == 0
+    assert limit.admit("a", 100.75) == 1.25, "it owes a second at most"
+
+
 def test_memory_is_bounded() -> None:
     limit: RateLimit[int] = RateLimit(per_second=1, burst=1, max_keys=10)
     for key in range(1000):

@@ -311,3 +311,34 @@ async def test_requests_that_are_held_end_with_the_server_at_once_and_silently(
             writer.close()
     assert len(ended) == len(streams)
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"no HTTP\r\n\r\n",
+        b"GET /" + b"x" * 10_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n",
+    ],
+    ids=["no HTTP", "a long line", "no chunk"],
+)
+async def test_what_is_no_http_is_refused_and_not_logged(caplog: pytest.LogCaptureFixture, sent: bytes) -> None:
+    async def read(request: web.Request) -> web.Response:
+        return web.Response(body=await request.read())
+
+    async with serving([web.post("/read", read)], "127.0.0.1", 0) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        async with asyncio.timeout(10):
+            assert (await reader.read()).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 ", b"HTTP/1.1 500 "))
+        writer.close()
+    assert not caplog.messages
+
+
+async def test_fault_of_a_handler_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_: web.Request) -> web.Response:
+        raise KeyError("a fault of ours")
+
+    async with serving([web.get("/", fail)], "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+        assert (await session.get(f"http://127.0.0.1:{port}/")).status == 500
+    assert "a fault of ours" in caplog.text

@@ -1,0 +1,62 @@
+"""The lines of an agent's stream, read at the rate that its pod may send them.
+
+A pod may send lines faster than the operator handles them. A line over the limit is refused, and the stream is not read for a while: TCP
+then stops the sender. Every line has a turn of the event loop of its own, so that others are served between two of them.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import StreamReader
+
+PAUSE_SECONDS = 0.25  # after a refused line; the agent was told to wait longer
+MAX_LINE_BYTES = 64 * 1024
+LINE_BYTES = 2048  # longer lines count as several: reading JSON takes time by its length
+
+
+class LineTooLongError(Exception):
+    """A line has more than MAX_LINE_BYTES."""
+
+
+class StreamLines:
+    """The lines of a request's body.
+
+    Args:
+        content: the body. A sender may cut its lines into chunks of a byte: nothing is copied or searched twice.
+        admit: admits that many lines now, or returns how many seconds it takes until it would; 0: admitted.
+
+    Attributes:
+        refused_seconds: until the limit admits such a line as the last; 0: it was admitted.
+    """
+
+    def __init__(self, content: StreamReader, admit: Callable[[float], float]) -> None:
+        self._content = content
+        self._admit = admit
+        self._read = bytearray()
+        self.refused_seconds = 0.0
+
+    async def next(self) -> bytes:
+        """The next line; empty: the body has ended.
+
+        Raises:
+            LineTooLongError: the line is too long.
+        """
+        await asyncio.sleep(PAUSE_SECONDS if self.refused_seconds else 0)
+        line = await self._read_line()
+        self.refused_seconds = self._admit(max(1.0, len(line) / LINE_BYTES))
+        return line
+
+    async def _read_line(self) -> bytes:
+        searched = 0
+        while not (end := self._read.find(b"\n", searched) + 1):
+            searched = len(self._read)
+            if searched > MAX_LINE_BYTES or not (more := await self._content.readany()):
+                end = searched
+                break
+            self._read += more
+            await asyncio.sleep(0)  # there may be more that has been received
+        if end > MAX_LINE_BYTES:
+            raise LineTooLongError
+        line = bytes(self._read[:end])
+        del self._read[:end]
+        return line

@@ -1,0 +1,138 @@
+"""How long a turn of the event loop takes, at most, while worker pods send as much as the operator's server takes.
+
+Measured in the time of the loop's thread, which other programs do not lengthen. The best of several periods counts: what a flood costs, it
+costs in each of them.
+"""
+
+import asyncio
+import gc
+import json
+import multiprocessing
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.agents.http_api import MAX_POLLS, AgentApi, listening
+from elastic_pytorch_operator.agents.registry import AgentRegistry
+from elastic_pytorch_operator.agents.stream_lines import MAX_LINE_BYTES
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
+
+from tests.operator.builders import a_job, a_manifest, a_worker_pod
+from tests.operator.flooder import BEAT, chunk, flood, many, stream_opening
+
+pytestmark = pytest.mark.process
+
+MAX_TURN_SECONDS = 0.02
+PERIODS = 4
+PERIOD_SECONDS = 0.25
+
+
+def long_line(field: Any) -> bytes:
+    line = json.dumps({**json.loads(BEAT), "field": field}).encode()
+    return line[: MAX_LINE_BYTES - 1] + b"\n"
+
+
+LINES = {
+    "heartbeats": chunk(many(BEAT + b"\n")),
+    "tokens": chunk(many(b'{"token":"TOKEN"}\n')),
+    "garbage": chunk(many(b"garbage\n")),
+    "empty lines": chunk(many(b"\n")),
+    "long heartbeats": chunk(long_line([[]] * 15_000)),
+    "many numbers": chunk(long_line([1] * 20_000)),
+    "a line without an end": chunk(many(b"x")),
+    "a heartbeat in chunks of a byte": b"".join(chunk(bytes([byte])) for byte in many(BEAT + b"\n")[:10_000]),
+    "an endless line in chunks of a byte": many(chunk(b"x")),
+}
+REQUESTS = {
+    "polls": "GET /v1/round HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\n\r\n",
+    "unknown paths": "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    "heartbeats of agents before streams": (
+        f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\nContent-Length: {len(BEAT)}\r\n\r\n"
+        + BEAT.decode()
+    ),
+    "bodies in chunks of a byte": (
+        "POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + chunk(b"x").decode() * 70_000
+        + chunk(b"").decode()
+    ),
+    "bodies that are not read": (
+        "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(b"x").decode() * 10_000 + chunk(b"").decode()
+    ),
+}
+
+
+async def longest_turn(seconds: float) -> float:
+    """Seconds that the longest turn of the event loop takes within a period, in the time of its thread."""
+    loop, found, end, done = asyncio.get_running_loop(), 0.0, time.monotonic() + seconds, asyncio.Event()
+    last = time.thread_time()
+
+    def turn() -> None:
+        nonlocal found, last
+        now = time.thread_time()
+        found, last = max(found, now - last), now
+        if time.monotonic() > end:
+            done.set()
+        else:
+            loop.call_later(0.001, turn)
+
+    loop.call_soon(turn)
+    await done.wait()
+    return found
+
+
+@contextmanager
+def without_search_for_garbage() -> Iterator[None]:
+    """A search takes as long as there are objects of other tests; the operator searches rarely."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def turn_while_pods_send(pods: int, opening: str, block: bytes, connections: int) -> float:
+    """The longest turn, in the best of some periods, while each pod sends on so many connections."""
+    cluster, cache = FakeCluster(), Cache()
+    created = [await cluster.create_pod(a_worker_pod(a_job(replicas=8, maximum=8), index)) for index in range(pods)]
+    cache.replace_all([a_manifest(replicas=8, maximum=8)], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
+    tokens = [cluster.issue_token("default", pod["metadata"]["name"]) for pod in created]
+    senders = [
+        (opening.replace("TOKEN", token).encode(), block.replace(b"TOKEN", token.encode()))
+        for token in tokens
+        for _ in range(connections)
+    ]
+    async with listening(api, "127.0.0.1", 0) as port:
+        process = multiprocessing.get_context("spawn").Process(target=flood, args=(port, senders, 60.0))
+        process.start()
+        try:
+            async with asyncio.timeout(30):
+                while b"elastic_pytorch_agent_requests_total{" not in api.metrics.render(GaugeValues()):
+                    await asyncio.sleep(0.05)
+            with without_search_for_garbage():
+                turns = [await longest_turn(PERIOD_SECONDS) for _ in range(PERIODS)]
+            print(f"the longest turns of each period: {', '.join(f'{turn * 1000:.1f} ms' for turn in turns)}")
+            return min(turns)
+        finally:
+            process.kill()
+            process.join()
+
+
+@pytest.mark.parametrize("pods", [1, 6])
+@pytest.mark.parametrize("block", LINES.values(), ids=LINES)
+async def test_no_turn_is_long_while_pods_flood_their_streams(pods: int, block: bytes) -> None:
+    turn = await turn_while_pods_send(pods, stream_opening("TOKEN").decode(), block, MAX_POLLS)
+    assert turn < MAX_TURN_SECONDS
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+async def test_no_turn_is_long_while_a_pod_sends_requests_without_waiting_for_answers(request_: str) -> None:
+    turn = await turn_while_pods_send(1, REQUESTS["polls"], many(request_.encode()), MAX_PER_CLIENT)
+    assert turn < MAX_TURN_SECONDS
