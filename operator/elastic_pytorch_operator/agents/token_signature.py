@@ -8,6 +8,7 @@ ServiceAccount exists: a review does. A token that cannot be checked here is not
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,9 @@ import jwt
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 
-KEYS_SECONDS = 300.0  # then they are read again: a key that the API server has withdrawn must not be used for long
-UNKNOWN_KEY_SECONDS = 10.0  # sooner than this, an unknown key's name does not have them read again: anyone may make one up
+KEYS_SECONDS = 300.0  # for which keys that were read are used: not for long after the API server has withdrawn one
+AHEAD_SECONDS = 240.0  # then a token has them read again, and does not wait
+UNKNOWN_KEY_SECONDS = 10.0  # from one read to the next, at least: anyone may make up a name, and the API server may be away
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +38,9 @@ class TokenSignatures:
         self._clock = clock
         self._issuer = ""
         self._keys: dict[str, jwt.PyJWK] = {}
-        self._read_at: float | None = None
-        self._reading = asyncio.Lock()
+        self._read_at = self._asked_at = -math.inf
+        self._reading: asyncio.Task[None] | None = None
+        self._told = False  # that they cannot be read
 
     async def identify(self, token: str) -> PodIdentity | None:
         """The pod that a token was issued to; None if that cannot be told from its signature."""
@@ -45,8 +48,12 @@ class TokenSignatures:
             name = str(jwt.get_unverified_header(token).get("kid"))
         except jwt.InvalidTokenError:
             return None
-        await self._read_keys(name)
-        key = self._keys.get(name)
+        key = self._known(name)
+        if (key is None or self._clock() >= self._read_at + AHEAD_SECONDS) and self._reading is None:
+            self._begin_to_read()
+        if key is None and self._reading is not None:
+            await asyncio.shield(self._reading)
+            key = self._known(name)
         if key is None:
             return None
         try:
@@ -62,21 +69,34 @@ class TokenSignatures:
             return None
         return _pod_of(claims.get("kubernetes.io"))
 
-    async def _read_keys(self, name: str) -> None:
-        """Has the keys read if they are old, or if the one of a name is not among them. Without an answer there are none."""
-        async with self._reading:
-            age = KEYS_SECONDS if self._read_at is None else self._clock() - self._read_at
-            if age < (KEYS_SECONDS if name in self._keys else UNKNOWN_KEY_SECONDS):
-                return
-            try:
-                found = await self._cluster.get_token_keys()
-                self._keys = {str(key.key_id): key for key in jwt.PyJWKSet.from_dict(dict(found.keys)).keys}
-                self._issuer = found.issuer
-            except (ClusterError, jwt.PyJWTError) as error:
-                if self._keys or self._read_at is None:
-                    logger.warning("cannot check tokens' signatures; the API server reviews each token first: %s", error)
-                self._keys = {}
-            self._read_at = self._clock()
+    def _known(self, name: str) -> jwt.PyJWK | None:
+        return self._keys.get(name) if self._clock() < self._read_at + KEYS_SECONDS else None
+
+    def _begin_to_read(self) -> None:
+        """Has the keys read by a task, for which only tokens of unknown keys wait, unless they have just been asked for."""
+        if self._clock() < self._asked_at + UNKNOWN_KEY_SECONDS:
+            return
+        self._asked_at = self._clock()
+        self._reading = asyncio.create_task(self._read_keys())
+
+    async def _read_keys(self) -> None:
+        """Reads the keys; those that there are stay if there is no answer."""
+        asked_at = self._clock()
+        try:
+            found = await self._cluster.get_token_keys()
+            self._keys = {str(key.key_id): key for key in jwt.PyJWKSet.from_dict(dict(found.keys)).keys}
+            self._issuer, self._read_at = found.issuer, asked_at
+        except (ClusterError, jwt.PyJWTError) as error:
+            if not self._told:
+                logger.warning(
+                    "cannot read the keys of tokens' signatures; without them the API server reviews each token first: %s",
+                    error,
+                )
+            self._told = True
+        else:
+            self._told = False
+        finally:
+            self._reading = None
 
 
 def _pod_of(claim: Any) -> PodIdentity | None:

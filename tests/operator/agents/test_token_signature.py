@@ -1,5 +1,7 @@
 """Whose a token is by its signature: what counts as one, and when the API server's keys are read."""
 
+import asyncio
+import base64
 import time
 from typing import Any
 
@@ -7,7 +9,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from elastic_pytorch_operator.agents.token_review import REVIEW_SECONDS, TokenReviewer
-from elastic_pytorch_operator.agents.token_signature import KEYS_SECONDS, UNKNOWN_KEY_SECONDS, TokenSignatures
+from elastic_pytorch_operator.agents.token_signature import AHEAD_SECONDS, KEYS_SECONDS, UNKNOWN_KEY_SECONDS, TokenSignatures
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import PodIdentity, TokenKeys
@@ -29,6 +31,7 @@ class SigningCluster(FakeCluster):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
+        self.hangs = False
         self.keys: dict[str, ec.EllipticCurvePrivateKey] = {}
         self.add_key("first")
 
@@ -47,6 +50,8 @@ class SigningCluster(FakeCluster):
 
     async def get_token_keys(self) -> TokenKeys:
         self._called("get_token_keys")
+        if self.hangs:
+            await asyncio.Event().wait()
         found = [
             {**jwt.algorithms.ECAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": name, "alg": "ES256", "use": "sig"}
             for name, key in self.keys.items()
@@ -95,7 +100,12 @@ async def test_forged_signatures_are_for_a_review() -> None:
     assert await signatures.identify(jwt.encode(content, public * 2, algorithm="HS256", headers={"kid": "first"})) is None
 
 
-@pytest.mark.parametrize("token", ["", "opaque", "a.b.c", "e30.e30.e30"])
+DEEP_HEADER = base64.urlsafe_b64encode(b"[" * 30_000).decode()
+
+
+@pytest.mark.parametrize(
+    "token", ["", "opaque", "a.b.c", "e30.e30.e30", f"{DEEP_HEADER}.e30.e30"], ids=["empty", "opaque", "text", "JSON", "deep"]
+)
 async def test_what_is_no_signed_token_is_for_a_review(token: str) -> None:
     cluster = SigningCluster()
     assert await TokenSignatures(cluster).identify(token) is None
@@ -140,6 +150,67 @@ async def test_without_keys_tokens_are_for_reviews_until_there_are_some() -> Non
     assert cluster.reads == 1
     cluster.now += UNKNOWN_KEY_SECONDS
     assert await signatures.identify(cluster.sign()) == WORKER
+
+
+@pytest.mark.parametrize("fault", ["hangs", "fails"])
+@pytest.mark.parametrize("age_seconds", [UNKNOWN_KEY_SECONDS + 1, AHEAD_SECONDS + 1, KEYS_SECONDS - 1])
+async def test_known_keys_are_used_while_the_api_server_cannot_tell_of_others(fault: str, age_seconds: float) -> None:
+    cluster, forger = SigningCluster(), SigningCluster()
+    forger.add_key("made up")
+    signatures = TokenSignatures(cluster, clock=cluster.clock)
+    assert await signatures.identify(cluster.sign()) == WORKER
+    cluster.now += age_seconds
+    cluster.hangs = fault == "hangs"
+    if fault == "fails":
+        cluster.fail_next("get_token_keys", 0)
+    stranger = asyncio.create_task(signatures.identify(forger.sign(key="made up")))
+    await settle()
+    assert cluster.reads == 2
+    async with asyncio.timeout(1):
+        assert await signatures.identify(cluster.sign()) == WORKER
+    assert stranger.done() == (fault == "fails")
+    stranger.cancel()
+
+
+async def test_keys_are_read_again_before_they_are_too_old_and_no_token_waits_for_it() -> None:
+    cluster = SigningCluster()
+    signatures = TokenSignatures(cluster, clock=cluster.clock)
+    assert await signatures.identify(cluster.sign()) == WORKER
+    cluster.now += AHEAD_SECONDS - 1
+    assert await signatures.identify(cluster.sign()) == WORKER
+    assert cluster.reads == 1
+    cluster.now += 1
+    assert await signatures.identify(cluster.sign()) == WORKER
+    await settle()
+    assert cluster.reads == 2
+    cluster.now += KEYS_SECONDS - 1
+    assert await signatures.identify(cluster.sign()) == WORKER
+    await settle()
+    assert cluster.reads == 3
+
+
+async def test_after_an_error_keys_are_asked_for_again_soon_and_not_used_when_too_old() -> None:
+    cluster = SigningCluster()
+    signatures = TokenSignatures(cluster, clock=cluster.clock)
+    assert await signatures.identify(cluster.sign()) == WORKER
+    cluster.now += AHEAD_SECONDS
+    for tries in range(2, 8):
+        cluster.fail_next("get_token_keys", 503)
+        assert await signatures.identify(cluster.sign()) == WORKER
+        await settle()
+        assert cluster.reads == tries
+        cluster.now += UNKNOWN_KEY_SECONDS
+    cluster.fail_next("get_token_keys", 503)
+    assert await signatures.identify(cluster.sign()) is None
+    cluster.now += UNKNOWN_KEY_SECONDS
+    assert await signatures.identify(cluster.sign()) == WORKER
+
+
+async def test_the_first_tokens_wait_for_the_same_read() -> None:
+    cluster = SigningCluster()
+    signatures = TokenSignatures(cluster, clock=cluster.clock)
+    assert set(await asyncio.gather(*(signatures.identify(cluster.sign()) for _ in range(50)))) == {WORKER}
+    assert cluster.reads == 1
 
 
 async def test_the_api_server_reviews_a_signed_token_later_and_has_the_last_word() -> None:
