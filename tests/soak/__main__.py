@@ -14,12 +14,16 @@ from collections.abc import Callable, Mapping
 from measure.kind_cluster import FILES, KUBECONFIG, ROOT
 from rich.console import Console
 
-from tests.soak import plan, report
+from tests.soak import pauses, plan, report
 from tests.soak.jobs import SORTS
-from tests.soak.plan import KINDS
+from tests.soak.plan import KINDS, SETTLED
 from tests.soak.run import Stuck, run
 from tests.soak.verdict import violations
 
+SETTLED_ALIAS = "settled"
+COMPARE = (
+    f"the report of the same run without --hostile: fails if a job's pauses are more than {pauses.MOST_TIMES:g} times those"
+)
 RESULTS = FILES / "soak"
 
 
@@ -29,9 +33,12 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10, help="of faults (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of all that is random (default: the time)")
     parser.add_argument("--jobs", metavar="a,b", type=_names(SORTS), default=list(SORTS), help=f"of {', '.join(SORTS)}")
-    parser.add_argument("--faults", metavar="a,b", type=_names(KINDS), default=list(KINDS), help=f"of {', '.join(KINDS)}")
+    kinds = f"of {', '.join(KINDS)}; {SETTLED_ALIAS}: those that leave the operator and the API server alone"
+    parser.add_argument("--faults", metavar="a,b", type=_kinds, default=list(KINDS), help=kinds)
     parser.add_argument("--longest", type=float, default=90, help="seconds that a fault lasts (default: %(default)s)")
     parser.add_argument("--replay", metavar="FILE", type=argparse.FileType(), help="the report of the run to be made again")
+    parser.add_argument("--hostile", action="store_true", help="beside a tenant who does everything wrong in his namespaces")
+    parser.add_argument("--compare", metavar="FILE", type=argparse.FileType(), help=COMPARE)
     parser.add_argument("--dry-run", action="store_true", help="only print the faults")
     options = parser.parse_args(arguments)
     options.acts = plan.draw(options.seed, 60 * options.minutes, options.faults, options.longest)
@@ -39,7 +46,14 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         earlier = json.load(options.replay)
         options.seed, options.minutes, options.jobs = earlier["seed"], earlier["minutes"], earlier["jobs"]
         options.acts = plan.from_json(earlier["acts"])
+    options.earlier = json.load(options.compare) if options.compare else None
+    if options.earlier and not pauses.same_run(options.earlier, options.jobs, options.acts):
+        parser.error("--compare needs a run of the same seed, minutes, faults and jobs")
     return options
+
+
+def _kinds(text: str) -> list[str]:
+    return list(SETTLED) if text == SETTLED_ALIAS else _names(KINDS)(text)
 
 
 def _names(known: Mapping[str, object]) -> Callable[[str], list[str]]:
@@ -52,7 +66,7 @@ def _names(known: Mapping[str, object]) -> Callable[[str], list[str]]:
 
 
 async def main(options: argparse.Namespace) -> int:
-    """Returns 0 if all promises were kept, 1 if one was not, 2 if the jobs did not begin."""
+    """Returns 0 if all promises were kept, 1 if one was not or pauses are too long, 2 if the jobs or the tenant did not begin."""
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     began = time.time()
 
@@ -71,7 +85,9 @@ async def main(options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
-        seen = await run(options.acts, [SORTS[name] for name in options.jobs], 60 * options.minutes, say)
+        seen = await run(
+            options.acts, [SORTS[name] for name in options.jobs], 60 * options.minutes, say, hostile=options.hostile
+        )
     except Stuck as stuck:
         say(f"{stuck}. What the cluster looks like is in .cluster/logs/e2e.")
         return 2
@@ -80,9 +96,10 @@ async def main(options: argparse.Namespace) -> int:
     file.parent.mkdir(parents=True, exist_ok=True)
     entry = {"seed": options.seed, "minutes": options.minutes, "jobs": options.jobs, "acts": plan.to_json(options.acts)}
     file.write_text(json.dumps(entry | report.to_json(seen, found), indent=1) + "\n")
-    report.show(console, seen, found)
+    compared = pauses.compare(pauses.pauses_by_job(seen), options.earlier["pauses"]) if options.earlier else []
+    report.show(console, seen, found, compared)
     console.print(f"{file.relative_to(ROOT)}  (--replay makes the same faults again)")
-    return 1 if found else 0
+    return 1 if found or any(row.too_long for row in compared) else 0
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from measure.api import Api, jobs_path, pods_path
 from measure.commands import CommandFailed, Commands
-from measure.watcher import BROKEN
+from measure.watcher import BROKEN, OPERATOR_NAMESPACE, OPERATORS
 
-from tests.soak.timeline import PodSeen, StatusSeen, Usage, Violation
+from tests.soak.timeline import PodSeen, Restart, StatusSeen, Usage, Violation
 
 RETRY_SECONDS = 0.5
 READ_SECONDS = 0.5
@@ -47,12 +47,20 @@ class Observer:
         self.statuses: dict[str, list[StatusSeen]] = defaultdict(list)
         self.ends: list[PodSeen] = []
         self.usages: list[Usage] = []
+        self.restarts: list[Restart] = []  # of operators
         self.violations: list[Violation] = []
 
     async def run(self) -> None:
         """Observes until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for look in (self._see_jobs, self._see_pods, self._read_records, self._load_checkpoints, self._sample_usage):
+            for look in (
+                self._see_jobs,
+                self._see_pods,
+                self._see_operators,
+                self._read_records,
+                self._load_checkpoints,
+                self._sample_usage,
+            ):
                 group.create_task(look())
 
     async def _see_jobs(self) -> None:
@@ -83,6 +91,14 @@ class Observer:
                         self.ends.append(PodSeen(time.time(), job, name, node, how))
             for name in known:  # gone while no watch was open
                 self.pods.pop(name, None)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _see_operators(self) -> None:
+        known = dict[str, int]()  # how often the container of each pod has been started again
+        while True:
+            with suppress(*BROKEN):
+                async for _, pod in self._api.watch(pods_path(OPERATOR_NAMESPACE), f"labelSelector={OPERATORS}"):
+                    self.restarts += restarts_of(pod, known, time.time())
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _read_records(self) -> None:
@@ -135,6 +151,26 @@ def end_of(change: str, pod: dict[str, Any]) -> str:
         if status["name"] == names.TRAINING_CONTAINER and status.get("restartCount"):
             return "its container was started again"
     return ""
+
+
+def restarts_of(pod: dict[str, Any], known: dict[str, int], at: float) -> list[Restart]:
+    """The restarts of an operator's container since its pod was last seen.
+
+    Args:
+        pod: the object.
+        known: how often each container had been started again, by pod; updated. Restarts before a pod was first seen do not count.
+        at: seconds since the epoch.
+    """
+    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+    statuses = pod["status"].get("containerStatuses") or ()
+    restarts = sum(status.get("restartCount", 0) for status in statuses)
+    before = known.get(name, restarts)
+    known[name] = restarts
+    ended: dict[str, Any] = next(
+        (s["lastState"]["terminated"] for s in statuses if (s.get("lastState") or {}).get("terminated")), {}
+    )
+    how = f"its container ended with {ended.get('exitCode', '?')} ({ended.get('reason', 'no reason')})"
+    return [Restart(at, name, node, how)] * max(0, restarts - before)
 
 
 def read_usage(at: float, node: str, lines: str) -> list[Usage]:

@@ -59,6 +59,9 @@ KINDS = {
     )
 }
 
+# Those that leave the operator and the API server alone: the operator has no reason to start again meanwhile.
+SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

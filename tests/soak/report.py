@@ -1,12 +1,14 @@
 """What a run has shown: as tables, and as the JSON that is kept. Pure, but for the console."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from tests.soak.hostile.acts import ACTS
+from tests.soak.pauses import Compared, pauses_by_job
 from tests.soak.plan import KINDS, Act
 from tests.soak.timeline import Hit, Violation, groups_of, last_of_each
 from tests.soak.verdict import Seen, table
@@ -32,6 +34,9 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
     return {
         "violations": [asdict(violation) for violation in found],
         "kinds": [asdict(row) for row in table(seen)],
+        "pauses": pauses_by_job(seen),
+        "hostile": seen.hostile,
+        "operator_restarts": [asdict(restart) for restart in seen.restarts],
         "timeline": [asdict(hit) | {"jobs": sorted(hit.jobs), "pods": sorted(hit.pods)} for hit in seen.hits],
         "groups": groups,
         "states": dict(seen.states),
@@ -41,17 +46,23 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
     }
 
 
-def show(console: Console, seen: Seen, found: Sequence[Violation]) -> None:
+def show(console: Console, seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = ()) -> None:
     """Prints the tables, and for each violation what was done around it."""
     console.print(kinds_table(seen))
     console.print(jobs_table(seen))
+    console.print(pauses_table(seen))
+    if seen.hostile is not None:
+        console.print(hostile_table(seen.hostile))
+    for row in compared:
+        console.print(row.text, style="red" if row.too_long else None, markup=False, soft_wrap=True)
     for violation in found:
         console.print(
             f"NOT KEPT: {violation.rule}: {violation.job}: {violation.text}", style="red", markup=False, soft_wrap=True
         )
         for line in around(seen.hits, violation.at):
             console.print(f"    {line}", markup=False, soft_wrap=True)
-    console.print(f"{len(seen.hits)} faults, {len(found)} violations")
+    restarts = f"{len(seen.restarts)} restarts of operators"
+    console.print(f"{len(seen.hits)} faults, {restarts}, {len(found)} violations")
 
 
 def kinds_table(seen: Seen) -> Table:
@@ -71,6 +82,24 @@ def jobs_table(seen: Seen) -> Table:
         last = max((group.last for group in groups), default=0)
         again = sum(group.last - group.first + 1 for group in groups) - last
         shown.add_row(job, seen.states.get(job, "-"), str(len(groups)), str(last), str(again))
+    return shown
+
+
+def pauses_table(seen: Seen) -> Table:
+    """How long each job stood still by faults."""
+    shown = Table(
+        "job", "median", "90 %", "longest", title="Longest pause of each job by each fault that it was made to, in seconds"
+    )
+    for job, values in pauses_by_job(seen).items():
+        shown.add_row(job, *(f"{value:.2f}" for value in values))
+    return shown
+
+
+def hostile_table(counts: Mapping[str, int]) -> Table:
+    """What the hostile tenant has done."""
+    shown = Table("act", "count", "of", title="What the hostile tenant has done")
+    for act, count in counts.items():
+        shown.add_row(act, f"{count:,}", ACTS[act])
     return shown
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from elastic_pytorch_client import names
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
@@ -17,6 +17,8 @@ from measure.watcher import background
 from tests.e2e.job_under_test import report
 from tests.e2e.kind_nodes import CONTROL_PLANE
 from tests.soak.back_off import end_back_off
+from tests.soak.hostile.manifests import Namespaces
+from tests.soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
 from tests.soak.inject import TROUBLE, perform, suspend_and_resume
 from tests.soak.jobs import Sort, expected, manifest, scripts, undisturbed
 from tests.soak.observe import Observer
@@ -25,10 +27,12 @@ from tests.soak.stage import Stage
 from tests.soak.timeline import Hit, read_training
 from tests.soak.verdict import Seen
 
+T = TypeVar("T")
 START_SECONDS = 600.0  # until all jobs train and the undisturbed ones are done
 END_SECONDS = 900.0  # after the last fault, besides the time that the steps that are left take
 STEP_SECONDS = 2.0  # more than a step takes on a machine that does little else
 GONE_SECONDS = 180.0
+HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of his acts once
 LOOK_SECONDS = 1.0
 
 
@@ -36,11 +40,20 @@ class Stuck(Exception):
     """Something that the run needs has not come."""
 
 
-async def run(acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> Seen:
+async def run(
+    acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None], *, hostile: bool = False
+) -> Seen:
     """Makes the jobs, the faults, and returns what was seen; what it has made is removed in the end.
 
+    Args:
+        acts: the faults.
+        sorts: of the jobs.
+        seconds: that the acts take, about.
+        say: tells people what happens.
+        hostile: whether a hostile tenant is there all the time.
+
     Raises:
-        Stuck: the jobs did not begin to train.
+        Stuck: the jobs did not begin to train, or the tenant could not do all his acts.
     """
     namespace = f"soak-{int(time.time()) & 0xFFFFFF:06x}"
     commands = Commands(KUBECTL, KUBECONFIG)
@@ -49,18 +62,35 @@ async def run(acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Calla
         workers = sorted(node for node in nodes if node != CONTROL_PLANE)
         folder = await _make_folder(commands, namespace, [sort.name for sort in (*sorts, *undisturbed(sorts).values())])
         stack.push_async_callback(commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespace}")
+        await _insist(partial(remove_tenants, api))  # of an earlier run that was killed
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         stack.push_async_callback(_remove_namespace, api, namespace, say)
         say(f"Namespace {namespace}: {', '.join(sort.name for sort in sorts)}")
         observer = Observer(api, commands, namespace, folder, workers)
         stage = Stage(api, commands, observer, namespace, folder, workers, CONTROL_PLANE)
         async with background(observer.run(), end_back_off(stage)):
-            return await _act(stage, acts, sorts, seconds, say)
+            tenant = await _let_in(stage, stack, say) if hostile else None
+            return await _act(stage, acts, sorts, seconds, say, tenant)
 
 
-async def _act(stage: Stage, acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> Seen:
+async def _let_in(stage: Stage, stack: AsyncExitStack, say: Callable[[str], None]) -> Tenant:
+    """Begins the hostile tenant's acts, which go on until the stack is left."""
+    namespaces = Namespaces(stage.namespace)
+    folder = await _make_folder(stage.commands, namespaces.own, [])
+    stack.push_async_callback(stage.commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespaces.own}")
+    stack.push_async_callback(_remove_tenants, stage.api, say)
+    tenant = await stack.enter_async_context(hostile_tenant(stage.api, namespaces, folder))
+    say(f"a hostile tenant has namespaces {namespaces.run}-*")
+    return tenant
+
+
+async def _act(
+    stage: Stage, acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None], tenant: Tenant | None
+) -> Seen:
     hits: list[Hit] = []
     await _start(stage, sorts, seconds, say)
+    if tenant:
+        await _all_acts(tenant, say)
     toggled = [suspend_and_resume(stage, sort.name, hits) for sort in sorts if sort.suspended]
     async with background(*toggled):
         for number, act in enumerate(acts, 1):
@@ -74,10 +104,22 @@ async def _act(stage: Stage, acts: Sequence[Act], sorts: list[Sort], seconds: fl
         await _until(lambda: not stage.running_jobs(), END_SECONDS + steps * STEP_SECONDS, "the jobs to end")
     except Stuck as stuck:
         say(str(stuck))
+    hostile = tenant.counts() if tenant else None
     states = {name: job.state for name, job in stage.observer.jobs.items()}
     await asyncio.to_thread(report, stage.namespace)
     left = await _delete_jobs(stage, say)
-    return _seen(stage, sorts, seconds, hits, states, left)
+    seen = _seen(stage, sorts, seconds, hits, states, left)
+    seen.hostile = hostile
+    return seen
+
+
+async def _all_acts(tenant: Tenant, say: Callable[[str], None]) -> None:
+    """Waits until each act of the tenant has been done: without one of them, the run would show less than it says."""
+    try:
+        await _until(lambda: not tenant.missing(), HOSTILE_SECONDS, "all acts of the hostile tenant")
+    except Stuck as stuck:
+        raise Stuck(f"{stuck}: {', '.join(tenant.missing())}") from None
+    say(f"the hostile tenant has done {', '.join(f'{count:,} {act}' for act, count in tenant.counts().items())}")
 
 
 def _say_of(say: Callable[[str], None], act: str, text: str) -> None:
@@ -139,6 +181,7 @@ def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], stat
         states=states,
         left=left,
         violations=observer.violations,
+        restarts=observer.restarts,
         stock=frozenset(sort.name for sort in sorts if sort.stock),
     )
 
@@ -161,7 +204,14 @@ async def _remove_namespace(api: Api, namespace: str, say: Callable[[str], None]
         say(f"namespace {namespace} is not gone yet: {type(error).__name__} {error}")
 
 
-async def _insist(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+async def _remove_tenants(api: Api, say: Callable[[str], None]) -> None:
+    try:
+        await remove_tenants(api)
+    except TROUBLE as error:
+        say(f"the hostile tenant's objects are not gone yet: {type(error).__name__} {error}")
+
+
+async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
     """Asks again while the API server is not well."""
     while True:
         try:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.soak.inject import how
-from tests.soak.plan import KINDS, draw, from_json, to_json
+from tests.soak.plan import KINDS, SETTLED, draw, from_json, to_json
 
 
 def test_the_same_seed_draws_the_same_plan() -> None:
@@ -44,6 +44,11 @@ def test_only_the_kinds_that_are_asked_for_are_drawn() -> None:
     acts = draw(1, 300, ["drain", "cordon"])
     assert {fault.kind for act in acts for fault in act.faults} == {"drain", "cordon"}
     assert all(len(act.faults) == 1 for act in acts), "both are of one family"
+
+
+def test_settled_kinds_are_those_by_which_no_operator_ends() -> None:
+    assert {KINDS[kind].family for kind in SETTLED} == {"worker", "size", "node", "control plane", "storage", "image"}
+    assert set(KINDS) - set(SETTLED) >= {"kill-leader", "kill-operators", "roll-operator", "kill-node", "freeze-api"}
 
 
 def test_a_plan_that_was_kept_is_the_same() -> None:

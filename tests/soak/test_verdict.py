@@ -5,8 +5,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from tests.soak.checks.training import Expected
+from tests.soak.pauses import Compared
 from tests.soak.report import around, show, to_json
-from tests.soak.timeline import SUSPEND, Done, Hit, PodSeen, StatusSeen, Step, Violation
+from tests.soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, StatusSeen, Step, Violation
 from tests.soak.verdict import Row, Seen, table, violations
 
 POD = "job-worker-0-aaaaa"
@@ -42,6 +43,21 @@ def test_flaws_are_listed_by_time() -> None:
     assert rules == ["nothing leaks", "every job ends Complete", "a checkpoint can be loaded"]
 
 
+def test_an_operator_that_starts_again_by_itself_breaks_a_promise() -> None:
+    seen = whole()
+    seen.restarts = [Restart(105, "op", "n1", "its container ended with 1 (Error)")]
+    assert [violation.rule for violation in violations(seen)] == ["the operator runs through"]
+
+
+def test_a_hostile_tenant_who_leaves_out_an_act_shows_nothing() -> None:
+    seen = whole()
+    seen.hostile = {"flood": 7, "webhook": 0}
+    [found] = violations(seen)
+    assert found.text == "webhook was never done"
+    seen.hostile = {"flood": 7, "webhook": 1}
+    assert violations(seen) == []
+
+
 def test_a_kind_has_the_longest_pause_of_each_job_that_it_was_done_to() -> None:
     seen = whole()
     seen.hits = [DRAIN, replace(DRAIN, kind="scale", jobs=frozenset({"other"}))]
@@ -61,5 +77,20 @@ def test_report_shows_what_was_done_around_a_violation() -> None:
     text = console.export_text()
     assert "NOT KEPT: no step left out: job: step 5" in text
     assert "  -6.8 to   -2.0 s: drain n1" in text
+    assert "3.00" in text, "the job's pause"
+    assert "What the hostile tenant" not in text
     assert around([DRAIN], 500) == []
     assert to_json(seen, found)["groups"] == {"job": [[1, 1, 4, 1, 100, 103], [2, 5, 6, 1, 106, 107]]}
+
+
+def test_report_shows_what_the_hostile_tenant_has_done_and_pauses_that_grew() -> None:
+    seen, console = whole(), Console(record=True, width=160)
+    seen.hostile = {"flood": 1234567}
+    seen.restarts = [Restart(105, "op", "n1", "?")]
+    show(console, seen, [], [Compared("job", "median", 3.0, 1.0)])
+    text = console.export_text()
+    assert "1,234,567" in text
+    assert "1 restarts of operators" in text
+    assert "job, median of the pauses: 3.00 s, 3.00 times the 1.00 s of before: more than 2 times" in text
+    kept = to_json(seen, [])
+    assert (kept["pauses"], kept["hostile"]) == ({"job": (3, 3, 3)}, {"flood": 1234567})

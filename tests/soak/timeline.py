@@ -107,6 +107,16 @@ class PodSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """A container of the operator was started again."""
+
+    at: float
+    pod: str
+    node: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatusSeen:
     """A job's status has changed."""
 

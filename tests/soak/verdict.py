@@ -8,7 +8,7 @@ from itertools import chain
 from tests.soak.checks import cluster, training
 from tests.soak.checks.training import Expected
 from tests.soak.plan import KINDS
-from tests.soak.timeline import SUSPEND, Done, Hit, PodSeen, StatusSeen, Step, Usage, Violation
+from tests.soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, StatusSeen, Step, Usage, Violation
 
 # After a fault was undone: a pause of the training until then, or until the next fault, counts as its effect.
 FELT_SECONDS = 30.0
@@ -25,6 +25,7 @@ class Seen:
         undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
         states: of the jobs at the end.
         left: names of objects that were there after the jobs had been deleted.
+        hostile: how often the hostile tenant has done each of his acts; None: there was no such tenant.
     """
 
     expected: Mapping[str, Expected]
@@ -39,12 +40,17 @@ class Seen:
     left: Sequence[str] = ()
     violations: Sequence[Violation] = ()  # that were seen at once
     stock: frozenset[str] = field(default_factory=frozenset)  # jobs whose group stock torchrun forms
+    restarts: Sequence[Restart] = ()  # of operators
+    hostile: Mapping[str, int] | None = None
 
 
 def violations(seen: Seen) -> list[Violation]:
     """All promises that were not kept, by time."""
     found = [*seen.violations, *cluster.check_growth(seen.usages)]
     found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
+    found += cluster.check_operators(seen.restarts, seen.hits)
+    never = [act for act, count in (seen.hostile or {}).items() if not count]
+    found += [Violation("the hostile tenant does all his acts", "", 0.0, f"{act} was never done") for act in never]
     for job in seen.expected:
         found += _of_job(seen, job)
     # Torch up to 2.7 may end a whole rendezvous; its pods are then made again.
@@ -82,9 +88,11 @@ class Row:
     pauses: tuple[float, float, float] | None
 
 
-def table(seen: Seen) -> list[Row]:
-    """For each kind the pauses of the jobs it was done to. A pause may be another fault's, if both came at once."""
-    pauses: dict[str, list[float]] = defaultdict(list)
+def pauses(seen: Seen) -> Iterator[tuple[str, str, float]]:
+    """For each fault and each job that it was made to: the kind, the job, and its longest pause then, in seconds.
+
+    A pause may be another fault's, if both came at once.
+    """
     toggled = {job for hit in seen.hits if hit.kind == SUSPEND for job in hit.jobs}  # their pauses are long anyway
     for hit in seen.hits:
         for job, steps in seen.steps.items():
@@ -92,7 +100,14 @@ def table(seen: Seen) -> list[Row]:
             if not told or (job in toggled and hit.kind != SUSPEND):
                 continue
             until = min((other.at for other in seen.hits if other.at > hit.until), default=hit.until + FELT_SECONDS)
-            pauses[hit.kind].append(training.longest_pause(steps, hit.at, min(until, hit.until + FELT_SECONDS)))
+            yield hit.kind, job, training.longest_pause(steps, hit.at, min(until, hit.until + FELT_SECONDS))
+
+
+def table(seen: Seen) -> list[Row]:
+    """For each kind the pauses of the jobs it was done to."""
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for kind, _, seconds in pauses(seen):
+        by_kind[kind].append(seconds)
     counts = {kind: sum(hit.kind == kind for hit in seen.hits) for kind in chain(KINDS, (SUSPEND,))}
-    rows = ((kind, count, pauses[kind]) for kind, count in counts.items() if count)
+    rows = ((kind, count, by_kind[kind]) for kind, count in counts.items() if count)
     return [Row(kind, count, cluster.spread(found) if found else None) for kind, count, found in rows]

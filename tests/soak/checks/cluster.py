@@ -4,7 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from tests.soak.timeline import SUSPEND, Hit, PodSeen, StatusSeen, Step, Usage, Violation, groups_of, last_of_each
+from tests.soak.plan import KINDS
+from tests.soak.timeline import SUSPEND, Hit, PodSeen, Restart, StatusSeen, Step, Usage, Violation, groups_of, last_of_each
 
 EFFECT_SECONDS = 90.0  # a pod may end for a fault so long after it was undone: Kubernetes removes those of lost nodes late
 # The promise is 10 s. The rest is for a machine that has a whole cluster on two cores.
@@ -42,6 +43,20 @@ def _explains(hit: Hit, seen: PodSeen) -> bool:
     if hit.pods or hit.node:
         return seen.pod in hit.pods or seen.node == hit.node
     return hit.kind in ("scale", SUSPEND) and hit.touches(seen.job)
+
+
+def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterator[Violation]:
+    """No operator starts again but for a fault of its own, of its node or of the control plane."""
+    for seen in restarts:
+        if not any(_restarts(hit, seen) for hit in hits):
+            yield Violation("the operator runs through", "", seen.at, f"{seen.pod} on {seen.node}: {seen.how}")
+
+
+def _restarts(hit: Hit, seen: Restart) -> bool:
+    if not hit.at - 1 <= seen.at <= hit.until + EFFECT_SECONDS:
+        return False
+    away = hit.kind in KINDS and KINDS[hit.kind].family == "control plane" and hit.unsettles
+    return away or seen.pod in hit.pods or (hit.loses and seen.node == hit.node)
 
 
 def check_status(job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.soak.checks.cluster import check_growth, check_healthy_pods, check_status, spread
-from tests.soak.timeline import Hit, PodSeen, StatusSeen, Step, Usage
+from tests.soak.checks.cluster import check_growth, check_healthy_pods, check_operators, check_status, spread
+from tests.soak.timeline import Hit, PodSeen, Restart, StatusSeen, Step, Usage
 
 POD = "job-worker-0-aaaaa"
 JOB = frozenset({"job"})
@@ -31,6 +31,30 @@ def test_ends_of_pods(hits: list[Hit], explained: bool) -> None:
     assert len(found) == (not explained)
     assert not list(check_healthy_pods(ends, hits, {"job": set()}, {})), "it has not trained yet"
     assert not list(check_healthy_pods(ends, hits, {"job": {POD}}, {"job": 99.0})), "the training was over"
+
+
+@pytest.mark.parametrize(
+    ("hit", "explained"),
+    [
+        (Hit(95, 96, "kill-leader", "", pods=frozenset({"op-a"})), True),
+        (Hit(95, 96, "kill-leader", "", pods=frozenset({"op-b"})), False),
+        (Hit(5, 6, "kill-leader", "", pods=frozenset({"op-a"})), False),
+        (Hit(95, 96, "kill-node", "", node="n1"), True),
+        (Hit(95, 96, "kill-node", "", node="n2"), False),
+        (Hit(95, 105, "freeze-api", ""), True),
+        (Hit(95, 105, "stop-dns", ""), False),
+        (Hit(95, 105, "drain", "", JOB, node="n1"), False),  # it evicts no operator
+        (Hit(95, 105, "suspend", "", JOB), False),
+    ],
+)
+def test_restarts_of_operators(hit: Hit, explained: bool) -> None:
+    restarts = [Restart(100.0, "op-a", "n1", "its container ended with 1 (Error)")]
+    assert len(list(check_operators(restarts, [hit]))) == (not explained)
+
+
+def test_a_restart_without_any_fault_is_a_violation() -> None:
+    [found] = check_operators([Restart(100.0, "op-a", "n1", "its container ended with 1 (Error)")], [])
+    assert found.text == "op-a on n1: its container ended with 1 (Error)"
 
 
 def steps(world: int, begin: float, end: float, group: int = 1) -> list[Step]:

@@ -28,7 +28,8 @@ async def kill_operators(stage: Stage, fault: Fault) -> Target:
         for pod in killed:
             await stage.kill_pod_process(pod)
 
-    return Target(f"SIGKILL to {', '.join(pod['metadata']['name'] for pod in killed)}", kill)
+    killed_names = [pod["metadata"]["name"] for pod in killed]
+    return Target(f"SIGKILL to {', '.join(killed_names)}", kill, pods=frozenset(killed_names))
 
 
 async def roll_operator(stage: Stage, _: Fault) -> Target:

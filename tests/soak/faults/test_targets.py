@@ -99,8 +99,8 @@ CTR = "ctr -n k8s.io task kill --all --signal SIGKILL"
         ("cordon", 0, ["kubectl cordon n0", "kubectl uncordon n0"], "library plain", "", ""),
         ("pause-node", 1, ["docker pause n1", "docker unpause n1"], "library", "", "n1"),
         ("pause-node", 0, ["docker pause n0", "docker unpause n0"], "", "", "n0"),
-        ("kill-leader", 0, [f"docker exec n0 {CTR} c-op-b"], "", "", ""),
-        ("kill-operators", 0, [f"docker exec n0 {CTR} c-op-b", f"docker exec n1 {CTR} c-op-a"], "", "", ""),
+        ("kill-leader", 0, [f"docker exec n0 {CTR} c-op-b"], "", "op-b", ""),
+        ("kill-operators", 0, [f"docker exec n0 {CTR} c-op-b", f"docker exec n1 {CTR} c-op-a"], "", "op-a op-b", ""),
         (
             "rotate-certificate",
             0,

@@ -1,0 +1,83 @@
+"""What a hostile tenant does, and what he writes into his own objects. Pure.
+
+He may edit his namespaces and nothing else: what he writes passes the API server's validation, and the operator cannot read or build it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from elastic_pytorch_operator.api import names
+
+ANNOTATIONS: Final = "annotations"
+QUANTITIES: Final = "quantities"
+TEMPLATES: Final = "templates"
+FLOOD: Final = "flood"
+WEBHOOK: Final = "webhook"
+QUOTA: Final = "quota"
+NAMESPACE: Final = "namespace"
+SCRAPE: Final = "scrape"
+TOKENS: Final = "tokens"
+CHURN: Final = "churn"
+
+# What is counted of each act. A run in which one of them never came says nothing about it.
+ACTS: Mapping[str, str] = {
+    ANNOTATIONS: "times that a worker's pod got annotations and labels that cannot be read",
+    QUANTITIES: "jobs with a quantity of hundreds of digits",
+    TEMPLATES: "jobs with a template that makes no pod",
+    FLOOD: "lines sent on four streams of one worker",
+    WEBHOOK: "connections of the API server to a webhook that never answers",
+    QUOTA: "times that a job was seen whose pods a quota of zero refuses",
+    NAMESPACE: "namespaces deleted with their jobs, and made again",
+    SCRAPE: "answers of /metrics",
+    TOKENS: "answers to a token whose key has an invented name",
+    CHURN: "jobs deleted a second after their creation",
+}
+
+LONG = "9" * 5000
+# Python's str.isdigit is true of the first and the second, and int() takes neither the first nor the third.
+UNREADABLE_TEXTS = ("²", "٣", LONG, "-1", "1e309", "NaN", "{", ",,,", "0x10", "1_000")
+UNREADABLE_ANNOTATIONS = (
+    names.ANNOTATION_GROUP_RESTARTS,
+    names.ANNOTATION_FAILED_STARTS,
+    names.ANNOTATION_AVOIDS,
+    names.ANNOTATION_PREFERS_OTHERS,
+    names.ANNOTATION_TRAINING_CONTAINER,
+)
+UNREADABLE_LABELS = ("x", "9" * 63, "65536", "1.5", "", "0x1", "1e9", "00000000000000000001")
+
+
+def unreadable(turn: int) -> dict[str, Any]:
+    """A patch of metadata that leaves nothing readable that is not the owner's name.
+
+    Args:
+        turn: chooses among the values, so that each comes with each in the end.
+    """
+    text, label = UNREADABLE_TEXTS[turn % len(UNREADABLE_TEXTS)], UNREADABLE_LABELS[turn // 2 % len(UNREADABLE_LABELS)]
+    annotations = dict.fromkeys(UNREADABLE_ANNOTATIONS, text)
+    return {"annotations": annotations, "labels": {names.LABEL_WORKER_INDEX: label, names.LABEL_RENDEZVOUS: label}}
+
+
+def _limited(**quantities: str) -> dict[str, Any]:
+    limits = {name.replace("gpu", "nvidia.com/gpu"): text for name, text in quantities.items()}
+    return {"container": {"resources": {"limits": limits, "requests": dict(limits)}}}
+
+
+# Each is merged into a job that is well: into its spec, the spec of its pods, and the training container.
+UNBUILDABLE_QUANTITIES: Mapping[str, Mapping[str, Any]] = {
+    "gpu-of-310-digits": _limited(gpu="9" * 310),
+    "gpu-of-5000-digits": _limited(gpu=LONG),
+    "gpu-of-a-large-exponent": _limited(gpu="1e999"),
+    "memory-of-400-digits": _limited(memory="9" * 400),
+    "cpu-of-400-digits": _limited(cpu="9" * 400),
+}
+UNBUILDABLE_TEMPLATES: Mapping[str, Mapping[str, Any]] = {
+    "volume-name-is-a-list": {
+        "spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]},
+        "pod": {"volumes": [{"name": ["x"], "emptyDir": {}}]},
+    },
+    "variable-name-is-an-object": {"container": {"env": [{"name": {"a": 1}, "value": "x"}]}},
+    "mounts-are-a-text": {"container": {"volumeMounts": "x"}},
+    "grace-period-is-a-text": {"pod": {"terminationGracePeriodSeconds": "soon"}},
+    "affinity-is-a-list": {"pod": {"affinity": ["x"]}},
+    "init-containers-are-numbers": {"pod": {"initContainers": [1, 2]}},
+}
