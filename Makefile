@@ -19,7 +19,7 @@ demo: install ## Train a small model on a kind cluster, and disturb it: kill a w
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@PYTHONPATH=hack $(PYTHON) -m bench $(ARGS)
 
-soak: venv install ## Faults at random to jobs of all sorts on the kind cluster (ARGS: --minutes 60 --seed 7, --replay FILE)
+soak: venv install ## Faults at random to jobs of all sorts on the kind cluster (ARGS: --minutes 60 --seed 7, --hostile, --replay FILE)
 	@PYTHONPATH=hack $(PYTHON) -m tests.soak $(ARGS)
 
 scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: --jobs N --workers M, --curve, --profile, --docs)

@@ -37,7 +37,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--faults", metavar="a,b", type=_kinds, default=list(KINDS), help=kinds)
     parser.add_argument("--longest", type=float, default=90, help="seconds that a fault lasts (default: %(default)s)")
     parser.add_argument("--replay", metavar="FILE", type=argparse.FileType(), help="the report of the run to be made again")
-    parser.add_argument("--hostile", action="store_true", help="beside a tenant who does everything wrong in his namespaces")
+    parser.add_argument("--hostile", action="store_true", help="beside a tenant that does everything wrong in its namespaces")
     parser.add_argument("--compare", metavar="FILE", type=argparse.FileType(), help=COMPARE)
     parser.add_argument("--dry-run", action="store_true", help="only print the faults")
     options = parser.parse_args(arguments)

@@ -32,7 +32,7 @@ START_SECONDS = 600.0  # until all jobs train and the undisturbed ones are done
 END_SECONDS = 900.0  # after the last fault, besides the time that the steps that are left take
 STEP_SECONDS = 2.0  # more than a step takes on a machine that does little else
 GONE_SECONDS = 180.0
-HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of his acts once
+HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of its acts once
 LOOK_SECONDS = 1.0
 
 
@@ -53,7 +53,7 @@ async def run(
         hostile: whether a hostile tenant is there all the time.
 
     Raises:
-        Stuck: the jobs did not begin to train, or the tenant could not do all his acts.
+        Stuck: the jobs did not begin to train, or the tenant could not do all its acts.
     """
     namespace = f"soak-{int(time.time()) & 0xFFFFFF:06x}"
     commands = Commands(KUBECTL, KUBECONFIG)

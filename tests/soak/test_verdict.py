@@ -49,7 +49,7 @@ def test_an_operator_that_starts_again_by_itself_breaks_a_promise() -> None:
     assert [violation.rule for violation in violations(seen)] == ["the operator runs through"]
 
 
-def test_a_hostile_tenant_who_leaves_out_an_act_shows_nothing() -> None:
+def test_a_hostile_tenant_that_leaves_out_an_act_shows_nothing() -> None:
     seen = whole()
     seen.hostile = {"flood": 7, "webhook": 0}
     [found] = violations(seen)

@@ -25,7 +25,7 @@ class Seen:
         undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
         states: of the jobs at the end.
         left: names of objects that were there after the jobs had been deleted.
-        hostile: how often the hostile tenant has done each of his acts; None: there was no such tenant.
+        hostile: how often the hostile tenant has done each of its acts; None: there was no such tenant.
     """
 
     expected: Mapping[str, Expected]
@@ -50,7 +50,7 @@ def violations(seen: Seen) -> list[Violation]:
     found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
     found += cluster.check_operators(seen.restarts, seen.hits)
     never = [act for act, count in (seen.hostile or {}).items() if not count]
-    found += [Violation("the hostile tenant does all his acts", "", 0.0, f"{act} was never done") for act in never]
+    found += [Violation("the hostile tenant does all its acts", "", 0.0, f"{act} was never done") for act in never]
     for job in seen.expected:
         found += _of_job(seen, job)
     # Torch up to 2.7 may end a whole rendezvous; its pods are then made again.

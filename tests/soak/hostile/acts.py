@@ -1,6 +1,6 @@
-"""What a hostile tenant does, and what he writes into his own objects. Pure.
+"""What a hostile tenant does, and what it writes into its own objects. Pure.
 
-He may edit his namespaces and nothing else: what he writes passes the API server's validation, and the operator cannot read or build it.
+It may edit its namespaces and nothing else: what it writes passes the API server's validation, and the operator cannot read or build it.
 """
 
 from collections.abc import Mapping

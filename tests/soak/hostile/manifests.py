@@ -1,4 +1,4 @@
-"""The hostile tenant's objects, and those that a platform team has made for him. Pure."""
+"""The hostile tenant's objects, and those that a platform team has made for it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Namespaces:
 
     @property
     def own(self) -> str:
-        """Where his programs, his flood and his unreadable objects are."""
+        """Where its programs, its flood and its unreadable objects are."""
         return f"{self.run}-tenant"
 
     @property
@@ -62,7 +62,7 @@ def role_binding(own: str) -> dict[str, Any]:
     """Lets the tenant edit a namespace, as Kubernetes' own role of that name does.
 
     Args:
-        own: the namespace of his account.
+        own: the namespace of its account.
     """
     return {
         "metadata": {"name": ACCOUNT},
@@ -155,7 +155,7 @@ def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         turn: chooses among the unreadable values.
-        owner: the metadata of a job of his.
+        owner: the metadata of one of its jobs.
     """
     metadata = unreadable(turn)
     metadata["labels"] |= {names.LABEL_ROLE: names.ROLE_WORKER, names.LABEL_JOB_NAME: owner["name"]}

@@ -1,4 +1,4 @@
-"""A tenant who may edit a few namespaces and does everything wrong, for as long as a run lasts."""
+"""A tenant that may edit a few namespaces and does everything wrong, for as long as a run lasts."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ class Tenant:
     Args:
         platform: the API server as an administrator has it, who makes namespaces, quotas and webhooks.
         api: the API server as the tenant has it.
-        namespaces: that he may edit.
+        namespaces: that it may edit.
         folder: of the counts, on this machine.
     """
 
@@ -168,7 +168,7 @@ def read_tallies(folder: Path, act: str) -> int:
 
 @asynccontextmanager
 async def hostile_tenant(platform: Api, namespaces: Namespaces, folder: Path) -> AsyncIterator[Tenant]:
-    """A tenant who acts meanwhile. What is his stays, until `remove_tenants` is called."""
+    """A tenant that acts meanwhile. What it has made stays, until `remove_tenants` is called."""
     token = await _set_up(platform, namespaces)
     with TemporaryDirectory() as temporary:
         async with Api.connect(write_kubeconfig(Path(temporary), token)) as api:

@@ -40,7 +40,7 @@ def a_tenant(cluster: Cluster, folder: Path) -> Tenant:
 
 
 async def turn_of(name: str, cluster: Cluster, folder: Path) -> Tenant:
-    """The tenant after the first turns of all his loops, until something was done in one of them."""
+    """The tenant after the first turns of all its loops, until something was done in one of them."""
     someone = a_tenant(cluster, folder)
     run = asyncio.create_task(someone.run())
     async with asyncio.timeout(60):
