@@ -14,9 +14,8 @@ from elastic_pytorch_operator.api.manifest import Manifest
 
 RELEASED_SECONDS = 1  # the API does not allow 0
 UNNAMED_SECONDS = 15.0  # the duration of a lease that names none
-MAX_LEASE_SECONDS = (
-    300  # of a replica; of another lease the rest is not waited for, so that no edit keeps the operator away for years
-)
+# The longest that a replica may ask for. A Lease that names more has been edited: it would keep all replicas from leading for years.
+MAX_LEASE_SECONDS = 300
 MAX_TRANSITIONS = 2**31 - 1  # an int32 in the API
 
 
@@ -30,7 +29,7 @@ class LeaseTiming:
         retry_period_seconds: between two renewals.
 
     Raises:
-        ValueError: two tries to renew do not fit before the deadline, the deadline is not before the lease's end, or that is too late.
+        ValueError: two tries to renew do not fit before the deadline, the deadline is not before the lease's end, or the lease is too long.
     """
 
     lease_seconds: int = 4
