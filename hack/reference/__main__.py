@@ -1,4 +1,4 @@
-"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, a flowchart, terminals.
+"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, a flowchart, terminals, times.
 
 `--check` writes nothing and says by its exit status whether they are fresh.
 """
@@ -12,6 +12,7 @@ import custom_resource
 import metrics_page
 import packages
 import screens
+import silence_table
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference-api.md": custom_resource.page(definition),
         DOCS / "metrics.md": metrics_page.page(),
         DOCS / "architecture.md": packages.page((DOCS / "architecture.md").read_text()),
+        DOCS / "operations.md": silence_table.page((DOCS / "operations.md").read_text()),
         **{DOCS / "screens" / name: picture for name, picture in screens.draw_screens().items()},
     }
 

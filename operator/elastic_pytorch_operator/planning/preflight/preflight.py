@@ -17,8 +17,7 @@ from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import AgentState, Nodes, Observed
 from elastic_pytorch_operator.planning.preflight.pairs import Pairs, pair_again, pair_up
 from elastic_pytorch_operator.planning.preflight.verdicts import NOTHING_TYPICAL, Typical, Verdicts, judge, typical_of
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
-from elastic_pytorch_operator.planning.workers.settling import settled_at
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy
 

@@ -21,9 +21,8 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
-from elastic_pytorch_operator.planning.workers.settling import settled_at
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 

@@ -6,7 +6,7 @@ A node's verdict counts only if the agent on it is silent, too.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -15,14 +15,7 @@ from typing import NamedTuple
 from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_worker
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 from elastic_pytorch_operator.planning.workers.node_outage import is_outage
-from elastic_pytorch_operator.planning.workers.silence import (
-    DISCONNECTED,
-    LOST_NODE,
-    LOST_WITH_LEADER,
-    NOT_STARTED,
-    PEER_FAILED,
-    Silences,
-)
+from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT, LOST_NODE, NOT_STARTED, Silences
 
 STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
 
@@ -193,25 +186,19 @@ def _assess(
     if agent is None and pod.started and pod.name in observed.heard_before:
         # It may still train in a group of its own, which no round declared from now on would reach.
         silence = silences.unheard(pod.name)
-        if now >= silence.until and silence.wait is LOST_WITH_LEADER:
-            why = f"is on node {pod.node}, which has probably died with the operator that led before"
-            return _Assessment(Liveness.GONE, why)
         if now >= silence.until:
-            return _Assessment(Liveness.GONE, "has not been heard since this operator began to listen")
+            return _Assessment(Liveness.GONE, silence.wait.why.format(node=pod.node))
         return _Assessment(Liveness.STARTING, recheck_at=silence.until, unheard=True)
     if agent is None or not pod.address:
         if suspected_since is None or pod.started or pod.node in pod.prefers_others_to:
             return _Assessment(Liveness.STARTING)
         lost_at = max(suspected_since, pod.created_at) + NOT_STARTED.at_most_seconds
         if now >= lost_at:
-            return _Assessment(Liveness.GONE, f"does not start on node {pod.node}, which has probably died")
+            return _Assessment(Liveness.GONE, NOT_STARTED.why.format(node=pod.node))
         return _Assessment(Liveness.STARTING, recheck_at=lost_at)
     silence = silences.heard(agent)
     if now >= silence.until:
-        if silence.wait is DISCONNECTED:
-            return _Assessment(Liveness.GONE, "has closed its connection while its peers failed")
-        while_ = " while its peers failed" if silence.wait is PEER_FAILED else ""
-        return _Assessment(Liveness.GONE, f"has been silent for {now - agent.heard_at:.1f} s{while_}")
+        return _Assessment(Liveness.GONE, silence.wait.why.format(seconds=now - agent.heard_at))
     stop_until = math.inf
     if agent.state is AgentState.STOPPING:
         stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
@@ -227,3 +214,23 @@ def never_formed(number: int, members: Iterable[Candidate]) -> bool:
     Such a member may still be on its way to a step boundary in the round before.
     """
     return any(m.liveness is Liveness.READY and not m.failed and m.round < number for m in members)
+
+
+def settled_at(
+    newcomers: Sequence[Candidate], candidates: Sequence[Candidate], room: int, settle_seconds: float, now: float
+) -> float:
+    """Returns when the newcomers need not wait for more, monotonic seconds: at once if there is no room for more.
+
+    Args:
+        newcomers: workers that are ready; at least one, unless there is no room.
+        candidates: all workers of the job.
+        room: how many newcomers there may be.
+        settle_seconds: how long to wait for another one after the last that came.
+        now: monotonic seconds.
+    """
+    if len(newcomers) >= room:
+        return now
+    since = [candidate.ready_since for candidate in newcomers]
+    arriving = any(c.liveness is Liveness.STARTING and c.container_runs for c in candidates)
+    settled = max(since) + settle_seconds
+    return max(settled, min(since) + FIRST_REPORT.at_least_seconds) if arriving else settled

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from elastic_pytorch_operator.model.failure import failed_members
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 
-SILENCE_SECONDS = 3.0  # of an agent whose heartbeats come every second, or of all agents of all jobs
 STALLED_SECONDS = 10.0  # without a step, in a group of which a new leader hears only a part
 NEW_LEADER, FAILURE, CLOSURE = "a new leader listens", "the first failure", "the closure"
 HEARTBEAT, ALIVE = "its last heartbeat", "its last heartbeat, or a later step of its group"
-BREAKS, STALLS = "a member fails, stops or is lost", f"its script, which reports steps, makes none for {STALLED_SECONDS:.0f} s"
+BREAKS = "a member fails, stops or is lost"
+STALLS = f"{BREAKS}, or a script that reports steps makes none for {STALLED_SECONDS:.0f} s"
 
 
 class Wait(NamedTuple):
@@ -29,6 +29,7 @@ class Wait(NamedTuple):
         at_least_seconds: it is not lost before, and a new leader decides nothing about its job before.
         at_most_seconds: it is lost after; inf: only the API server can tell that it is.
         ends: what ends the wait between the two; empty: nothing.
+        why: it is lost, to follow its name in a sentence, with places for `node` and for the `seconds` of silence.
         arrival_seconds: a new leader also decides nothing before, after each agent that arrives.
         crowded_seconds: the same if agents had to wait to be let in, or were told to come again.
         per_heartbeat: the seconds are more in proportion where heartbeats come less often than every second.
@@ -39,33 +40,40 @@ class Wait(NamedTuple):
     at_least_seconds: float
     at_most_seconds: float
     ends: str = ""
+    why: str = "has not been heard since this operator began to listen"
     arrival_seconds: float = 1.0
     crowded_seconds: float = 5.0
     per_heartbeat: bool = False
 
 
+DIED_WITH_LEADER = "is on node {node}, which has probably died with the operator that led before"
+DOES_NOT_START = "does not start on node {node}, which has probably died"
+SILENT, CLOSED = "has been silent for {seconds:.1f} s", "has closed its connection while its peers failed"
 # Not heard by a new leader. Agents open another connection every quarter of a second, and wait at most 2 s before they try again.
 # An attempt to reach a dead leader times out after 5 s. Every node has the address after a minute, and a margin for what hangs.
-LOST_WITH_LEADER = Wait("its node has probably died with the leader before", NEW_LEADER, 1.0, 1.0, "", 0.5, 0.5)
-NO_GROUP = Wait("its group has broken or is complete without it, or there was none", NEW_LEADER, 5.0, 15.0)
+LOST_WITH_LEADER = Wait(
+    "its node has probably died with the leader before", NEW_LEADER, 1.0, 1.0, "", DIED_WITH_LEADER, 0.5, 0.5
+)
+NO_GROUP = Wait("its group has broken, is complete without it, or did not exist", NEW_LEADER, 5.0, 15.0)
 UNHEARD = Wait("nothing is heard of its group", NEW_LEADER, 10.0, 120.0, BREAKS)
-RUNS = Wait("all that is heard of its group trains", NEW_LEADER, 5.0, 120.0, f"{BREAKS}, or {STALLS}", 10.0, 10.0)
+RUNS = Wait("all that is heard of its group trains", NEW_LEADER, 5.0, 120.0, STALLS, arrival_seconds=10.0, crowded_seconds=10.0)
 # Not heard by any leader: others wait for it before they begin without it, and another pod may take its place.
-FIRST_REPORT = Wait("it has never reported, and its container runs", "another is ready", 15.0, math.inf, "its first report")
-NOT_STARTED = Wait("its container does not start on a node that has lost a worker", "its creation, or that loss", 5.0, 5.0)
+FIRST_REPORT = Wait("its container runs, and has never reported", "another is ready", 15.0, math.inf, "it reports")
+NOT_STARTED = Wait(
+    "it has not started, on a node that has lost a worker", "its creation, or the loss", 5.0, 5.0, "", DOES_NOT_START
+)
 # Not heard any more. After a failure, the operator asks all agents of the group to report.
 LOST_NODE = Wait("its node is not ready, or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True)
-DISCONNECTED = Wait("a member has failed, and its connection has closed", CLOSURE, 0.25, 0.25)
-PEER_FAILED = Wait("a member has failed, and it has not reported since", FAILURE, 1.2, 1.2)
-GROUP_HEARD = Wait(
-    "others of its group are heard, or it is in none", ALIVE, SILENCE_SECONDS, SILENCE_SECONDS, per_heartbeat=True
-)
-GROUP_SILENT = Wait("none of its group is heard, but agents of other jobs are", ALIVE, 30.0, 30.0)
-DEAF = Wait("no agent of any job is heard", "each look", 10.0, math.inf, "an agent of any job is heard")
+DISCONNECTED = Wait("a member has failed, and it has disconnected", CLOSURE, 0.25, 0.25, "", CLOSED)
+PEER_FAILED = Wait("a member has failed; no report since", FAILURE, 1.2, 1.2, "", f"{SILENT} while its peers failed")
+GROUP_HEARD = Wait("others of its group are heard, or it is in none", ALIVE, 3.0, 3.0, "", SILENT, per_heartbeat=True)
+GROUP_SILENT = Wait("none of its group is heard, but agents of other jobs are", ALIVE, 30.0, 30.0, "", SILENT)
+DEAF = Wait("no agent of any job is heard", "each plan", 10.0, math.inf, "an agent of any job is heard")
 TABLE = (
     *(LOST_WITH_LEADER, NO_GROUP, UNHEARD, RUNS, FIRST_REPORT, NOT_STARTED),
     *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, DEAF),
 )
+SILENCE_SECONDS = GROUP_HEARD.at_most_seconds  # also of all agents of all jobs, before this operator is taken for deaf
 
 
 class Delay(NamedTuple):
@@ -148,7 +156,8 @@ class Silences:
     def heard(self, agent: AgentView) -> Silence:
         """The silence of a worker whose agent this operator has heard, perhaps just now."""
         if agent.worker not in self._observed.ranks:
-            return self.since(GROUP_HEARD, agent.heard_at)
+            silence = self.since(GROUP_HEARD, agent.heard_at)
+            return self.since(DEAF, agent.heard_at) if self._deaf and self._observed.now >= silence.until else silence
         if agent.heard_at <= self._failed_at < math.inf:
             silent, closed_at = self.since(PEER_FAILED, self._failed_at), agent.disconnected_since
             return silent if closed_at is None else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)
@@ -167,10 +176,8 @@ class Silences:
         if self._deaf:
             return self.since(DEAF, since)
         wait = rest_of_group(observed)
-        until = since + wait.at_most_seconds
-        if wait is RUNS:
-            steps = (a.progressed_at for a in observed.agents.values() if a.round > 0 and a.progress.step is not None)
-            until = min(until, max(steps, default=math.inf) + STALLED_SECONDS)
+        steps = (a.progressed_at for a in observed.agents.values() if a.round > 0 and a.progress.step is not None)
+        until = min(since + wait.at_most_seconds, max(steps, default=math.inf) + STALLED_SECONDS)
         all_in = max(_later(since, observed.arrived_at, ARRIVALS), _later(since, observed.lets_in_since, CROWD))
         return Silence(wait, max(until, all_in + NO_GROUP.at_most_seconds))
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView, Progress
-from elastic_pytorch_operator.planning.workers.liveness import Liveness, assess_workers
-from elastic_pytorch_operator.planning.workers.silence import CROWD, LATE
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, settled_at
+from elastic_pytorch_operator.planning.workers.silence import CROWD, FIRST_REPORT, LATE
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
 
@@ -222,3 +222,26 @@ def test_agent_that_waits_to_be_let_in_by_a_new_leader_is_not_lost(
     moments = {"listening_since": NOW - listens_for, "lets_in_since": NOW - lets_in_for, "last_heard_at": NOW}
     stopped = [an_agent("w1", "ready")]
     assert liveness_of(a_pod(0), None, stopped, heard_before=frozenset({"w0"}), **moments) == expected
+
+
+def ready(index: int, since: float) -> Candidate:
+    return Candidate(f"w{index}", index, "", Liveness.READY, ready_since=since)
+
+
+def starting(*, runs: bool) -> Candidate:
+    return Candidate("w9", 9, "", Liveness.STARTING, container_runs=runs)
+
+
+@pytest.mark.parametrize(
+    ("room", "others", "expected"),
+    [
+        (2, [], NOW),
+        (0, [], NOW),
+        (3, [], 92.0),
+        (3, [starting(runs=False)], 92.0),
+        (3, [starting(runs=True)], 80.0 + FIRST_REPORT.at_least_seconds),
+    ],
+)
+def test_when_newcomers_need_not_wait(room: int, others: list[Candidate], expected: float) -> None:
+    newcomers = [ready(0, 80.0), ready(1, 90.0)]
+    assert settled_at(newcomers, [*newcomers, *others], room, 2.0, NOW) == expected

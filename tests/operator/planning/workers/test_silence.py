@@ -1,11 +1,31 @@
 """Until when a worker that is not heard may be alive."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.observed import AgentView, Observed, Progress
-from elastic_pytorch_operator.planning.workers.silence import Silences, lost_with_leader, takeover_grace_until
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, Progress
+from elastic_pytorch_operator.planning.workers.liveness import Liveness, assess_workers
+from elastic_pytorch_operator.planning.workers.silence import (
+    ARRIVALS,
+    CROWD,
+    DEAF,
+    DISCONNECTED,
+    LATE,
+    NEW_LEADER,
+    PEER_FAILED,
+    TABLE,
+    Silence,
+    Silences,
+    Wait,
+    lost_with_leader,
+    takeover_grace_until,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.hypothesis_examples import examples
 from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 
 
@@ -194,3 +214,141 @@ def test_silent_worker_of_a_broken_group_beside_a_leader_that_let_its_lease_run_
 )
 def test_one_witness_less_and_it_is_waited_for(fields: dict[str, Any]) -> None:
     assert lost_with_leader(after_a_takeover(**fields)) == frozenset()
+
+
+def test_newcomer_is_not_lost_when_no_agent_is_heard() -> None:
+    """As while the operator itself is cut off: its silence is that of all others."""
+    newcomer = an_agent("w0", "ready", 0, heard_at=NOW - 10)
+    deaf, hears = (observed([a_pod(0)], [newcomer], last_heard_at=NOW - silent_for) for silent_for in (10, 0))
+    assert [found.liveness for found in assess_workers(deaf)] == ["ready"]
+    assert [found.liveness for found in assess_workers(hears)] == ["gone"]
+
+
+def test_agent_on_a_lost_node_is_looked_at_when_it_has_been_silent_for_long_enough() -> None:
+    nodes = {"node-0": NodeView("node-0", ready=False), "node-1": NodeView("node-1")}
+    [found] = assess_workers(observed([a_pod(0)], [an_agent("w0", heard_at=NOW - 1)], nodes=nodes, last_heard_at=NOW))
+    assert (found.liveness, found.recheck_at) == ("ready", NOW + 0.5)
+
+
+AGO = st.one_of(st.floats(0, 4), st.floats(0, 40), st.floats(0, 400))
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> Observed:
+    """What may be known of a job of up to four workers whose containers run."""
+    listening = draw(AGO)
+    states = draw(st.sampled_from([["running"], ["running", "failed"], list(AgentState)]))
+    nodes = {f"node-{n}": NodeView(f"node-{n}", ready=draw(st.sampled_from([True, True, False]))) for n in range(3)}
+    pods = [a_pod(index, node=f"node-{draw(st.integers(0, 2))}") for index in range(draw(st.integers(1, 4)))]
+    agents = []
+    for pod in draw(st.lists(st.sampled_from(pods), unique_by=lambda pod: pod.name)):
+        heard_at = NOW - draw(st.floats(0, min(listening, 45)))
+        steps = draw(st.booleans())
+        agents.append(
+            an_agent(
+                pod.name,
+                draw(st.sampled_from(states)),
+                draw(st.integers(0, 1)),
+                heard_at=heard_at,
+                state_since=heard_at - draw(st.floats(0, 3)),
+                disconnected_since=draw(st.none() | st.floats(heard_at, NOW)),
+                progress=Progress(step=5 if steps else None),
+                progressed_at=heard_at - draw(st.floats(0, 15)) if steps else 0.0,
+            )
+        )
+    members = draw(st.none() | st.lists(st.integers(0, len(pods) - 1), unique=True))
+    return observed(
+        pods,
+        agents,
+        nodes=nodes,
+        round=None if members is None else a_round(*members, size=len(members) + draw(st.integers(0, 1))),
+        listening_since=NOW - listening,
+        arrived_at=NOW - draw(AGO),
+        lets_in_since=NOW - draw(AGO),
+        on_time_since=NOW - draw(AGO),
+        last_heard_at=max([agent.heard_at for agent in agents] + [NOW - draw(AGO)]),
+        heartbeat_seconds=draw(st.sampled_from([1.0, 2.0])),
+        heard_before=frozenset(draw(st.lists(st.sampled_from([pod.name for pod in pods])))),
+        lost_leader_node=draw(st.sampled_from(["", "node-1"])),
+    )
+
+
+def silences(seen: Observed) -> dict[str, Silence]:
+    """Of all workers that this leader, or one before it, has heard."""
+    found = Silences(seen)
+    before = {name: found.unheard(name) for name in seen.heard_before - seen.agents.keys()}
+    return before | {name: found.heard(agent) for name, agent in seen.agents.items()}
+
+
+def counted_from(seen: Observed, worker: str, wait: Wait) -> float:
+    """When the seconds of a row begin."""
+    if wait.since == NEW_LEADER:
+        return seen.listening_since
+    if wait is DEAF:
+        return seen.now
+    agent, group = seen.agents[worker], [seen.agents[name] for name in seen.ranks if name in seen.agents]
+    if wait is DISCONNECTED:
+        return agent.disconnected_since or 0.0
+    if wait is PEER_FAILED:
+        return min(each.state_since for each in group if each.state is AgentState.FAILED and each.round == 1)
+    stepped_at = max((each.progressed_at for each in group), default=0.0) if worker in seen.ranks else 0.0
+    return max(agent.heard_at, stepped_at)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(situations())
+def test_each_worker_has_one_row_and_a_time_within_its_bounds(seen: Observed) -> None:
+    for worker, (wait, until) in silences(seen).items():
+        assert sum(wait is row for row in TABLE) == 1
+        seconds = until - counted_from(seen, worker, wait)
+        factor = seen.heartbeat_seconds if wait.per_heartbeat else 1.0
+        late = max(ARRIVALS.lost_seconds, CROWD.lost_seconds) if wait.since == NEW_LEADER else LATE.lost_seconds
+        assert wait.at_least_seconds * factor - 1e-6 <= seconds <= wait.at_most_seconds * factor + late + 1e-6, wait
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(situations(), st.data())
+def test_sign_of_life_never_shortens_a_wait(seen: Observed, data: st.DataObject) -> None:
+    """Later steps of those that are heard, later arrivals, and an operator that could not hear for a while."""
+    moment = data.draw(st.sampled_from(["arrived_at", "lets_in_since", "on_time_since", "progressed_at"]))
+    if moment == "progressed_at":
+        stepping = {n: replace(a, progressed_at=a.heard_at) for n, a in seen.agents.items() if a.progress.step is not None}
+        later = replace(seen, agents={**seen.agents, **stepping})
+    else:
+        later = replace(seen, **{moment: data.draw(st.floats(getattr(seen, moment), NOW))})
+    before, after = silences(seen), silences(later)
+    for worker in before:
+        assert after[worker].until >= before[worker].until, (worker, moment)
+        assert moment != "on_time_since" or after[worker].until <= before[worker].until + LATE.lost_seconds + 1e-6
+    assert (takeover_grace_until(later) or 0.0) >= (takeover_grace_until(seen) or 0.0)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(situations())
+def test_worker_that_is_heard_now_is_not_lost(seen: Observed) -> None:
+    agents = {name: replace(agent, heard_at=NOW, disconnected_since=None) for name, agent in seen.agents.items()}
+    candidates = assess_workers(replace(seen, agents=agents, last_heard_at=NOW))
+    lost = {found.worker for found in candidates if found.liveness is Liveness.GONE}
+    assert lost.isdisjoint(name for name, agent in agents.items() if agent.state is not AgentState.STOPPING)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(situations())
+def test_nothing_waits_without_an_end(seen: Observed) -> None:
+    """As time passes, and nothing else happens but that other jobs are heard: each plan names the moment of the next one."""
+    if (until := takeover_grace_until(seen)) is not None:
+        seen = replace(seen, now=until, last_heard_at=until)
+        assert takeover_grace_until(seen) is None
+    waits = seen.agents.keys() | seen.heard_before
+    for _ in range(5 * len(seen.pods)):
+        left = [found for found in assess_workers(seen) if found.worker in waits and found.liveness in ("ready", "starting")]
+        if not left:
+            break
+        moment = min(found.recheck_at or 0.0 for found in left)
+        assert moment > seen.now, "the plan that is made then decides something"
+        seen = replace(seen, now=moment, last_heard_at=moment)
+    assert not left
+    assert (
+        seen.now - NOW
+        <= max(row.at_most_seconds for row in TABLE if math.isfinite(row.at_most_seconds)) + ARRIVALS.lost_seconds
+    )

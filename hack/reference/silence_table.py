@@ -1,0 +1,40 @@
+"""How long workers that are not heard may be alive, as tables in docs/operations.md."""
+
+import math
+
+from elastic_pytorch_operator.planning.workers.silence import ARRIVALS, CROWD, LATE, NEW_LEADER, TABLE, Delay, Wait
+
+BEGIN, END = "<!-- silence: written by `make docs` -->\n", "<!-- end of silence -->\n"
+
+
+def page(text: str) -> str:
+    """Returns a page with the tables between its two markers."""
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page lacks the lines {BEGIN.strip()} and {END.strip()}")
+    head = "| what is known of it and its group | counted from | alive for at least | at most | ends early when |"
+    waits = [head, "|---|---|---|---|---|", *map(wait, TABLE)]
+    head = (
+        "| what keeps agents from being heard | a new leader decides nothing for at most | a worker is lost later by at most |"
+    )
+    delays = [head, "|---|---|---|", *map(delay, (ARRIVALS, CROWD, LATE))]
+    return "\n".join([f"{before}{BEGIN}", *waits, "", *delays, "", f"{END}{after}"])
+
+
+def wait(row: Wait) -> str:
+    mark = " *" if row.per_heartbeat else ""
+    least, most = f"{seconds(row.at_least_seconds)}{mark}", f"{seconds(row.at_most_seconds)}{mark}"
+    if row.since == NEW_LEADER:
+        least += f", and {seconds(row.arrival_seconds)} after each arrival"
+        if row.crowded_seconds != row.arrival_seconds:
+            least += f" ({seconds(row.crowded_seconds)} in a crowd)"
+    return f"| {row.known} | {row.since} | {least} | {most} | {row.ends or '-'} |"
+
+
+def delay(row: Delay) -> str:
+    return f"| {row.sign} | {seconds(row.undecided_seconds)} | {seconds(row.lost_seconds)} |"
+
+
+def seconds(value: float) -> str:
+    return "no limit" if math.isinf(value) else f"{value:g} s"
