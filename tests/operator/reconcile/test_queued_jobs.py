@@ -297,7 +297,7 @@ def test_new_leader_goes_on_where_a_job_leaves_its_queue() -> None:
     play(before, after)
 
 
-def test_new_leader_stops_a_job_whose_label_was_taken_off_while_nobody_led() -> None:
+def test_new_leader_stops_a_job_whose_label_was_taken_off_between_two_leaders() -> None:
     async def before(world: QueueWorld) -> None:
         world.submit("a", 2, 3)
         await world.until(lambda: world.size("a") == 3)
