@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.actions import (
     AdoptWorkload,
+    CreatePod,
     CreateWorkload,
     DeleteWorkload,
     PatchWorkload,
@@ -12,10 +13,14 @@ from elastic_pytorch_operator.model.actions import (
 )
 from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.queueing.quota import find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import MAX_PENDING_EXTRAS, finish_workloads, plan_workloads
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
 
@@ -157,6 +162,23 @@ def test_job_whose_label_is_taken_off_gives_all_back_as_its_pods_go(
     workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]
 ) -> None:
     assert told(UNQUEUED, *workloads, pods=pods) == expected
+
+
+@given(
+    states=st.lists(st.sampled_from(["pending", "admitted", "evicted"]), min_size=1, max_size=4),
+    pods=st.integers(0, 5),
+    queue=st.sampled_from([None, Queue("other")]),
+)
+def test_quota_that_a_job_leaves_never_falls_below_its_pods(states: list[str], pods: int, queue: Queue | None) -> None:
+    workloads = tuple(a_workload(number, state) for number, state in enumerate(states))
+    holding = [a_pod(index, workload="lm-base") for index in range(min(pods, sum(w.count for w in workloads if w.reserves)))]
+    there = replace(observed(holding), workloads=workloads)
+    planned = plan(replace(a_queued_job(), queue=queue), there, Memory()).actions
+    given_back = {action.name for action in planned if isinstance(action, DeleteWorkload)}
+    left = [workload for workload in workloads if workload.reserves and workload.name not in given_back]
+    assert sum(workload.count for workload in left) >= len(holding)
+    reserved = any(workload.reserves for workload in workloads)
+    assert not (reserved and any(isinstance(action, CreatePod) for action in planned)), "no pod without quota"
 
 
 def test_suspended_job_without_its_label_gives_all_back_as_its_pods_go() -> None:
