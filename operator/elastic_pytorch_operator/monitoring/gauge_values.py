@@ -1,6 +1,6 @@
 """What the gauges show at one scrape."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -39,7 +39,7 @@ class GaugeValues:
         workers: of jobs that have not ended, by namespace and state.
         pending_seconds: by namespace, for how long the job has been Pending that has been so for longest.
         stragglers: ranks that are slow, by namespace.
-        figures: of each job, found as they are read, once: they are exported on request only.
+        figures: of each job: they are exported on request only.
         agents: that have sent a request of late.
         polls: streams and long polls that are open.
         queued: jobs that await a reconcile by this replica, now or later.
@@ -51,7 +51,7 @@ class GaugeValues:
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     pending_seconds: Mapping[str, float] = field(default_factory=dict)
     stragglers: Mapping[str, int] = field(default_factory=dict)
-    figures: Iterable[JobFigures] = ()
+    figures: Sequence[JobFigures] = ()
     agents: int = 0
     polls: int = 0
     queued: int = 0

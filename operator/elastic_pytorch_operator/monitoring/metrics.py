@@ -5,11 +5,20 @@ know them. The number of series grows with the namespaces that have jobs, and wi
 from this module.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from elastic_pytorch_operator import __version__
@@ -17,6 +26,8 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # half of the text, which Prometheus does not read in this format
 
 CONTROLLER = "elasticpytorchjob"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -86,6 +97,7 @@ class Metrics:
         self._per_job = per_job
         self._clock = clock
         self._namespaces: dict[str, float] = {}  # those whose counts are exported, and when each last had a job
+        self._lock = threading.Lock()  # of the namespaces; never held for longer than it takes to begin or to drop one
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._define_queue()
@@ -239,7 +251,7 @@ class Metrics:
             self._refused_connections.labels(refusal)
 
     def render(self, gauges: GaugeValues) -> bytes:
-        """The text that Prometheus reads."""
+        """The text that Prometheus reads. It takes long where there are many namespaces; any thread may make it, one at a time."""
         self._leader.labels(names.OPERATOR).set(gauges.leading)
         self._queue_depth.labels(CONTROLLER).set(gauges.queued)
         self._queue_longest.labels(CONTROLLER).set(gauges.longest_reconcile_seconds)
@@ -254,8 +266,7 @@ class Metrics:
             gauge.clear()
         now = self._clock()
         for namespace, jobs in gauges.jobs.items() if gauges.leading else ():
-            self._begin_namespace(namespace)
-            self._namespaces[namespace] = now
+            self._begin_namespace(namespace, now)
             self._longest_pending.labels(namespace).set(gauges.pending_seconds.get(namespace, 0.0))
             self._stragglers.labels(namespace).set(gauges.stragglers.get(namespace, 0))
             workers = gauges.workers.get(namespace, {})
@@ -263,10 +274,12 @@ class Metrics:
                 self._jobs.labels(namespace, state).set(jobs.get(state, 0))
             for state in WORKER_STATES:
                 self._workers.labels(namespace, state).set(workers.get(state, 0))
-        for namespace in [name for name, seen in self._namespaces.items() if now - seen > KEEP_SECONDS]:
-            del self._namespaces[namespace]
-            for counter, labels in self._counts_of(namespace):
-                counter.remove(*labels)
+        for namespace in list(self._namespaces):
+            with self._lock:
+                if now - self._namespaces[namespace] > KEEP_SECONDS:
+                    del self._namespaces[namespace]
+                    for counter, labels in self._counts_of(namespace):
+                        counter.remove(*labels)
 
     def _render_jobs(self, gauges: GaugeValues) -> None:
         for gauge in (
@@ -289,12 +302,13 @@ class Metrics:
             if job.efficiency is not None:
                 self._job_efficiency.labels(job.namespace, job.name).set(job.efficiency)
 
-    def _begin_namespace(self, namespace: str) -> None:
-        """Has all counts of a namespace begin at 0."""
-        if namespace not in self._namespaces:
-            self._namespaces[namespace] = self._clock()
-            for counter, labels in self._counts_of(namespace):
-                counter.labels(*labels)
+    def _begin_namespace(self, namespace: str, now: float) -> None:
+        """Has all counts of a namespace begin at 0, and be kept for a while."""
+        with self._lock:
+            if namespace not in self._namespaces:
+                for counter, labels in self._counts_of(namespace):
+                    counter.labels(*labels)
+            self._namespaces[namespace] = now
 
     def _counts_of(self, namespace: str) -> Iterator[tuple[Counter, tuple[str, ...]]]:
         yield self._steps_lost, (namespace,)
@@ -336,7 +350,7 @@ class Metrics:
 
     def decided(self, namespace: str, before: Memory, todo: Plan) -> None:
         """A plan was made for a job of a namespace, with what was remembered before."""
-        self._begin_namespace(namespace)
+        self._begin_namespace(namespace, self._clock())
         if todo.round is not None:
             self._rounds.labels(namespace, todo.round.reason).inc()
         recovery, last = todo.memory.recovery, todo.memory.budget.last

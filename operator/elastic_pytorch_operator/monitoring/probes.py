@@ -1,7 +1,7 @@
 """What kubelets and Prometheus ask: /healthz, /readyz and /metrics, on a port of their own that no agent needs to reach."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
@@ -10,6 +10,7 @@ from elastic_pytorch_operator.monitoring.metrics import CONTENT_TYPE
 
 logger = logging.getLogger(__name__)
 
+PIECE_BYTES = 64 * 1024
 # Kubelets and Prometheus ask a few times a minute, on a connection for each request.
 PROBE_LIMITS = ConnectionLimits(per_second=10.0, at_once=50.0, per_address=16, reserved=0)
 
@@ -20,15 +21,15 @@ class Probes:
     Args:
         failed_checks: returns what is wrong, so that the operator should be restarted; nothing: it is well.
         ready: whether it knows the cluster; a replica on standby is as ready as the one that leads.
-        render: the metrics' text.
+        metrics: the metrics' text.
     """
 
     def __init__(
-        self, failed_checks: Callable[[], Sequence[str]], ready: Callable[[], bool], render: Callable[[], bytes]
+        self, failed_checks: Callable[[], Sequence[str]], ready: Callable[[], bool], metrics: Callable[[], Awaitable[bytes]]
     ) -> None:
         self._failed_checks = failed_checks
         self._is_ready = ready
-        self._render = render
+        self._text = metrics
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of an aiohttp application."""
@@ -50,5 +51,11 @@ class Probes:
             return web.Response(status=503, text="jobs, pods and nodes have not been listed yet")
         return web.Response(text="ok")
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._render(), headers={"Content-Type": CONTENT_TYPE})
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        text = memoryview(await self._text())
+        answer = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
+        answer.content_length = len(text)
+        await answer.prepare(request)
+        for begin in range(0, len(text), PIECE_BYTES):  # a client that reads slowly has no copy of its own of the rest
+            await answer.write(text[begin : begin + PIECE_BYTES])
+        return answer

@@ -1,7 +1,10 @@
-"""Reads the values of the gauges. It only counts what statuses say, so that it is cheap enough for each scrape."""
+"""Reads the values of the gauges. What changes is taken on the event loop; the rest is counted wherever there is time for it."""
 
+import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
@@ -14,11 +17,13 @@ from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFig
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
+logger = logging.getLogger(__name__)
+
 CONNECTED_SECONDS = 10.0  # agents send a heartbeat every second, or every few seconds where there are thousands
 PENDING = "Pending"
 
 
-def read_gauges(
+def begin_to_read(
     cache: Cache,
     registry: AgentRegistry,
     queue: WorkQueue[JobKey],
@@ -27,8 +32,8 @@ def read_gauges(
     now: float,
     time: str,
     longest_work_seconds: float = 0.0,
-) -> GaugeValues:
-    """Returns the values at this moment.
+) -> Callable[[], GaugeValues]:
+    """Takes the values of this moment; returns what counts them, in any thread: a job's manifest is replaced, and never changed.
 
     Args:
         cache: the jobs.
@@ -39,32 +44,36 @@ def read_gauges(
         time: the time of day, RFC 3339.
         longest_work_seconds: for how long the oldest plan or write has been going on.
     """
-    jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    pending: defaultdict[str, float] = defaultdict(float)
-    stragglers: Counter[str] = Counter()
-    for key in cache.keys:
-        manifest = cache.job_manifest(key)
-        status = manifest.get("status") or {}
-        state = status.get("state") or PENDING
-        jobs[key.namespace][state] += 1
-        if state == PENDING:
-            pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
-        if not has_ended(status):
-            workers[key.namespace].update(count_states(status))
-            stragglers[key.namespace] += len(status.get("stragglers") or ())
-    return GaugeValues(
+    others = GaugeValues(
         leading=leading,
-        jobs=jobs,
-        workers=workers,
-        pending_seconds=pending,
-        stragglers=stragglers,
-        figures=(_figures(key, cache.job_manifest(key)) for key in cache.keys),
         agents=registry.heard_since(now - CONNECTED_SECONDS),
         polls=registry.open_polls,
         queued=len(queue),
         longest_reconcile_seconds=longest_work_seconds,
     )
+    return partial(_count, [(key, cache.job_manifest(key)) for key in cache.keys], time, others)
+
+
+def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, others: GaugeValues) -> GaugeValues:
+    jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    pending: defaultdict[str, float] = defaultdict(float)
+    stragglers: Counter[str] = Counter()
+    figures: list[JobFigures] = []
+    for key, manifest in manifests:
+        try:
+            status = manifest.get("status") or {}
+            state = status.get("state") or PENDING
+            jobs[key.namespace][state] += 1
+            if state == PENDING:
+                pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
+            if not has_ended(status):
+                workers[key.namespace].update(count_states(status))
+                stragglers[key.namespace] += len(status.get("stragglers") or ())
+            figures.append(_figures(key, manifest))
+        except Exception:  # whoever may write one job's status must not take away the metrics of all
+            logger.debug("cannot read a status", extra={"job": str(key)}, exc_info=True)
+    return replace(others, jobs=jobs, workers=workers, pending_seconds=pending, stragglers=stragglers, figures=figures)
 
 
 def pending_since(manifest: Mapping[str, Any]) -> str:

@@ -34,9 +34,10 @@ from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.monitoring.health import HealthSample, failed_checks
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
+from elastic_pytorch_operator.monitoring.scrapes import Scrapes
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
-from elastic_pytorch_operator.runtime.gauges import read_gauges
+from elastic_pytorch_operator.runtime.gauges import begin_to_read
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 from elastic_pytorch_operator.tls.rotation import Trust
@@ -117,7 +118,7 @@ class Replica:
         self._api = AgentApi(
             self._cache, self._registry, reviewer, self._queue.add, lambda: self._listening and self._may_act(), self._metrics
         )
-        self._probes = Probes(self._failed_checks, lambda: self._cache.primed, self._render)
+        self._probes = Probes(self._failed_checks, lambda: self._cache.primed, Scrapes(self._begin_to_render).text)
 
     @property
     def leading(self) -> bool:
@@ -256,18 +257,18 @@ class Replica:
         )
         return failed_checks(sample)
 
-    def _render(self) -> bytes:
-        moment = datetime.now(UTC).isoformat()
-        gauges = read_gauges(
+    def _begin_to_render(self) -> Callable[[], bytes]:
+        """Takes the values of the metrics of this moment; returns what makes the text of them, in another thread."""
+        read = begin_to_read(
             self._cache,
             self._registry,
             self._queue,
             leading=self.leading,
             now=time.monotonic(),
-            time=moment,
+            time=datetime.now(UTC).isoformat(),
             longest_work_seconds=self._controller.longest_work_seconds,
         )
-        return self._metrics.render(gauges)
+        return lambda: self._metrics.render(read())
 
 
 async def _run_here(coroutine: Coroutine[Any, Any, None]) -> None:

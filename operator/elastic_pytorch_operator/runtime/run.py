@@ -22,6 +22,7 @@ from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 logger = logging.getLogger(__name__)
 
 JSON_LEVELS = 10_000  # of objects and lists in each other: the most that the API server reads
+GIVE_WAY_SECONDS = 0.001  # after which a busy thread, such as the one that renders the metrics, lets the event loop go on
 
 
 async def run_operator(
@@ -41,6 +42,7 @@ async def run_operator(
     allow_deep_json()
     open_files.raise_limit()
     collect_rarely()
+    sys.setswitchinterval(GIVE_WAY_SECONDS)
     metrics = Metrics(per_job=metrics_per_job)
     cluster = await KubernetesCluster.connect(metrics, settings.watched)
     cluster.reduce_pod = reduce_pod

@@ -1,16 +1,11 @@
 """How long a turn of the event loop takes, at most, while worker pods send as much as the operator's server takes.
 
-Measured in the time of the loop's thread, which other programs do not lengthen. The best of several periods counts: what a flood costs, it
-costs in each of them.
+The best of several periods counts: what a flood costs, it costs in each of them.
 """
 
 import asyncio
-import gc
 import json
 import multiprocessing
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -25,10 +20,10 @@ from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
 from tests.operator.flooder import BEAT, chunk, flood, many, stream_opening
+from tests.operator.longest_turn import MAX_TURN_SECONDS, longest_turn, without_search_for_garbage
 
 pytestmark = pytest.mark.process
 
-MAX_TURN_SECONDS = 0.02
 PERIODS = 4
 PERIOD_SECONDS = 0.25
 
@@ -65,36 +60,6 @@ REQUESTS = {
         "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(b"x").decode() * 10_000 + chunk(b"").decode()
     ),
 }
-
-
-async def longest_turn(seconds: float) -> float:
-    """Seconds that the longest turn of the event loop takes within a period, in the time of its thread."""
-    loop, found, end, done = asyncio.get_running_loop(), 0.0, time.monotonic() + seconds, asyncio.Event()
-    last = time.thread_time()
-
-    def turn() -> None:
-        nonlocal found, last
-        now = time.thread_time()
-        found, last = max(found, now - last), now
-        if time.monotonic() > end:
-            done.set()
-        else:
-            loop.call_later(0.001, turn)
-
-    loop.call_soon(turn)
-    await done.wait()
-    return found
-
-
-@contextmanager
-def without_search_for_garbage() -> Iterator[None]:
-    """A search takes as long as there are objects of other tests; the operator searches rarely."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 async def turn_while_pods_send(pods: int, opening: str, block: bytes, connections: int) -> float:

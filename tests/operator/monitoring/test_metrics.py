@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
 from elastic_pytorch_operator.planning.rounds import next_round
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
-from elastic_pytorch_operator.runtime.gauges import pending_since, read_gauges
+from elastic_pytorch_operator.runtime.gauges import begin_to_read, pending_since
 from elastic_pytorch_operator.spec.job import JobKey
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -29,7 +30,7 @@ NOON = "2026-01-01T12:00:00Z"
 
 
 def gauges_of(cache: Cache, queue: WorkQueue[JobKey] | None = None, *, leading: bool = True) -> GaugeValues:
-    return read_gauges(cache, AgentRegistry(), queue or WorkQueue(), leading=leading, now=0.0, time=NOON)
+    return begin_to_read(cache, AgentRegistry(), queue or WorkQueue(), leading=leading, now=0.0, time=NOON)()
 
 
 def read(metrics: Metrics, gauges: GaugeValues = LEADING) -> dict[str, float]:
@@ -102,7 +103,7 @@ def test_agents_are_counted_that_still_speak() -> None:
         registry.note_heartbeat(
             "uid-lm", worker, parse_heartbeat({"incarnation": worker, "state": "ready", "round": 0}), heard_at
         )
-    found = read(metrics, read_gauges(Cache(), registry, WorkQueue(), leading=True, now=200.0, time=NOON))
+    found = read(metrics, begin_to_read(Cache(), registry, WorkQueue(), leading=True, now=200.0, time=NOON)())
     assert found["elastic_pytorch_agents_connected{}"] == 1
 
 
@@ -184,6 +185,36 @@ def test_counts_of_a_namespace_that_no_scrape_has_seen_go_away_too() -> None:
     assert "elastic_pytorch_steps_lost_total{namespace=short-lived}" in read(metrics)
     now[0] = KEEP_SECONDS + 1
     assert not [name for name in read(metrics) if "short-lived" in name]
+
+
+def test_namespaces_may_begin_while_another_thread_renders() -> None:
+    metrics, gauges = Metrics(), GaugeValues(leading=True, jobs={f"team-{n}": {"Running": 1} for n in range(200)})
+    with ThreadPoolExecutor() as pool:
+        renderings = [pool.submit(metrics.render, gauges) for _ in range(4)]
+        for number in range(300):
+            metrics.decided(f"new-{number}", Memory(), Plan(Memory(), round=replace(a_round(0, 1), reason="FirstRound")))
+        for rendering in renderings:
+            rendering.result()
+    found = read(metrics, gauges)
+    assert all(found[f"elastic_pytorch_rounds_declared_total{{namespace=new-{n},reason=FirstRound}}"] == 1 for n in range(300))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"state": "Running", "workers": ["no worker"]},
+        {"state": "Running", "unlistedWorkers": {"indexes": {"Running": 7}}},
+        {"state": "Running", "stragglers": 3},
+        {"state": "Running", "worldSize": 1, "progress": {"stepsPerSecond": "fast"}},
+        {"state": ["Running"]},
+    ],
+    ids=str,
+)
+def test_status_that_cannot_be_read_costs_nobody_else_the_metrics(status: Any) -> None:
+    cache = Cache()
+    jobs = [in_namespace(a_manifest(), "a") | {"status": status}, in_namespace(a_manifest(), "b")]
+    cache.replace_all(jobs, [], [], 0.0)
+    assert read(Metrics(), gauges_of(cache))["elastic_pytorch_jobs{namespace=b,state=Pending}"] == 1
 
 
 def condition(type_: str, status: str, time: str) -> dict[str, str]:

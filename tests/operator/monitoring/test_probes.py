@@ -9,6 +9,7 @@ from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import Probes
+from elastic_pytorch_operator.monitoring.scrapes import Scrapes
 from prometheus_client.parser import text_string_to_metric_families
 
 
@@ -21,7 +22,8 @@ class Operator:
         self.metrics = Metrics()
 
     def probes(self) -> Probes:
-        return Probes(lambda: self.failed_checks, lambda: self.ready, lambda: self.metrics.render(GaugeValues()))
+        scrapes = Scrapes(lambda: lambda: self.metrics.render(GaugeValues()))
+        return Probes(lambda: self.failed_checks, lambda: self.ready, scrapes.text)
 
 
 async def ask(port: int, path: str, seconds: float = 10.0) -> tuple[int, str]:

@@ -1,0 +1,39 @@
+"""How long a turn of the event loop takes: in the time of its thread, which other programs do not lengthen."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MAX_TURN_SECONDS = 0.02
+
+
+async def longest_turn(seconds: float) -> float:
+    """Seconds that the longest turn takes within a period."""
+    loop, found, end, done = asyncio.get_running_loop(), 0.0, time.monotonic() + seconds, asyncio.Event()
+    last = time.thread_time()
+
+    def turn() -> None:
+        nonlocal found, last
+        now = time.thread_time()
+        found, last = max(found, now - last), now
+        if time.monotonic() > end:
+            done.set()
+        else:
+            loop.call_later(0.001, turn)
+
+    loop.call_soon(turn)
+    await done.wait()
+    return found
+
+
+@contextmanager
+def without_search_for_garbage() -> Iterator[None]:
+    """A search takes as long as there are objects of other tests; the operator searches rarely."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
