@@ -36,6 +36,8 @@ class ConnectionLimits:
         per_address: that an address may have open.
         total: that all addresses may have open.
         reserved: more of them, for addresses that are expected.
+        newest_first: a new one takes the place of the oldest, of its address or of all, instead of being refused. So those that hold
+            connections open keep nobody out whose request is answered at once.
         authentication_seconds: for which one may stay open. No request of an agent waits for anything before it has authenticated, but
             for a token review.
     """
@@ -46,6 +48,7 @@ class ConnectionLimits:
     per_address: int = 256
     total: int = 1024
     reserved: int = 1024
+    newest_first: bool = False
     authentication_seconds: float = 10.0
 
 
@@ -57,12 +60,14 @@ class Connections:
         limits: of them.
         is_expected: whether clients are expected at an address.
         waiting: since when each unknown connection from such an address has been open, the oldest first.
+        displace: closes a connection that has made room for a newer one.
     """
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     is_expected: Callable[[str], bool] = lambda _: False
     waiting: MutableMapping[Hashable, float] = field(default_factory=dict)
-    _unknown: set[Peer] = field(default_factory=set)
+    displace: Callable[[Peer], None] = lambda _: None
+    _unknown: dict[Peer, None] = field(default_factory=dict)  # the oldest first
     _unknown_of: Counter[str] = field(default_factory=Counter)
     _clients: dict[Peer, Hashable] = field(default_factory=dict)
     _known_of: dict[Hashable, OrderedDict[Peer, None]] = field(default_factory=dict)
@@ -78,17 +83,29 @@ class Connections:
             return "files"
         if self._rate.admit(address, now):
             return "rate"
+        if self.limits.newest_first:
+            self._make_room(address)
         if self._unknown_of[address] >= self.limits.per_address:
             return "address"
         room = self.limits.total - len(self._unknown)
         if room <= 0 and (room + self.limits.reserved <= 0 or not self.is_expected(address)):
             return "total"
         self.close(peer)  # a connection whose end was not reported yet: the kernel has given its port to another
-        self._unknown.add(peer)
+        self._unknown[peer] = None
         self._unknown_of[address] += 1
         if self.is_expected(address):
             self.waiting[peer] = now
         return None
+
+    def _make_room(self, address: str) -> None:
+        if self._unknown_of[address] >= self.limits.per_address:
+            oldest = next(peer for peer in self._unknown if peer[0] == address)
+        elif len(self._unknown) >= self.limits.total:
+            oldest = next(iter(self._unknown))
+        else:
+            return
+        self.close(oldest)
+        self.displace(oldest)
 
     def client_of(self, peer: Peer) -> Hashable | None:
         """The client that has authenticated on a connection; None: none has."""
@@ -116,7 +133,7 @@ class Connections:
         """Forgets a connection."""
         self.waiting.pop(peer, None)
         if peer in self._unknown:
-            self._unknown.remove(peer)
+            del self._unknown[peer]
             self._unknown_of[peer[0]] -= 1
             if not self._unknown_of[peer[0]]:
                 del self._unknown_of[peer[0]]

@@ -174,6 +174,7 @@ class _Gate:
 
     def __init__(self, connections: Connections, on_refusal: Callable[[str, str], None], on_crowd: Callable[[], None]) -> None:
         self._connections = connections
+        connections.displace = self._abort
         self._on_refusal = on_refusal
         self._on_crowd = on_crowd
         self._links: dict[Peer, _Link] = {}
@@ -218,8 +219,8 @@ class _Gate:
         oldest = self._connections.authenticate(peer, client)
         if peer in self._links:
             self._links[peer].deadline.cancel()
-        if oldest in self._links:
-            self._links[oldest].transport.abort()
+        if oldest is not None:
+            self._abort(oldest)
 
     @web.middleware
     async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -302,7 +303,11 @@ class _Gate:
 
     def _give_up(self, peer: Peer) -> None:
         self._on_refusal("timeout", peer[0])
-        self._links[peer].transport.abort()
+        self._abort(peer)
+
+    def _abort(self, peer: Peer) -> None:
+        if link := self._links.get(peer):
+            link.transport.abort()
 
     def _forget(self, peer: Peer) -> None:
         self._connections.close(peer)

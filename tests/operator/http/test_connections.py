@@ -68,6 +68,24 @@ def test_beyond_the_total_only_expected_addresses_are_let_in() -> None:
     assert open_many(connections, "c", 1) == ["total"]
 
 
+def test_where_requests_are_short_the_newest_take_the_place_of_the_oldest() -> None:
+    limits = ConnectionLimits(per_second=10, at_once=20, per_address=3, total=5, reserved=0, newest_first=True)
+    displaced: list[Peer] = []
+    connections = Connections(limits, displace=displaced.append)
+    assert open_many(connections, "a", 3) == [None] * 3
+    assert connections.open(("a", 7), 100.0) is None
+    assert displaced == [("a", 0)]
+    assert open_many(connections, "b", 2) == [None] * 2
+    assert connections.open(("c", 1), 100.0) is None
+    assert displaced == [("a", 0), ("a", 1)], "the oldest of all"
+    for port in range(100, 200):
+        if connections.open(("d", port), 100.0) == "rate":
+            break
+    before = list(displaced)
+    assert connections.open(("d", 300), 100.0) == "rate"
+    assert displaced == before, "none gives way to one that is refused"
+
+
 def test_known_connections_count_for_their_client_alone_which_keeps_the_newest() -> None:
     connections = Connections(ConnectionLimits(per_address=2, total=2, reserved=0))
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+import tracemalloc
 
 import aiohttp
 import pytest
+from elastic_pytorch_operator.http.connections import Connections
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.monitoring.probes import Probes
+from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.monitoring.scrapes import Scrapes
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -49,6 +51,38 @@ async def test_prometheus_can_read_the_metrics() -> None:
     assert code == 200
     names = {family.name for family in text_string_to_metric_families(text)}
     assert {"workqueue_depth", "elastic_pytorch_agents_connected", "process_resident_memory_bytes"} <= names
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half a request"])
+async def test_connections_that_are_held_open_keep_no_probe_of_their_address_out(sent: bytes) -> None:
+    connections = Connections(PROBE_LIMITS)
+    async with serving(Operator().probes().routes(), "127.0.0.1", 0, connections=connections) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * PROBE_LIMITS.per_address)]
+        for _, writer in held:
+            writer.write(sent)
+        assert await ask(port, "/healthz") == (200, "ok")
+        assert await asyncio.wait_for(held[0][0].read(), 10) == b"", "the oldest is closed"
+        for _, writer in held:
+            writer.close()
+
+
+async def test_client_that_reads_slowly_gets_the_text_piece_by_piece() -> None:
+    text = b"x" * 30_000_000
+
+    async def metrics() -> bytes:
+        return text
+
+    async with serving(Probes(tuple, lambda: True, metrics).routes(), "127.0.0.1", 0) as port:
+        tracemalloc.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0.5)
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held < 5_000_000
+        async with asyncio.timeout(20):
+            assert (await reader.read()).endswith(b"\r\n\r\n" + text)
+        writer.close()
 
 
 async def test_operator_whose_event_loop_is_stuck_does_not_answer() -> None:
