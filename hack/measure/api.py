@@ -29,6 +29,8 @@ class Api:
 
     def __init__(self, connection: client.ApiClient, namespace: str) -> None:
         self._connection, self._server, self.namespace = connection, connection.configuration.host, namespace
+        token = connection.configuration.api_key.get("BearerToken", "")  # none, if the kubeconfig has a client certificate
+        self._headers = {"Authorization": token} if token else {}
 
     @classmethod
     @asynccontextmanager
@@ -40,7 +42,7 @@ class Api:
 
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Returns the object that answers a request, or raises ApiError; a patch is a merge patch."""
-        headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
+        headers = self._headers | {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
         sent = await self._connection.call_api(method, self._server + path, headers, body, _request_timeout=REQUEST)
         answer: dict[str, Any] = await sent.response.json(content_type=None)
         if sent.status >= 400:
@@ -57,7 +59,7 @@ class Api:
 
     async def lines(self, path: str) -> AsyncIterator[str]:
         """Yields what the server sends, line by line; nothing if it refuses."""
-        sent = await self._connection.call_api("GET", self._server + path, _request_timeout=STREAM)
+        sent = await self._connection.call_api("GET", self._server + path, self._headers, _request_timeout=STREAM)
         async with sent.response as response:
             if response.status < 400:
                 async for line in response.content:

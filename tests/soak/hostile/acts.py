@@ -25,7 +25,7 @@ ACTS: Mapping[str, str] = {
     QUANTITIES: "jobs with a quantity of hundreds of digits",
     TEMPLATES: "jobs with a template that makes no pod",
     FLOOD: "lines sent on four streams of one worker",
-    WEBHOOK: "connections of the API server to a webhook that never answers",
+    WEBHOOK: "requests of the API server to a webhook that never answers",
     QUOTA: "times that a job was seen whose pods a quota of zero refuses",
     NAMESPACE: "namespaces deleted with their jobs, and made again",
     SCRAPE: "answers of /metrics",

@@ -1,5 +1,6 @@
 """The hostile tenant's objects, and those that a platform team has made for it. Pure."""
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +17,12 @@ IMAGE = "elastic-pytorch-worker:dev"
 ACCOUNT = "tenant"
 WEBHOOK = "elastic-pytorch-soak-hostile"
 WEBHOOK_SECONDS = 30
-HANG_PORT = 8443
+HANG, HANG_PORT = "hang", 8443
 FLOOD_JOB, ANNOTATED_JOB = "flood", "annotated"
 SCRIPTS = ("flood", "hang", "scrape", "strangers", "tally")
 # Two cores hold the whole cluster: without limits, the programs would starve it by what any program costs, which is not what is tested.
 FLOOD_CPU = "200m"
-PROGRAMS: Mapping[str, str] = {"hang": "50m", "scrape": "150m", "strangers": "100m"}
+PROGRAMS: Mapping[str, str] = {HANG: "50m", "scrape": "150m", "strangers": "100m"}
 SECURITY = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
 
@@ -76,13 +77,18 @@ def no_pods() -> dict[str, Any]:
     return {"metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}}}
 
 
-def hanging_webhook(namespaces: Namespaces) -> dict[str, Any]:
-    """A webhook for the pods of one namespace, whose server accepts connections and never answers."""
-    service = {"namespace": namespaces.own, "name": "hang", "path": "/", "port": 443}
+def hanging_webhook(namespaces: Namespaces, authority: str) -> dict[str, Any]:
+    """A webhook for the pods of one namespace, whose server never answers.
+
+    Args:
+        namespaces: of the tenant.
+        authority: a certificate, PEM, that has signed the server's.
+    """
+    service = {"namespace": namespaces.own, "name": HANG, "path": "/", "port": 443}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}
     webhook = {
         "name": "hang.elasticpytorch.dev",
-        "clientConfig": {"service": service},
+        "clientConfig": {"service": service, "caBundle": b64encode(authority.encode()).decode()},
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespaces.hanging}},
         "rules": [rule],
         "timeoutSeconds": WEBHOOK_SECONDS,
@@ -96,15 +102,19 @@ def hanging_webhook(namespaces: Namespaces) -> dict[str, Any]:
 def hang_service() -> dict[str, Any]:
     """The address of that webhook's server."""
     return {
-        "metadata": {"name": "hang"},
-        "spec": {"selector": {"app": "hang"}, "ports": [{"port": 443, "targetPort": HANG_PORT}]},
+        "metadata": {"name": HANG},
+        "spec": {"selector": {"app": HANG}, "ports": [{"port": 443, "targetPort": HANG_PORT}]},
     }
 
 
-def scripts() -> dict[str, Any]:
-    """The ConfigMap that the programs are taken from."""
+def scripts(certificate: str) -> dict[str, Any]:
+    """The ConfigMap that the programs are taken from.
+
+    Args:
+        certificate: of the webhook's server, with its key, PEM.
+    """
     files = {f"{name}.py": (ROOT / "tests/soak/scripts/hostile" / f"{name}.py").read_text() for name in SCRIPTS}
-    return {"metadata": {"name": "scripts"}, "data": files}
+    return {"metadata": {"name": "scripts"}, "data": files | {"hang.pem": certificate}}
 
 
 def program(name: str, namespaces: Namespaces) -> dict[str, Any]:

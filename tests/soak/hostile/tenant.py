@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from typing import Any
 import yaml
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
 from measure.kind_cluster import KUBECONFIG
 from measure.watcher import OPERATOR_NAMESPACE, OPERATORS, background
@@ -81,7 +83,7 @@ class Tenant:
     async def _keep_jobs(self, _: int) -> None:
         """Creates the jobs that are to be there all the time, again if one has ended."""
         spaces = self._namespaces
-        asleep = {"command": ["sleep", "infinity"]}
+        asleep = {"command": ["sleep", "infinity"], "args": []}
         wanted = [(spaces.own, manifests.flood_job(spaces))]
         wanted += [
             (spaces.own, manifests.job(manifests.ANNOTATED_JOB, changes={"pod": {"nodeSelector": {}}, "container": asleep}))
@@ -204,12 +206,14 @@ async def _set_up(platform: Api, namespaces: Namespaces) -> str:
         await make_namespace(platform, namespace, namespaces.own)
     await _create(platform, f"{own}/serviceaccounts", {"metadata": {"name": manifests.ACCOUNT}})
     await _create(platform, f"{NAMESPACES}/{namespaces.full}/resourcequotas", manifests.no_pods())
-    await _create(platform, f"{own}/configmaps", manifests.scripts())
+    authority = make_authority(time.time())
+    served = make_serving(authority, [f"{manifests.HANG}.{namespaces.own}.svc"], time.time())
+    await _create(platform, f"{own}/configmaps", manifests.scripts(served.certificate + served.key))
     await _create(platform, f"{own}/services", manifests.hang_service())
     for program in manifests.PROGRAMS:
         path = f"/apis/apps/v1/namespaces/{namespaces.own}/deployments"
         await _create(platform, path, manifests.program(program, namespaces))
-    await _create(platform, WEBHOOKS, manifests.hanging_webhook(namespaces))
+    await _create(platform, WEBHOOKS, manifests.hanging_webhook(namespaces, authority.certificate))
     request = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
     answer = await platform.ask("POST", f"{own}/serviceaccounts/{manifests.ACCOUNT}/token", request)
     return str(answer["status"]["token"])

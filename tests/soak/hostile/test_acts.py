@@ -50,7 +50,7 @@ def test_every_program_has_a_limit_of_its_cpu() -> None:
 
 
 def test_the_webhook_is_asked_about_the_pods_of_one_namespace_only() -> None:
-    [webhook] = manifests.hanging_webhook(NAMESPACES)["webhooks"]
+    [webhook] = manifests.hanging_webhook(NAMESPACES, "PEM")["webhooks"]
     assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "soak-1-hanging"}}
 
 
@@ -58,8 +58,10 @@ def test_scripts_are_those_that_the_programs_start() -> None:
     started = [manifests.program(name, NAMESPACES)["spec"]["template"]["spec"] for name in manifests.PROGRAMS]
     started.append(manifests.flood_job(NAMESPACES)["spec"]["template"]["spec"])
     files = {pod["containers"][0]["command"][1].removeprefix("/scripts/") for pod in started}
-    assert set(manifests.scripts()["data"]) == files | {"tally.py"}
-    for source in manifests.scripts()["data"].values():
+    data = manifests.scripts("PEM")["data"]
+    assert data.pop("hang.pem") == "PEM"
+    assert set(data) == files | {"tally.py"}
+    for source in data.values():
         compile(source, "script", "exec")
 
 
