@@ -59,7 +59,7 @@ class Controller:
         metrics: counts the work.
         leading: whether this replica may act.
         slots: where writes wait for their turn; None: slots of its own.
-        time_of_day: for times that people read, and for the time to live of jobs that have ended.
+        time_of_day: for the times in statuses and events, and for what is decided by such times.
         kueue: whether jobs with a queue ask Kueue for quota. Else they are not started.
 
     Attributes:
@@ -83,7 +83,7 @@ class Controller:
         self._cluster = cluster
         self._cache = cache
         self._registry = registry
-        self._executor = Executor(cluster, cache, agent, clock)
+        self._executor = Executor(cluster, cache, agent, clock, time_of_day)
         self._clock = clock
         self._queue = queue
         self._metrics = metrics or Metrics()

@@ -1,5 +1,6 @@
 """What a plan asks for, as writes to the API server. What they have written, the cache knows at once."""
 
+import itertools
 import logging
 import secrets
 import time
@@ -87,11 +88,14 @@ class Executor:
         cache: Cache,
         agent: AgentSettings,
         clock: Callable[[], float] = time.monotonic,
+        time_of_day: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cluster = cluster
         self._cache = cache
         self.agent = agent
         self._clock = clock
+        self._time_of_day = time_of_day
+        self._event_numbers = itertools.count()
         self._services: set[str] = set()
         self._claims = ClaimWriter(cluster)
         self._pod_groups = PodGroupWriter(cluster)
@@ -180,7 +184,8 @@ class Executor:
 
     def event(self, job: Job, action: RecordEvent) -> JobWrite:
         """The write of an event of this moment."""
-        nanoseconds = time.time_ns()
+        # Two events of one microsecond have different names.
+        nanoseconds = round(self._time_of_day().timestamp() * 1e6) * 1000 + next(self._event_numbers) % 1000
         id_ = f"event {nanoseconds} {action.reason}"
         return JobWrite(Lane.EVENTS, id_, id_, partial(self._send_event, job, action, nanoseconds), urgent=False)
 
@@ -193,7 +198,7 @@ class Executor:
         managed_by = (manifest.get("spec") or {}).get("managedBy")
         if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
             return None
-        generation, time = metadata.get("generation", 1), write_time(datetime.now(UTC))
+        generation, time = metadata.get("generation", 1), write_time(self._time_of_day())
         began = bool(known_status.get("round"))
         condition = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
         known = find_condition(known_status, condition.type) or {}
