@@ -53,7 +53,9 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
     pod, namespace = os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")
     if not (pod and namespace):
         logger.warning("POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica")
-    uid, address = os.environ.get("POD_UID", ""), os.environ.get("POD_IP", "")
+    uid, address, node = (os.environ.get(name, "") for name in ("POD_UID", "POD_IP", "NODE_NAME"))
+    if pod and namespace and not (uid and address):
+        logger.warning("POD_UID and POD_IP are not set: no Service is pointed at this replica when it leads")
     settings = ReplicaSettings(
         operator_url=options.url or f"http://{os.uname().nodename}:{options.port}",
         host="::",  # a pod's own address is not known in advance, nor is its family
@@ -61,7 +63,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         probe_port=options.probe_port,
         namespace=namespace if pod else "",
         pod=pod,
-        endpoint=Endpoint(pod, uid, address, options.port) if namespace and pod and uid and address else None,
+        endpoint=Endpoint(pod, uid, address, options.port, node) if namespace and pod and uid and address else None,
         watched=options.namespaces,
         marks=options.marks,
         kueue=options.kueue,

@@ -9,6 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint, endpoint_slice
+from elastic_pytorch_operator.tls.secret import SECRET_NAME
 
 from tests.chart.chart_rendering import CHART, REGISTRY, container_of, helm, needs_helm, only, pod_of, render, template
 from tests.paths import ROOT
@@ -60,12 +62,17 @@ def test_default_values_render_these_objects() -> None:
         ("ClusterRole", "elastic-pytorch-operator-edit"),
         ("ClusterRole", "elastic-pytorch-operator-view"),
         ("ClusterRoleBinding", "elastic-pytorch-operator"),
+        ("ClusterRoleBinding", "elastic-pytorch-operator-token-keys"),
         ("CustomResourceDefinition", "elasticpytorchjobs.elasticpytorch.dev"),
         ("Deployment", "elastic-pytorch-operator"),
+        ("EndpointSlice", "elastic-pytorch-operator-ipv4"),
+        ("EndpointSlice", "elastic-pytorch-operator-ipv6"),
+        ("Lease", "elastic-pytorch-operator"),
         ("Pod", "elastic-pytorch-operator-test"),
         ("PodDisruptionBudget", "elastic-pytorch-operator"),
         ("Role", "elastic-pytorch-operator-leader"),
         ("RoleBinding", "elastic-pytorch-operator-leader"),
+        ("Secret", "elastic-pytorch-operator-tls"),
         ("Service", "elastic-pytorch-operator"),
         ("ServiceAccount", "elastic-pytorch-operator"),
     ]
@@ -165,8 +172,46 @@ def test_agents_are_given_the_address_of_the_service() -> None:
     ]
     assert url == "https://elastic-pytorch-operator.the-namespace.svc:8443"
     assert {"name": port["targetPort"], "containerPort": 8443} in container["ports"]
-    labels = pod_of(objects)["metadata"]["labels"] | {"elasticpytorch.dev/leader": "true"}
-    assert service["spec"]["selector"].items() <= labels.items(), "the leader's pod has one label more"
+    assert "selector" not in service["spec"], "the leader alone says where it leads"
+
+
+@needs_helm
+@pytest.mark.parametrize(("address", "family"), [("10.0.0.1", "IPv4"), ("fd00::1", "IPv6")])
+def test_leader_finds_the_slice_that_it_fills_empty_and_of_its_family(address: str, family: str) -> None:
+    wanted = endpoint_slice("the-namespace", Endpoint("pod", "uid", address, 8443))
+    objects = render()
+    found = only(objects, "EndpointSlice", wanted["metadata"]["name"])
+    assert found["apiVersion"] == wanted["apiVersion"]
+    assert found["addressType"] == wanted["addressType"] == family
+    assert wanted["metadata"]["labels"].items() <= found["metadata"]["labels"].items()
+    assert wanted["metadata"]["labels"]["kubernetes.io/service-name"] == only(objects, "Service")["metadata"]["name"]
+    assert [port["name"] for port in wanted["ports"]] == [port["name"] for port in only(objects, "Service")["spec"]["ports"]]
+
+
+@needs_helm
+def test_upgrade_leaves_alone_what_the_operator_has_written_into_its_own_objects() -> None:
+    objects = render()
+    # Helm's three-way merge changes only fields that a version of the chart renders: even an empty list would be one.
+    for kind, name, filled in (
+        ("Lease", "elastic-pytorch-operator", {"spec"}),
+        ("Secret", SECRET_NAME, {"data", "stringData"}),
+        ("EndpointSlice", "elastic-pytorch-operator-ipv4", {"endpoints", "ports"}),
+        ("EndpointSlice", "elastic-pytorch-operator-ipv6", {"endpoints", "ports"}),
+    ):
+        assert not filled & set(only(objects, kind, name)), kind
+    assert only(objects, "Secret", SECRET_NAME)["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+@needs_helm
+def test_operator_is_told_where_its_pod_is() -> None:
+    fields = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in container_of(render())["env"] if "valueFrom" in e}
+    assert fields == {
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
+        "POD_UID": "metadata.uid",
+        "POD_IP": "status.podIP",
+        "NODE_NAME": "spec.nodeName",
+    }
 
 
 @needs_helm

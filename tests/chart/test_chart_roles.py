@@ -19,17 +19,13 @@ JOBS = {
 EVERYWHERE = {
     ("", "nodes"): ["list", "watch"],
     ("authentication.k8s.io", "tokenreviews"): ["create"],
-    ("", "/.well-known/openid-configuration"): ["get"],
-    ("", "/openid/v1/jwks"): ["get"],
 }
+SLICES = ["elastic-pytorch-operator-ipv4", "elastic-pytorch-operator-ipv6"]
 OWN_NAMESPACE = [
-    ("leases", ["create"], None),
     ("leases", ["get", "update"], ["elastic-pytorch-operator"]),
-    ("secrets", ["create"], None),
     ("secrets", ["get", "update"], ["elastic-pytorch-operator-tls"]),
-    ("pods", ["list", "patch"], None),
-    ("endpointslices", ["create"], None),
-    ("endpointslices", ["get", "update"], ["elastic-pytorch-operator-leader"]),
+    ("endpointslices", ["get", "update"], SLICES),
+    ("endpointslices/restricted", ["create"], SLICES),
 ]
 
 
@@ -50,6 +46,24 @@ def test_operator_of_all_namespaces_may_do_exactly_what_it_does() -> None:
     assert own["metadata"]["namespace"] == "the-namespace"
     assert [(*rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in own["rules"]] == OWN_NAMESPACE
     assert [o["metadata"]["name"] for o in objects if o["kind"] == "Role"] == [own["metadata"]["name"]]
+
+
+@needs_helm
+@pytest.mark.parametrize("namespaces", ["[]", '["a"]'])
+def test_operator_may_read_the_keys_of_tokens_by_the_role_of_kubernetes(namespaces: str) -> None:
+    binding = only(render(f"watchNamespaces={namespaces}"), "ClusterRoleBinding", "elastic-pytorch-operator-token-keys")
+    assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (
+        "ClusterRole",
+        "system:service-account-issuer-discovery",
+    )
+
+
+@needs_helm
+def test_operator_may_create_no_object_of_its_own_namespace() -> None:
+    own = only(render(), "Role", "elastic-pytorch-operator-leader")
+    for rule in own["rules"]:
+        assert rule["resourceNames"]
+        assert "create" not in rule["verbs"] or rule["resources"] == ["endpointslices/restricted"], "which is no resource"
 
 
 @needs_helm
@@ -105,7 +119,7 @@ def test_no_role_has_a_wildcard_or_reads_all_secrets() -> None:
             assert not [name for name in (*rule.get("apiGroups", ()), *resources, *rule["verbs"]) if "*" in name]
             if "secrets" in resources:
                 assert role["kind"] == "Role", "of its own namespace only"
-                assert rule.get("resourceNames") or set(rule["verbs"]) == {"create"}, "and only its own"
+                assert rule["resourceNames"] == ["elastic-pytorch-operator-tls"], "and only its own"
 
 
 @needs_helm

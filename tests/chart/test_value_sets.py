@@ -76,6 +76,6 @@ def test_network_policy_leaves_the_way_out_open_unless_told() -> None:
 def test_pod_of_helm_test_is_not_taken_for_an_operator() -> None:
     objects = render()
     tester = only(objects, "Pod", "elastic-pytorch-operator-test")
-    selector = only(objects, "Service")["spec"]["selector"]
+    selector = only(objects, "Deployment")["spec"]["selector"]["matchLabels"]
     assert not selector.items() <= tester["metadata"]["labels"].items()
     assert tester["spec"]["automountServiceAccountToken"] is False

@@ -23,7 +23,6 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
 LABEL_WORKER_INDEX: Final = f"{GROUP}/worker-index"
 LABEL_ROLE: Final = f"{GROUP}/role"
-LABEL_LEADER: Final = f"{GROUP}/leader"  # on the operator's own pod
 LABEL_RENDEZVOUS: Final = f"{GROUP}/rendezvous"
 LABEL_WORKLOAD_NUMBER: Final = f"{GROUP}/workload-number"  # on a Workload of Kueue
 ROLE_WORKER: Final = "worker"

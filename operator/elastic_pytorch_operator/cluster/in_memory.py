@@ -53,6 +53,10 @@ class FakeCluster(ObjectStore):
         """Removes a node; its pods stay behind, as they do until the garbage collector of pods comes by."""
         self._remove("Node", "", name)
 
+    def add_object(self, kind: str, namespace: str, name: str) -> None:
+        """Adds an empty object, such as those that the chart renders for the operator."""
+        self._put(kind, namespace, {"metadata": {"namespace": namespace, "name": name}})
+
     def apply_job(self, manifest: Manifest) -> Manifest:
         """`kubectl apply`: creates the job, or replaces its spec."""
         metadata = manifest["metadata"]
@@ -277,53 +281,38 @@ class FakeCluster(ObjectStore):
         self._called("get_token_keys")
         raise ClusterError(404, "the tokens of this cluster have no signature")
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+    async def get_lease(self, namespace: str, name: str) -> Manifest:
         self._called("get_lease")
-        return copied(self._objects.get(("Lease", namespace, name)))
+        return copied(self._get("Lease", namespace, name))
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
         self._called("put_lease")
-        return self._create_or_replace("Lease", manifest, "spec")
+        return self._replace("Lease", manifest)
 
-    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest | None:
+    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest:
         self._called("get_endpoint_slice")
-        return copied(self._objects.get(("EndpointSlice", namespace, name)))
+        return copied(self._get("EndpointSlice", namespace, name))
 
     async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
         self._called("put_endpoint_slice")
-        return self._create_or_replace("EndpointSlice", manifest, "endpoints")
+        return self._replace("EndpointSlice", manifest)
 
-    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
+    async def get_secret(self, namespace: str, name: str) -> Manifest:
         self._called("get_secret")
-        return copied(self._objects.get(("Secret", namespace, name)))
+        return copied(self._get("Secret", namespace, name))
 
     async def put_secret(self, manifest: Manifest) -> Manifest:
         self._called("put_secret")
-        return self._create_or_replace("Secret", manifest, "data")
+        return self._replace("Secret", manifest)
 
-    async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
-        self._called("list_labelled_pods")
-        label, _, value = selector.partition("=")
-        return [pod for pod in self.pods(namespace) if (pod["metadata"].get("labels") or {}).get(label) == value]
-
-    async def label_pod(self, namespace: str, name: str, label: str, value: str | None) -> None:
-        self._called("label_pod")
-        pod = self._objects.get(("Pod", namespace, name))
-        if pod is None and value is None:
-            return
-        pod = self._get("Pod", namespace, name)
-        pod["metadata"]["labels"] = apply_merge_patch(pod["metadata"].get("labels") or {}, {label: value})
-        self._changed("Pod", "MODIFIED", pod)
-
-    def _create_or_replace(self, kind: str, manifest: Manifest, part: str) -> Manifest:
-        """Creates an object, or replaces the metadata and a part of the one that has the version in its metadata."""
+    def _replace(self, kind: str, manifest: Manifest) -> Manifest:
+        """Replaces the object that has the version in a manifest's metadata."""
         metadata = manifest["metadata"]
-        if not metadata.get("resourceVersion"):
-            return copied(self._create(kind, manifest))
         known = self._get(kind, metadata["namespace"], metadata["name"])
-        check_version(known, metadata["resourceVersion"])
-        known["metadata"].update(copied(metadata))
-        known[part] = copied(manifest[part])
+        check_version(known, metadata.get("resourceVersion", ""))
+        own = {"uid": known["metadata"]["uid"]}
+        known.clear()
+        known.update(copied({**manifest, "kind": kind, "metadata": {**metadata, **own}}))
         self._changed(kind, "MODIFIED", known)
         return copied(known)
 

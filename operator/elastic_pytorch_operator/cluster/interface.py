@@ -217,34 +217,27 @@ class Cluster(Protocol):
         """The public keys of the API server's ServiceAccount tokens."""
         ...
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
-        """A coordination.k8s.io Lease, None if there is none."""
+    # The chart renders the operator's own objects. They are only read and replaced here: ClusterError 404 if one is not there.
+    async def get_lease(self, namespace: str, name: str) -> Manifest:
+        """A coordination.k8s.io Lease."""
         ...
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
-        """Creates a Lease, or replaces the one of the resource version in it; ClusterError 409 if another writer came first."""
+        """Replaces the Lease of the resource version in a manifest; ClusterError 409 if another writer came first."""
         ...
 
-    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest | None:
-        """An EndpointSlice of discovery.k8s.io/v1, None if there is none."""
+    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest:
+        """An EndpointSlice of discovery.k8s.io/v1."""
         ...
 
     async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
-        """Creates an EndpointSlice, or replaces the one of the resource version in it; ClusterError 409 if another writer came first."""
+        """Replaces the EndpointSlice of the resource version in a manifest; ClusterError 409 if another writer came first."""
         ...
 
-    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
-        """A Secret, None if there is none."""
+    async def get_secret(self, namespace: str, name: str) -> Manifest:
+        """A Secret."""
         ...
 
     async def put_secret(self, manifest: Manifest) -> Manifest:
-        """Creates a Secret, or replaces the one of the resource version in it; ClusterError 409 if another writer came first."""
-        ...
-
-    async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
-        """The pods of a namespace whose labels match."""
-        ...
-
-    async def label_pod(self, namespace: str, name: str, label: str, value: str | None) -> None:
-        """Gives a pod a label, or takes it from it; a pod that has gone has none."""
+        """Replaces the Secret of the resource version in a manifest; ClusterError 409 if another writer came first."""
         ...

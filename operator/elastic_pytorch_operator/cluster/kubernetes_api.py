@@ -14,6 +14,7 @@ from kubernetes.aio import client, config
 from elastic_pytorch_operator.api import gang_schedulers, kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause
+from elastic_pytorch_operator.cluster.clocks import ServerClock
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver, TokenKeys, WorkloadPart
 
 PAGE_SIZE = 250
@@ -37,6 +38,7 @@ class KubernetesCluster:
 
     Attributes:
         reduce_pod: takes from a listed pod what is not needed, before the next ones are read: 6 KiB of JSON take 40 in memory.
+        server_clock: the time of day that the API server's answers name.
     """
 
     def __init__(self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()) -> None:
@@ -45,6 +47,7 @@ class KubernetesCluster:
         self._observer = observer
         self._answering_since: float | None = None
         self.reduce_pod: Callable[[Manifest], Manifest] = lambda pod: pod
+        self.server_clock = ServerClock()
 
     @property
     def answering_since(self) -> float | None:
@@ -215,34 +218,32 @@ class KubernetesCluster:
         )
         return TokenKeys(str(issuer.get("issuer")), keys)
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
-        return await self._find(f"{_leases(namespace)}/{name}")
+    async def get_lease(self, namespace: str, name: str) -> Manifest:
+        return await self._get_own(f"{_leases(namespace)}/{name}")
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
-        return await self._put(_leases(manifest["metadata"]["namespace"]), manifest)
+        return await self._replace(_leases(manifest["metadata"]["namespace"]), manifest)
 
-    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest | None:
-        return await self._find(f"{_endpoint_slices(namespace)}/{name}")
+    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest:
+        return await self._get_own(f"{_endpoint_slices(namespace)}/{name}")
 
     async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
-        return await self._put(_endpoint_slices(manifest["metadata"]["namespace"]), manifest)
+        return await self._replace(_endpoint_slices(manifest["metadata"]["namespace"]), manifest)
 
-    async def get_secret(self, namespace: str, name: str) -> Manifest | None:
-        return await self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+    async def get_secret(self, namespace: str, name: str) -> Manifest:
+        return await self._get_own(f"/api/v1/namespaces/{namespace}/secrets/{name}")
 
     async def put_secret(self, manifest: Manifest) -> Manifest:
-        return await self._put(f"/api/v1/namespaces/{manifest['metadata']['namespace']}/secrets", manifest)
+        return await self._replace(f"/api/v1/namespaces/{manifest['metadata']['namespace']}/secrets", manifest)
 
-    async def list_labelled_pods(self, namespace: str, selector: str) -> list[Manifest]:
-        return await self._list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)
-
-    async def label_pod(self, namespace: str, name: str, label: str, value: str | None) -> None:
-        patch = {"metadata": {"labels": {label: value}}}
+    async def _get_own(self, path: str) -> Manifest:
+        """One of the objects that the chart renders for the operator."""
         try:
-            await self._request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", patch, content_type=MERGE_PATCH)
+            return await self._request("GET", path)
         except ClusterError as error:
-            if error.code != 404 or value is not None:
-                raise
+            if error.code == 404:
+                raise ClusterError(404, f"{error}; the chart makes it: install or upgrade the chart again") from None
+            raise
 
     async def _find(self, path: str) -> Manifest | None:
         try:
@@ -254,8 +255,11 @@ class KubernetesCluster:
 
     async def _put(self, path: str, manifest: Manifest, *, query: Mapping[str, str] | None = None) -> Manifest:
         if manifest["metadata"].get("resourceVersion"):
-            return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest, query=query)
+            return await self._replace(path, manifest, query=query)
         return await self._request("POST", path, manifest, query=query)
+
+    async def _replace(self, path: str, manifest: Manifest, *, query: Mapping[str, str] | None = None) -> Manifest:
+        return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest, query=query)
 
     async def _list_everywhere(
         self, group: str, resource: str, reduce: Callable[[Manifest], Manifest] | None = None, **query: str
@@ -299,6 +303,7 @@ class KubernetesCluster:
                 body=body,
                 _request_timeout=REQUEST_TIMEOUT_SECONDS,
             )
+            self.server_clock.note(answer.headers.get("Date", ""))
             text = await answer.read()  # type: ignore[no-untyped-call]
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             self._observer.requested(method, 0)

@@ -4,13 +4,12 @@ import asyncio
 import logging
 import math
 import random
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.timestamps import write_micro_time
+from elastic_pytorch_operator.cluster.clocks import boot_seconds
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.leadership.lease import (
     Candidacy,
@@ -39,7 +38,7 @@ class Elector:
         namespace: of the Lease.
         name: of the Lease.
         identity: of this replica, never used before.
-        clock: monotonic seconds.
+        clock: seconds that go on while this machine is suspended: a leader that wakes up later than its lease ends does not act.
         timing: how soon the leader is replaced.
         may_renew: whether this replica is in a state to lead.
 
@@ -53,7 +52,7 @@ class Elector:
         namespace: str,
         name: str,
         identity: str,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_seconds,
         timing: LeaseTiming | None = None,
         may_renew: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -65,6 +64,7 @@ class Elector:
         self._clock = clock
         self._timing = timing or LeaseTiming()
         self._candidacy = Candidacy(identity, timing=self._timing)
+        self._found: Manifest = {}  # the Lease, as last read or written
         self._wrote_last = False  # the lease is as this replica has written it, for all that it knows
         self._unanswered_at = -math.inf
 
@@ -111,9 +111,9 @@ class Elector:
         try:
             async with asyncio.timeout(self._timing.renew_deadline_seconds):
                 found = await self._cluster.get_lease(self._namespace, self._name)
-                lease = read_lease(found) if found else None
-                if lease is not None and lease.holder == self._candidacy.identity:
-                    await self._cluster.put_lease(self._manifest(release(lease, _time()), lease.version))
+                lease = read_lease(found)
+                if lease.holder == self._candidacy.identity:
+                    await self._cluster.put_lease({**found, "spec": release(lease, _time())})
                     logger.info("gave the lease back")
         except (ClusterError, TimeoutError) as error:
             logger.warning("cannot give the lease back: %s", error or "no answer")
@@ -146,29 +146,22 @@ class Elector:
     async def _claim(self) -> None:
         """Reads the lease unless this replica has just written it, and writes it if that is allowed."""
         if not self._wrote_last:
-            found = await self._cluster.get_lease(self._namespace, self._name)
-            self._candidacy = see(self._candidacy, read_lease(found) if found else None, self._clock())
+            self._found = await self._cluster.get_lease(self._namespace, self._name)
+            self._candidacy = see(self._candidacy, read_lease(self._found), self._clock())
         self._wrote_last = False
         if may_acquire(self._candidacy, self._clock()):
             await self._write()
 
     async def _write(self) -> None:
         before, sent_at = self._candidacy, self._clock()
-        version = before.seen.version if before.seen else ""
-        written = await self._cluster.put_lease(self._manifest(acquire(before, _time()), version))
-        self._candidacy = acquired(before, read_lease(written), sent_at, self._clock())
+        self._found = await self._cluster.put_lease({**self._found, "spec": acquire(before, _time())})
+        self._candidacy = acquired(before, read_lease(self._found), sent_at, self._clock())
         self._wrote_last = True
         if before.seen and before.seen.holder not in ("", before.identity) and before.changed_at > self._unanswered_at:
             self.lost_leader = before.seen.holder
 
     async def _sleep_until(self, moment: float) -> None:
         await asyncio.sleep(max(0.0, moment - self._clock()))
-
-    def _manifest(self, spec: dict[str, Any], version: str) -> Manifest:
-        metadata = {"namespace": self._namespace, "name": self._name}
-        if version:
-            metadata["resourceVersion"] = version
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
 async def _first_success(tasks: set[asyncio.Task[None]]) -> None:

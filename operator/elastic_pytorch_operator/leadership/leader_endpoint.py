@@ -1,14 +1,17 @@
-"""Writes the leader's address into an EndpointSlice of the agents' Service, beside the one that Kubernetes keeps by the label.
+"""Points the agents' Service at the leader: it has no selector, and the leader writes its own address into an EndpointSlice of it.
 
-The controller manager keeps that one. It exits when the API server is away for ten seconds, and a kubelet may wait five minutes before it
-starts it again. Until then its EndpointSlice has an earlier leader, so that no agent would reach this one. A kube-proxy takes the addresses
-of all EndpointSlices together. Where a cluster does not permit the write, as OpenShift may, the label has to do.
+So no replica is asked who leads, and one on standby is ready like any other. The address of a leader whose node has died is replaced when
+another one leads, whether or not the controller manager runs. Until then it stays: agents that it leads astray try again.
+
+The chart renders an empty EndpointSlice for each family of addresses, because `addressType` cannot be changed. The leader writes into the
+one of its pod's family, and corrects it later if it says anything else.
 """
 
 import asyncio
 import ipaddress
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.names import OPERATOR
@@ -17,7 +20,7 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
-NAME = f"{OPERATOR}-leader"
+RETRY_SECONDS = 0.5
 PORT_NAME = "agents"  # of the Service
 
 
@@ -30,61 +33,87 @@ class Endpoint:
         uid: of the pod.
         address: an IP address.
         port: a number.
+        node: where the pod runs; empty: not known.
     """
 
     pod: str
     uid: str
     address: str
     port: int
+    node: str = ""
 
 
 def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
-    """The EndpointSlice (discovery.k8s.io/v1) of a leader. It is its pod's, and is removed after it."""
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": endpoint.pod, "uid": endpoint.uid}
+    """What the EndpointSlice (discovery.k8s.io/v1) of the leader's address family must say."""
+    family = f"IPv{ipaddress.ip_address(endpoint.address).version}"
+    target = {"kind": "Pod", "namespace": namespace, "name": endpoint.pod, "uid": endpoint.uid}
+    leader = {
+        "addresses": [endpoint.address],
+        "conditions": {"ready": True, "serving": True, "terminating": False},
+        "targetRef": target,
+        **({"nodeName": endpoint.node} if endpoint.node else {}),
+    }
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
             "namespace": namespace,
-            "name": NAME,
+            "name": f"{OPERATOR}-{family.lower()}",
             "labels": {"kubernetes.io/service-name": OPERATOR, "endpointslice.kubernetes.io/managed-by": OPERATOR},
-            "ownerReferences": [owner],
         },
-        "addressType": f"IPv{ipaddress.ip_address(endpoint.address).version}",
-        "endpoints": [{"addresses": [endpoint.address], "conditions": {"ready": True}}],
+        "addressType": family,
+        "endpoints": [leader],
         "ports": [{"name": PORT_NAME, "port": endpoint.port, "protocol": "TCP", "appProtocol": "https"}],
     }
 
 
-async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> str:
-    """Makes the EndpointSlice name a leader; returns why it could not, empty if it could."""
+def node_of(found: Manifest, pod: str) -> str:
+    """The node on which a pod runs by what an EndpointSlice says; empty if it does not name that pod."""
+    nodes = [
+        there.get("nodeName") for there in found.get("endpoints") or () if (there.get("targetRef") or {}).get("name") == pod
+    ]
+    return nodes[0] or "" if nodes else ""
+
+
+async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> Manifest:
+    """Makes the EndpointSlice name a leader; returns what it was before.
+
+    Raises:
+        ClusterError: it is not there, or could not be read or written.
+    """
     wanted = endpoint_slice(namespace, endpoint)
-    try:
-        found = await cluster.get_endpoint_slice(namespace, NAME)
-        if found is None:
-            await cluster.put_endpoint_slice(wanted)
-        elif not _names(found, wanted):
-            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-            await cluster.put_endpoint_slice({**wanted, "metadata": {**wanted["metadata"], **version}})
-    except ClusterError as error:
-        return str(error)
-    return ""
+    found = await cluster.get_endpoint_slice(namespace, wanted["metadata"]["name"])
+    if not _says(found, wanted):
+        metadata = found["metadata"]
+        labels = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
+        await cluster.put_endpoint_slice({**found, **wanted, "metadata": {**metadata, "labels": labels}})
+    return found
+
+
+async def take_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> Manifest:
+    """As `write_endpoint`, but tries until it has succeeded: as long as it has not, no agent finds this leader."""
+    told = ""
+    while True:
+        try:
+            return await write_endpoint(cluster, namespace, endpoint)
+        except ClusterError as error:
+            if str(error) != told:
+                logger.error("no agent finds this leader: cannot write its address into the Service's EndpointSlice: %s", error)
+            told = str(error)
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 async def keep_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> None:
-    """Corrects the EndpointSlice until it is cancelled: it may be deleted, or a late write of an earlier leader may come."""
-    told = ""
+    """Corrects the EndpointSlice until it is cancelled: a person may change it, or a late write of an earlier leader may come."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        failure = await write_endpoint(cluster, namespace, endpoint)
-        if failure and failure != told:  # told once: a cluster that refuses it goes on refusing it
-            logger.warning("cannot write the leader's EndpointSlice: %s", failure)
-        told = failure
+        await take_endpoint(cluster, namespace, endpoint)
 
 
-def _names(found: Manifest, wanted: Manifest) -> bool:
-    """Whether an EndpointSlice has the leader's address; the API server adds fields of its own to it."""
-    [endpoint] = wanted["endpoints"]
-    addresses = [there["addresses"] for there in found.get("endpoints") or ()]
-    owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences") or ()]
-    return addresses == [endpoint["addresses"]] and owners == [wanted["metadata"]["ownerReferences"][0]["uid"]]
+def _says(found: Any, wanted: Any) -> bool:
+    """Whether something holds all that is wanted. It may hold further fields, such as those that the API server adds."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_says(found.get(name), value) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(_says, found, wanted))
+    return bool(found == wanted)

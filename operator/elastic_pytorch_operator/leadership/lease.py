@@ -71,7 +71,6 @@ class Lease:
         renewed: the holder's time of day at the last renewal, which is compared to itself only.
         acquired: the same, when it was taken.
         transitions: how often it has changed hands.
-        version: the object's resource version.
     """
 
     holder: str
@@ -79,7 +78,6 @@ class Lease:
     renewed: str
     acquired: str
     transitions: int
-    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class Candidacy:
 
     Attributes:
         identity: its own, another one for each process.
-        seen: the lease as last seen; None: there is none, or it has not been looked at.
+        seen: the lease as last seen; None: it has not been looked at.
         changed_at: when it was first seen so, on this replica's clock.
         renewed_at: when the last renewal of its own that succeeded was sent; None: it does not lead.
         timing: how soon it is replaced when it leads.
@@ -118,19 +116,16 @@ def read_lease(manifest: Manifest) -> Lease:
         renewed,
         acquired,
         int(min(transitions, MAX_TRANSITIONS)),
-        str((manifest.get("metadata") or {}).get("resourceVersion", "")),
     )
 
 
-def see(candidacy: Candidacy, lease: Lease | None, now: float) -> Candidacy:
+def see(candidacy: Candidacy, lease: Lease, now: float) -> Candidacy:
     """What a replica knows after a look at the lease."""
-    mine = lease is not None and lease.holder == candidacy.identity
-    changed = candidacy.seen is None or lease is None or replace(lease, version="") != replace(candidacy.seen, version="")
     return replace(
         candidacy,
         seen=lease,
-        changed_at=now if changed else candidacy.changed_at,
-        renewed_at=candidacy.renewed_at if mine else None,
+        changed_at=candidacy.changed_at if lease == candidacy.seen else now,
+        renewed_at=candidacy.renewed_at if lease.holder == candidacy.identity else None,
     )
 
 

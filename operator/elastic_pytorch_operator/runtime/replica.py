@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.api.names import OPERATOR
+from elastic_pytorch_operator.cluster.clocks import TimeOfDay, boot_seconds
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.http.connections import Connections
 from elastic_pytorch_operator.http.server import serving
@@ -25,9 +26,8 @@ from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
-from elastic_pytorch_operator.leadership.fence import FencedCluster
-from elastic_pytorch_operator.leadership.leader_endpoint import keep_endpoint, write_endpoint
-from elastic_pytorch_operator.leadership.leader_label import keep_label, take_label
+from elastic_pytorch_operator.leadership.fence import Fence
+from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint, keep_endpoint, node_of, take_endpoint
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
@@ -67,7 +67,8 @@ class Replica:
         agent_image: which brings the agent into the pods; None: the jobs' images do.
         metrics: what it exports to Prometheus.
         answering_since: since when the API server has answered every request; None: it does not.
-        clock: monotonic seconds, for the election.
+        server_time: what the API server's clock says now; None: it is not known.
+        clock: seconds that go on while this machine is suspended, for the election.
         timing: how soon a leader is replaced.
         election: has the replica elected in a thread, which asks the API server by the second part; None: here.
     """
@@ -81,7 +82,8 @@ class Replica:
         agent_image: AgentImage | None = None,
         metrics: Metrics | None = None,
         answering_since: Callable[[], float | None] = lambda: 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        server_time: Callable[[], datetime | None] = lambda: None,
+        clock: Callable[[], float] = boot_seconds,
         timing: LeaseTiming | None = None,
         election: tuple[ElectionThread, Cluster] | None = None,
     ) -> None:
@@ -89,6 +91,7 @@ class Replica:
         self._watch = watch
         self._answering_since = answering_since
         self._metrics = metrics or Metrics()
+        self._time_of_day = TimeOfDay(server_time)
         thread, asks = election or (None, cluster)
         self._elect = thread.run if thread else _run_here
         self._elector = (
@@ -96,7 +99,8 @@ class Replica:
             if settings.namespace
             else None
         )
-        self._cluster = FencedCluster(cluster, self._may_act)
+        self._fence = Fence(cluster, self._may_act)
+        self._cluster = self._fence.cluster
         self._stopped = False
         self._listening = False
         self._trust: Trust | None = None
@@ -112,6 +116,7 @@ class Replica:
             AgentSettings(settings.operator_url, agent_image),
             metrics=self._metrics,
             leading=self._may_act,
+            time_of_day=self._time_of_day,
             kueue=settings.kueue,
         )
         reviewer = TokenReviewer(self._cluster, self._metrics, heartbeat_seconds=self._registry.heartbeat_seconds)
@@ -150,7 +155,7 @@ class Replica:
             self._stopped = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_SECONDS):
-                    await self._cluster.drained()
+                    await self._fence.drained()
             leadership.cancel()
             await asyncio.wait({leadership}, timeout=END_SECONDS)
             if self._elector is not None:
@@ -198,10 +203,8 @@ class Replica:
         async with asyncio.TaskGroup() as preparations:
             if tls is not None:
                 preparations.create_task(self._keep_trust(tls))
-            if self._elector is not None:
-                preparations.create_task(self._succeed(self._elector))
             if settings.endpoint is not None:
-                preparations.create_task(write_endpoint(self._cluster, settings.namespace, settings.endpoint))
+                preparations.create_task(self._succeed(settings.endpoint))
             preparations.create_task(self._prime())
         async with listening(self._api, settings.host, settings.port, tls), asyncio.TaskGroup() as tasks:
             self._cache.mark_ended_before_takeover()
@@ -209,26 +212,24 @@ class Replica:
             self._listening = True
             logger.info("listening to agents", extra={"jobs": len(self._cache.keys)})
             tasks.create_task(self._controller.work())
-            if self._elector is not None:
-                tasks.create_task(keep_label(self._cluster, settings.namespace, settings.pod))
             if settings.endpoint is not None:
                 tasks.create_task(keep_endpoint(self._cluster, settings.namespace, settings.endpoint))
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)
                 await self._keep_trust(tls)
 
-    async def _succeed(self, elector: Elector) -> None:
-        """Takes the agents' Service over, and notes the node with which the previous leader has probably died."""
-        labelled = await take_label(self._cluster, self._settings.namespace, self._settings.pod)
-        lost = [pod for pod in labelled if pod["metadata"]["name"] == elector.lost_leader]
-        self._controller.lost_leader_node = lost[0]["spec"].get("nodeName", "") if lost else ""
+    async def _succeed(self, endpoint: Endpoint) -> None:
+        """Points the agents' Service here, and notes the node with which the previous leader has probably died."""
+        before = await take_endpoint(self._cluster, self._settings.namespace, endpoint)
+        self._controller.lost_leader_node = node_of(before, self._elector.lost_leader) if self._elector else ""
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
         """Keeps the server's certificate valid, and gives new pods the authority that has signed it."""
         hosts = [urlsplit(self._settings.operator_url).hostname or ""]
         while True:
             try:
-                self._trust = await keep_trust(self._cluster, self._settings.namespace, hosts, time.time(), self._trust)
+                now = self._time_of_day().timestamp()
+                self._trust = await keep_trust(self._cluster, self._settings.namespace, hosts, now, self._trust)
                 break
             except ClusterError as error:
                 logger.warning("cannot keep the certificates: %s", error)
@@ -265,7 +266,7 @@ class Replica:
             self._queue,
             leading=self.leading,
             now=time.monotonic(),
-            time=datetime.now(UTC).isoformat(),
+            time=self._time_of_day().isoformat(),
             longest_work_seconds=self._controller.longest_work_seconds,
         )
         return lambda: self._metrics.render(read())

@@ -59,6 +59,7 @@ async def run_operator(
             agent_image=agent_image,
             metrics=metrics,
             answering_since=lambda: cluster.answering_since,
+            server_time=cluster.server_clock.time,
             timing=timing,
             election=(thread, lease_cluster),
         )

@@ -17,7 +17,7 @@ class ReplicaSettings:
         probe_port: for kubelets and Prometheus.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
         pod: its name, which is its identity: a restarted container goes on where the one before it was.
-        endpoint: where agents reach its pod; None: only the pod's label tells the Service that.
+        endpoint: where the Service is to lead; None: no Service is between agents and the operator.
         watched: the namespaces whose jobs it reconciles; none: all.
         marks: the taints and labels that announce a node's end.
         kueue: whether jobs with a queue ask Kueue for quota.

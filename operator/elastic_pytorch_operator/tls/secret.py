@@ -39,13 +39,13 @@ async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now
         ClusterError: the Secret could not be read or written.
     """
     found = await cluster.get_secret(namespace, SECRET_NAME)
-    known, damage = read_trust(found) if found else (Trust(), ())
+    known, damage = read_trust(found)
     for part in damage:
         logger.error("Secret %s/%s: %s is damaged", namespace, SECRET_NAME, part)
     trust = renew(held if held and damage else known, hosts, now)
-    wanted = write_trust(trust, namespace, found["metadata"]["resourceVersion"] if found else "")
-    if not found or not wanted["data"].items() <= (found.get("data") or {}).items():
-        await cluster.put_secret(wanted)
+    wanted = write_trust(trust)
+    if not wanted.items() <= (found.get("data") or {}).items():
+        await cluster.put_secret({**found, "data": wanted})
         logger.info("wrote certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
     return trust
 
@@ -90,14 +90,10 @@ def _read_pair(state: Mapping[str, Any], signer: str = "") -> Pair | None:
     return pair if is_whole(pair, signer or pair.certificate) else None
 
 
-def write_trust(trust: Trust, namespace: str, version: str) -> Manifest:
-    """The Secret; `ca.crt` in it is for other clients of the operator."""
-    metadata = {"namespace": namespace, "name": SECRET_NAME}
-    if version:
-        metadata["resourceVersion"] = version
+def write_trust(trust: Trust) -> dict[str, str]:
+    """The data of the Secret; `ca.crt` in it is for other clients of the operator."""
     data = {STATE_KEY: json.dumps(asdict(trust)), BUNDLE_KEY: trust.bundle}
-    encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": encoded}
+    return {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
 
 
 def load_certificate(trust: Trust, context: ssl.SSLContext) -> None:

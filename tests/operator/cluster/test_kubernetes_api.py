@@ -23,11 +23,13 @@ class Server:
     def __init__(self) -> None:
         self.queries: list[dict[str, str]] = []
         self.accepted: dict[str, str] = {}
+        self.asked: list[tuple[str, str]] = []
         self.requests: list[tuple[str, str, Any]] = []
         self.answer = web.json_response(POD)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.queries.append(dict(request.query))
+        self.asked.append((request.method, request.path))
         self.accepted[request.path] = request.headers["Accept"]
         if request.method == "PATCH":
             type_ = request.content_type.removeprefix("application/").removesuffix("+json")
@@ -163,3 +165,37 @@ async def test_keys_of_tokens_are_asked_for_in_the_one_form_that_they_have(serve
         "/.well-known/openid-configuration": "application/json",
         "/openid/v1/jwks": "application/jwk-set+json",  # or else 406
     }
+
+
+async def test_answer_tells_the_time_of_the_api_server(served: tuple[Server, KubernetesCluster]) -> None:
+    server, cluster = served
+    assert cluster.server_clock.time() is None
+    server.answer = web.json_response(POD, headers={"Date": "Fri, 02 Jan 2026 00:10:00 GMT"})
+    await cluster.list_nodes()
+    told = cluster.server_clock.time()
+    assert told is not None
+    assert told.isoformat().startswith("2026-01-02T00:1"), "it goes on from there"
+
+
+async def test_objects_that_the_chart_renders_are_replaced_and_never_created(served: tuple[Server, KubernetesCluster]) -> None:
+    server, cluster = served
+    found = {"metadata": {"namespace": "system", "name": "own", "resourceVersion": "7"}}
+    for put in (cluster.put_lease, cluster.put_endpoint_slice, cluster.put_secret):
+        await put(found)
+    assert [method for method, _ in server.asked] == ["PUT"] * 3
+    assert [path.rpartition("/namespaces/")[2] for _, path in server.asked] == [
+        "system/leases/own",
+        "system/endpointslices/own",
+        "system/secrets/own",
+    ]
+
+
+async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(served: tuple[Server, KubernetesCluster]) -> None:
+    server, cluster = served
+    server.answer = web.json_response({"message": 'leases "own" not found'}, status=404)
+    for get in (cluster.get_lease, cluster.get_endpoint_slice, cluster.get_secret):
+        with pytest.raises(
+            ClusterError, match='leases "own" not found; the chart makes it: install or upgrade the chart again'
+        ) as error:
+            await get("system", "own")
+        assert error.value.code == 404

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.cluster.clocks import boot_seconds
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
@@ -24,7 +25,15 @@ class Clock:
         return time.monotonic() + self.ahead
 
 
-class ForgetfulCluster(FakeCluster):
+class LeaseCluster(FakeCluster):
+    """A cluster with the Lease as the chart renders it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_object("Lease", "system", "lease")
+
+
+class ForgetfulCluster(LeaseCluster):
     """Does what it is asked, but the answers to the first writes of a Lease are lost."""
 
     def __init__(self) -> None:
@@ -39,7 +48,7 @@ class ForgetfulCluster(FakeCluster):
         return written
 
 
-class SlowCluster(FakeCluster):
+class SlowCluster(LeaseCluster):
     """Answers late, and some requests never: they were sent on a connection whose other end is dead."""
 
     def __init__(self, seconds: float) -> None:
@@ -47,7 +56,7 @@ class SlowCluster(FakeCluster):
         self.seconds = seconds
         self.unanswered = 0
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+    async def get_lease(self, namespace: str, name: str) -> Manifest:
         await self._wait()
         return await super().get_lease(namespace, name)
 
@@ -72,7 +81,7 @@ async def acquired(elector: Elector) -> None:
 
 
 async def test_one_of_many_leads() -> None:
-    cluster = FakeCluster()
+    cluster = LeaseCluster()
     electors = [an_elector(cluster, f"replica-{n}") for n in range(5)]
     waiting = [asyncio.create_task(elector.acquire()) for elector in electors]
     async with asyncio.timeout(20):
@@ -86,7 +95,7 @@ async def test_one_of_many_leads() -> None:
 
 
 async def test_a_lease_given_back_is_taken_at_once() -> None:
-    cluster = FakeCluster()
+    cluster = LeaseCluster()
     first, second = an_elector(cluster, "first"), an_elector(cluster, "second")
     await acquired(first)
     waiting = asyncio.create_task(acquired(second))
@@ -101,7 +110,7 @@ async def test_a_lease_given_back_is_taken_at_once() -> None:
 
 
 async def test_a_leader_without_a_word_is_waited_for() -> None:
-    cluster, clock = FakeCluster(), Clock()
+    cluster, clock = LeaseCluster(), Clock()
     first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
     await acquired(first)
     waiting = asyncio.create_task(acquired(second))
@@ -115,12 +124,11 @@ async def test_a_leader_without_a_word_is_waited_for() -> None:
 
 
 async def test_hold_ends_when_another_has_taken_the_lease() -> None:
-    cluster = FakeCluster()
+    cluster = LeaseCluster()
     elector = an_elector(cluster, "first")
     await acquired(elector)
     holding = asyncio.create_task(elector.renew())
     lease = await cluster.get_lease("system", "lease")
-    assert lease is not None
     await cluster.put_lease({**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
     async with asyncio.timeout(20):
         await holding
@@ -129,7 +137,7 @@ async def test_hold_ends_when_another_has_taken_the_lease() -> None:
 
 
 async def test_api_server_that_is_away_for_a_moment_costs_nothing() -> None:
-    cluster = FakeCluster()
+    cluster = LeaseCluster()
     elector = an_elector(cluster, "first")
     await acquired(elector)
     holding = asyncio.create_task(elector.renew())
@@ -144,7 +152,7 @@ async def test_api_server_that_is_away_for_a_moment_costs_nothing() -> None:
 
 
 async def test_leader_that_cannot_renew_stops() -> None:
-    cluster, clock = FakeCluster(), Clock()
+    cluster, clock = LeaseCluster(), Clock()
     elector = an_elector(cluster, "first", clock)
     await acquired(elector)
     for _ in range(100):
@@ -185,7 +193,7 @@ def test_request_on_a_dead_connection_is_not_waited_for() -> None:
 
 
 async def test_a_renewal_is_one_write() -> None:
-    cluster = FakeCluster()
+    cluster = LeaseCluster()
     elector = Elector(cluster, "system", "lease", "first", timing=LeaseTiming(4, 3.0, 0.05))
     await acquired(elector)
     before = len(cluster.calls)
@@ -198,7 +206,7 @@ async def test_a_renewal_is_one_write() -> None:
 
 
 async def test_leader_that_let_its_lease_run_out_is_known() -> None:
-    cluster, clock = FakeCluster(), Clock()
+    cluster, clock = LeaseCluster(), Clock()
     first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
     await acquired(first)
     waiting = asyncio.create_task(acquired(second))
@@ -211,7 +219,7 @@ async def test_leader_that_let_its_lease_run_out_is_known() -> None:
 
 @pytest.mark.parametrize("how", ["it gave its lease back", "nobody could have renewed it"])
 async def test_leader_that_may_live_is_not_called_lost(how: str) -> None:
-    cluster, clock = FakeCluster(), Clock()
+    cluster, clock = LeaseCluster(), Clock()
     first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
     await acquired(first)
     waiting = asyncio.create_task(acquired(second))
@@ -236,3 +244,39 @@ async def test_answer_that_is_lost_is_found_out() -> None:
     await acquired(elector)
     assert elector.leading
     assert cluster.calls.count("put_lease") == 2
+
+
+async def test_lease_that_is_missing_is_waited_for_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    elector = an_elector(cluster, "first")
+    waiting = asyncio.create_task(acquired(elector))
+    while "cannot claim the lease" not in caplog.text:
+        await asyncio.sleep(0.01)
+    assert 'Lease "lease" not found' in caplog.text
+    cluster.add_object("Lease", "system", "lease")
+    await waiting
+    assert "put_lease" in cluster.calls
+
+
+async def test_what_others_have_written_into_the_lease_stays() -> None:
+    cluster = LeaseCluster()
+    owned = {"annotations": {"meta.helm.sh/release-name": "release"}, "labels": {"team": "ml"}}
+    lease = await cluster.get_lease("system", "lease")
+    await cluster.put_lease({**lease, "metadata": {**lease["metadata"], **owned}})
+    elector = an_elector(cluster, "first")
+    await acquired(elector)
+    await elector.give_back()
+    lease = await cluster.get_lease("system", "lease")
+    assert {field: lease["metadata"][field] for field in owned} == owned
+    assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_leader_whose_machine_was_suspended_for_longer_than_its_lease_does_not_lead() -> None:
+    seconds = boot_seconds()
+    suspended = 0.0
+    cluster = LeaseCluster()
+    elector = Elector(cluster, "system", "lease", "first", lambda: seconds + suspended)
+    await acquired(elector)
+    assert elector.leading
+    suspended = 60.0  # the monotonic clock has not moved
+    assert not elector.leading

@@ -34,24 +34,22 @@ class UnsteadyLine(FakeCluster):
         self.quiet = False
         self._cluster = cluster
         self._chance = chance
-        self._sent: set[asyncio.Task[Manifest | None]] = set()
+        self._sent: set[asyncio.Task[Manifest]] = set()
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+    async def get_lease(self, namespace: str, name: str) -> Manifest:
         return await self._carry(lambda: self._cluster.get_lease(namespace, name))
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
-        written = await self._carry(lambda: self._cluster.put_lease(manifest))
-        assert written is not None
-        return written
+        return await self._carry(lambda: self._cluster.put_lease(manifest))
 
-    async def _carry(self, request: Callable[[], Awaitable[Manifest | None]]) -> Manifest | None:
+    async def _carry(self, request: Callable[[], Awaitable[Manifest]]) -> Manifest:
         """Sends a request. What was sent is carried out, whether or not its sender is there to hear of it."""
         await self._pause()
         fate = 1.0 if self.quiet else self._chance.random()
         if fate < 0.05:
             raise ClusterError(0, "refused")
 
-        async def carried_out() -> Manifest | None:
+        async def carried_out() -> Manifest:
             await asyncio.sleep(self._delay(fate))
             return await request()
 
@@ -118,6 +116,7 @@ class Replica:
 def test_two_never_lead_at_once(seed: int, timing: LeaseTiming) -> None:
     async def election() -> None:
         chance, cluster = random.Random(seed), FakeCluster(nodes=0)
+        cluster.add_object("Lease", "system", "lease")
         replicas = [Replica(f"replica-{n}", UnsteadyLine(cluster, chance), chance, timing) for n in range(3)]
         running = [asyncio.create_task(replica.run()) for replica in replicas]
         await asyncio.sleep(0)

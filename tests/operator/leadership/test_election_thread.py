@@ -24,7 +24,9 @@ def thread() -> Iterator[ElectionThread]:
 
 
 def an_elector(thread: ElectionThread) -> Elector:
-    return Elector(FakeCluster(), "system", "lease", "replica", timing=TIMING, may_renew=lambda: thread.may_renew)
+    cluster = FakeCluster()
+    cluster.add_object("Lease", "system", "lease")
+    return Elector(cluster, "system", "lease", "replica", timing=TIMING, may_renew=lambda: thread.may_renew)
 
 
 async def test_lease_is_renewed_while_the_event_loop_is_busy(thread: ElectionThread) -> None:

@@ -1,93 +1,177 @@
-"""The EndpointSlice that tells kube-proxies of the leader while the controller manager is away."""
+"""The EndpointSlice by which agents find the leader."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.leader_endpoint import (
     CHECK_SECONDS,
-    NAME,
+    RETRY_SECONDS,
     Endpoint,
     endpoint_slice,
     keep_endpoint,
+    node_of,
+    take_endpoint,
     write_endpoint,
 )
 
 from tests.operator.virtual_time import run_in_virtual_time
 
 SYSTEM = "system"
-FIRST = Endpoint("operator-a", "uid-a", "10.0.0.1", 8443)
-SECOND = Endpoint("operator-b", "uid-b", "10.0.0.2", 8443)
+IPV4, IPV6 = "elastic-pytorch-operator-ipv4", "elastic-pytorch-operator-ipv6"
+FIRST = Endpoint("operator-a", "uid-a", "10.0.0.1", 8443, "node-1")
+SECOND = Endpoint("operator-b", "uid-b", "10.0.0.2", 8443, "node-2")
 
 
-async def told(cluster: FakeCluster) -> tuple[list[str], str]:
-    """The addresses, and the pod that owns the EndpointSlice."""
-    found = await cluster.get_endpoint_slice(SYSTEM, NAME)
-    assert found is not None
-    return found["endpoints"][0]["addresses"], found["metadata"]["ownerReferences"][0]["name"]
+def with_empty_slices() -> FakeCluster:
+    """A cluster with the EndpointSlices as the chart renders them."""
+    cluster = FakeCluster()
+    for name in (IPV4, IPV6):
+        cluster.add_object("EndpointSlice", SYSTEM, name)
+    return cluster
 
 
-def test_the_service_takes_it_for_one_of_its_own() -> None:
+async def told(cluster: FakeCluster, name: str = IPV4) -> list[str]:
+    """The addresses that the Service leads to."""
+    found = await cluster.get_endpoint_slice(SYSTEM, name)
+    return [address for there in found.get("endpoints") or () for address in there["addresses"]]
+
+
+async def change(cluster: FakeCluster, edit: Callable[[dict[str, Any]], object]) -> Manifest:
+    """What a person does to the EndpointSlice; returns it as it is then."""
+    found = dict(await cluster.get_endpoint_slice(SYSTEM, IPV4))
+    edit(found)
+    return await cluster.put_endpoint_slice(found)
+
+
+@pytest.mark.parametrize(
+    ("address", "family", "name"), [("10.0.0.1", "IPv4", IPV4), ("fd00::1", "IPv6", IPV6)], ids=["IPv4", "IPv6"]
+)
+async def test_address_goes_into_the_slice_of_its_family(address: str, family: str, name: str) -> None:
+    cluster = with_empty_slices()
+    await write_endpoint(cluster, SYSTEM, Endpoint("a", "u", address, 1))
+    found = await cluster.get_endpoint_slice(SYSTEM, name)
+    assert found["addressType"] == family
+    assert await told(cluster, name) == [address]
+    assert await told(cluster, IPV6 if name == IPV4 else IPV4) == []
+
+
+def test_service_takes_it_for_one_of_its_own() -> None:
     made = endpoint_slice(SYSTEM, FIRST)
-    assert made["metadata"]["labels"]["kubernetes.io/service-name"] == "elastic-pytorch-operator"
-    assert made["ports"][0] == {"name": "agents", "port": 8443, "protocol": "TCP", "appProtocol": "https"}
+    assert made["metadata"]["labels"] == {
+        "kubernetes.io/service-name": "elastic-pytorch-operator",
+        "endpointslice.kubernetes.io/managed-by": "elastic-pytorch-operator",
+    }
+    assert made["ports"] == [{"name": "agents", "port": 8443, "protocol": "TCP", "appProtocol": "https"}]
 
 
-@pytest.mark.parametrize(("address", "kind"), [("10.0.0.1", "IPv4"), ("fd00::1", "IPv6")])
-def test_addresses_of_both_families(address: str, kind: str) -> None:
-    assert endpoint_slice(SYSTEM, Endpoint("a", "u", address, 1))["addressType"] == kind
+async def test_each_leader_replaces_the_one_before_and_learns_where_that_ran() -> None:
+    cluster = with_empty_slices()
+    before = await write_endpoint(cluster, SYSTEM, FIRST)
+    assert node_of(before, "") == node_of(before, FIRST.pod) == ""
+    before = await write_endpoint(cluster, SYSTEM, SECOND)
+    assert await told(cluster) == [SECOND.address]
+    assert node_of(before, FIRST.pod) == "node-1"
+    assert node_of(before, SECOND.pod) == "", "another pod has left its address there"
+    before = await write_endpoint(cluster, SYSTEM, Endpoint("c", "u", "10.0.0.3", 8443))
+    assert node_of(before, SECOND.pod) == "node-2"
+    assert node_of(await cluster.get_endpoint_slice(SYSTEM, IPV4), "c") == "", "its node is not known"
 
 
-async def test_each_leader_replaces_the_one_before() -> None:
-    cluster = FakeCluster()
-    for leader in (FIRST, SECOND, FIRST):
-        await write_endpoint(cluster, SYSTEM, leader)
-        assert await told(cluster) == ([leader.address], leader.pod)
-
-
-async def test_one_that_is_right_is_left_alone() -> None:
-    cluster = FakeCluster()
+async def test_one_that_is_right_is_left_alone_whatever_the_api_server_adds() -> None:
+    cluster = with_empty_slices()
     await write_endpoint(cluster, SYSTEM, FIRST)
+    await change(cluster, lambda found: found["endpoints"][0].update(zone="zone-1"))
+    await change(cluster, lambda found: found["metadata"].update(generation=7))
+    writes = cluster.calls.count("put_endpoint_slice")
     await write_endpoint(cluster, SYSTEM, FIRST)
-    assert cluster.calls.count("put_endpoint_slice") == 1
+    assert cluster.calls.count("put_endpoint_slice") == writes
 
 
-@pytest.mark.parametrize("code", [0, 403, 409, 503])
-def test_failed_write_is_made_again(code: int) -> None:
+async def test_what_others_have_written_into_its_metadata_stays() -> None:
+    cluster = with_empty_slices()
+    owned = {"annotations": {"meta.helm.sh/release-name": "release"}, "labels": {"app.kubernetes.io/managed-by": "Helm"}}
+    await change(cluster, lambda found: found["metadata"].update(owned))
+    await write_endpoint(cluster, SYSTEM, FIRST)
+    metadata = (await cluster.get_endpoint_slice(SYSTEM, IPV4))["metadata"]
+    assert metadata["annotations"] == owned["annotations"]
+    assert metadata["labels"] == owned["labels"] | endpoint_slice(SYSTEM, FIRST)["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda found: found["ports"][0].update(port=8444),
+        lambda found: found["ports"][0].update(name="metrics"),
+        lambda found: found["ports"][0].update(protocol="UDP"),
+        lambda found: found["ports"][0].pop("appProtocol"),
+        lambda found: found.update(ports=None),
+        lambda found: found["ports"].append({"name": "metrics", "port": 8781}),
+        lambda found: found["endpoints"][0]["conditions"].update(ready=False),
+        lambda found: found["endpoints"][0]["conditions"].update(terminating=True),
+        lambda found: found["endpoints"][0].update(addresses=["10.0.0.9"]),
+        lambda found: found["endpoints"][0].update(nodeName="node-9"),
+        lambda found: found["endpoints"][0]["targetRef"].update(uid="another pod of that name"),
+        lambda found: found["endpoints"].append({"addresses": ["10.0.0.9"]}),
+        lambda found: found.update(endpoints=None),
+        lambda found: found["metadata"]["labels"].clear(),
+        lambda found: found["metadata"].pop("labels"),
+    ],
+)
+async def test_any_field_that_is_changed_is_corrected(edit: Callable[[dict[str, Any]], object]) -> None:
+    cluster = with_empty_slices()
+    await write_endpoint(cluster, SYSTEM, FIRST)
+    right = await cluster.get_endpoint_slice(SYSTEM, IPV4)
+    await change(cluster, edit)
+    await write_endpoint(cluster, SYSTEM, FIRST)
+    found = await cluster.get_endpoint_slice(SYSTEM, IPV4)
+    for field in ("addressType", "endpoints", "ports"):
+        assert found[field] == right[field]
+    assert found["metadata"]["labels"] == right["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("code", [0, 403, 404, 409, 422, 503])
+def test_leader_tries_until_its_address_is_written(code: int, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        cluster = FakeCluster()
-        cluster.fail_next("put_endpoint_slice", code)
-        assert await write_endpoint(cluster, SYSTEM, FIRST)
-        assert await cluster.get_endpoint_slice(SYSTEM, NAME) is None
-        keeping = asyncio.create_task(keep_endpoint(cluster, SYSTEM, FIRST))
-        await asyncio.sleep(CHECK_SECONDS + 0.1)
-        keeping.cancel()
-        assert await told(cluster) == ([FIRST.address], FIRST.pod)
-
-    run_in_virtual_time(story())
-
-
-def test_refusal_that_stays_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
+        cluster = with_empty_slices()
         for _ in range(3):
-            cluster.fail_next("put_endpoint_slice", 403)
-        keeping = asyncio.create_task(keep_endpoint(cluster, SYSTEM, FIRST))
-        await asyncio.sleep(3 * CHECK_SECONDS + 0.1)
-        keeping.cancel()
+            cluster.fail_next("put_endpoint_slice", code, "refused")
+        taking = asyncio.create_task(take_endpoint(cluster, SYSTEM, FIRST))
+        await asyncio.sleep(2.5 * RETRY_SECONDS)
+        assert not taking.done(), "no agent would find it"
+        await taking
+        assert await told(cluster) == [FIRST.address]
 
     run_in_virtual_time(story())
-    assert len(caplog.records) == 1
+    [record] = caplog.records  # the same reason is told once
+    assert (record.levelname, "no agent finds this leader" in record.message, "refused" in record.message) == (
+        "ERROR",
+        True,
+        True,
+    )
+
+
+async def test_slice_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ClusterError, match="not found"):
+        await write_endpoint(FakeCluster(), SYSTEM, FIRST)
 
 
 def test_late_write_of_an_earlier_leader_is_undone() -> None:
     async def story() -> None:
-        cluster = FakeCluster()
+        cluster = with_empty_slices()
         await write_endpoint(cluster, SYSTEM, SECOND)
         keeping = asyncio.create_task(keep_endpoint(cluster, SYSTEM, SECOND))
         await write_endpoint(cluster, SYSTEM, FIRST)
         await asyncio.sleep(CHECK_SECONDS + 0.1)
+        assert await told(cluster) == [SECOND.address]
+        await write_endpoint(cluster, SYSTEM, FIRST)
+        cluster.fail_next("get_endpoint_slice", 503)
+        await asyncio.sleep(CHECK_SECONDS + RETRY_SECONDS + 0.1)
         keeping.cancel()
-        assert await told(cluster) == ([SECOND.address], SECOND.pod)
+        assert await told(cluster) == [SECOND.address]
 
     run_in_virtual_time(story())

@@ -4,19 +4,21 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import aiohttp
 import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.timestamps import write_time
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.leadership import leader_endpoint
-from elastic_pytorch_operator.leadership.fence import FencedCluster
+from elastic_pytorch_operator.leadership.fence import Fence
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Replica, run_replicas
@@ -26,6 +28,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 from tests.operator.builders import a_manifest
 
 SYSTEM = "system"
+SLICE = "elastic-pytorch-operator-ipv4"
 QUICK = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.2)  # for tests that wait for it
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 
@@ -36,22 +39,19 @@ def a_free_port() -> int:
         return int(found.getsockname()[1])
 
 
-class Line(FencedCluster):
-    """A replica's connection to the API server, which may be cut."""
+class Line:
+    """A replica's connection to the API server, which may be cut: then nothing is written, and the Lease is not read either."""
 
     def __init__(self, cluster: FakeCluster) -> None:
-        super().__init__(cluster, lambda: not self.is_cut)
         self.is_cut = False
+        self.cluster = Fence(cluster, lambda: not self.is_cut).cluster
+        for verb in ("get_lease", "put_lease"):
+            setattr(self.cluster, verb, partial(self._send, getattr(cluster, verb)))
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest | None:
+    async def _send(self, send: Callable[..., Awaitable[Manifest]], *arguments: Any) -> Manifest:
         if self.is_cut:
             raise ClusterError(0, "cut")
-        return await super().get_lease(namespace, name)
-
-    async def put_lease(self, manifest: Manifest) -> Manifest:
-        if self.is_cut:
-            raise ClusterError(0, "cut")
-        return await super().put_lease(manifest)
+        return await send(*arguments)
 
 
 @dataclass
@@ -98,14 +98,15 @@ class World:
         pod = {"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}}
         with contextlib.suppress(ClusterError):  # the container is started anew in the pod that is there
             await self.cluster.create_pod(pod)
-        settings = ReplicaSettings("http://operator", "127.0.0.1", a_free_port(), a_free_port(), SYSTEM, name)
-        settings = replace(settings, **options)
+        endpoint = Endpoint(name, f"uid-{name}", "10.0.0.1", 8443, f"node-of-{name}")
+        settings = ReplicaSettings("http://operator", "127.0.0.1", a_free_port(), a_free_port(), SYSTEM, name, endpoint)
         ahead = [0.0]
         line = Line(self.cluster)
         made: list[Replica] = []
 
         def begin() -> Replica:
-            made.append(Replica(line, settings, self._watch, clock=lambda: time.monotonic() + ahead[0], timing=timing))
+            clock = lambda: time.monotonic() + ahead[0]  # noqa: E731
+            made.append(Replica(line.cluster, settings, self._watch, clock=clock, timing=timing, **options))
             return made[-1]
 
         stop = asyncio.Event()
@@ -130,9 +131,10 @@ class World:
     async def until_leading(self, running: Running) -> None:
         await self.until(lambda: running.replica.leading)
 
-    def labelled(self) -> list[str]:
-        pods = self.cluster.pods(SYSTEM)
-        return [p["metadata"]["name"] for p in pods if (p["metadata"].get("labels") or {}).get(names.LABEL_LEADER) == "true"]
+    async def found_by_agents(self) -> list[str]:
+        """The pods that the agents' Service leads to."""
+        found = await self.cluster.get_endpoint_slice(SYSTEM, SLICE)
+        return [there["targetRef"]["name"] for there in found.get("endpoints") or ()]
 
     def pods_made(self) -> int:
         return self.cluster.calls.count("create_pod") - len({running.name for running in self.replicas})
@@ -142,6 +144,8 @@ class World:
 async def world() -> AsyncIterator[World]:
     async with aiohttp.ClientSession() as session:
         found = World(FakeCluster(), session)
+        for kind, name in (("Lease", names.OPERATOR), ("EndpointSlice", SLICE)):
+            found.cluster.add_object(kind, SYSTEM, name)
         yield found
         for running in found.replicas:
             running.task.cancel()
@@ -158,7 +162,7 @@ async def test_one_acts_and_both_are_ready(world: World) -> None:
         while any([(await running.get(world.session, "/readyz"))[0] != 200 for running in (first, second)]):
             await asyncio.sleep(0.05)
     assert world.pods_made() == 3
-    assert world.labelled() == ["first"]
+    assert await world.found_by_agents() == ["first"]
     token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
     assert (await first.beat(world.session, token)).status == 200
     with pytest.raises(aiohttp.ClientConnectionError):
@@ -180,7 +184,7 @@ async def test_stopped_leader_is_replaced_at_once_and_nothing_is_made_twice(worl
     await world.until(lambda: len(world.cluster.pods()) == 4)
     await asyncio.sleep(0.3)
     assert world.pods_made() == 4
-    assert world.labelled() == ["second"]
+    assert await world.found_by_agents() == ["second"]
     assert world.cluster.calls.count("create_service") <= 2, "the second finds it there"
 
 
@@ -214,25 +218,57 @@ async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -
     assert not second.replica.leading
     second.clock_ahead[0] = 3.0
     await world.until_leading(second)
-    assert world.labelled() == ["second"]
+    assert await world.found_by_agents() == ["second"]
     assert world.pods_made() == 3
 
 
-async def test_the_one_that_acts_is_where_the_service_leads(world: World) -> None:
-    where = {name: Endpoint(name, f"uid-{name}", f"10.0.0.{number}", 8443) for number, name in enumerate("ab", 1)}
-
-    async def told() -> list[str]:
-        found = await world.cluster.get_endpoint_slice(SYSTEM, leader_endpoint.NAME)
-        assert found is not None
-        return list(found["endpoints"][0]["addresses"])
-
-    first = await world.start("a", timing=QUICK, endpoint=where["a"])
+async def test_leader_knows_the_node_of_the_one_before_that_let_its_lease_run_out(world: World) -> None:
+    first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
-    second = await world.start("b", timing=QUICK, endpoint=where["b"])
-    assert await told() == ["10.0.0.1"]
+    assert first.replica._controller.lost_leader_node == ""
+    second = await world.start("second", timing=QUICK)
+    await asyncio.sleep(2 * QUICK.look_seconds)
     await first.crash()
     await world.until_leading(second)
-    assert await told() == ["10.0.0.2"]
+    assert second.replica._controller.lost_leader_node == "node-of-first"
+    third = await world.start("third", timing=QUICK)
+    await asyncio.sleep(2 * QUICK.look_seconds)
+    second.stop.set()
+    await world.until_leading(third)
+    assert third.replica._controller.lost_leader_node == "", "that one gave its Lease back"
+
+
+async def test_replica_that_no_agent_can_find_does_not_lead_them_until_it_can(world: World) -> None:
+    for _ in range(3):
+        world.cluster.fail_next("put_endpoint_slice", 403, "endpoint address 10.0.0.1 is not allowed")
+    first = await world.start("first")
+    await world.until(lambda: "put_endpoint_slice" in world.cluster.calls)
+    assert not first.replica.leading
+    assert (
+        'leader_election_master_status{name="elastic-pytorch-operator"} 0.0' in (await first.get(world.session, "/metrics"))[1]
+    )
+    await world.until_leading(first)
+    assert await world.found_by_agents() == ["first"]
+
+
+async def test_leader_with_a_wrong_clock_fails_no_job_by_its_deadline(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def server_time() -> datetime:
+        return datetime.now(UTC) - timedelta(days=1)  # this machine's clock is a day ahead
+
+    begun = write_time(server_time() - timedelta(minutes=10))
+    job = world.cluster.apply_job(a_manifest(activeDeadlineSeconds=6 * 3600))
+    status = {"startTime": begun, "round": 1, "worldSize": 3, "conditions": []}
+    await world.cluster.patch_job_status("default", "lm", status, job["metadata"]["resourceVersion"])
+    first = await world.start("first", server_time=server_time)
+    await world.until_leading(first)
+    await world.until(lambda: bool(world.cluster.job("lm")["status"]["conditions"]))
+    found = world.cluster.job("lm")["status"]
+    assert [
+        c["type"] for c in found["conditions"] if c["status"] == "True" and c["type"] in (names.COMPLETE, names.FAILED)
+    ] == []
+    written = [datetime.fromisoformat(c["lastTransitionTime"]) for c in found["conditions"]]
+    assert max(written) < server_time() + timedelta(minutes=1), "statuses have the API server's time, too"
+    assert "ahead of the API server's" in caplog.text
 
 
 async def test_container_that_is_started_anew_leads_on_without_waiting(world: World) -> None:
@@ -250,7 +286,6 @@ async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> 
     await asyncio.sleep(2 * QUICK.look_seconds)
     # As if the first had been suspended for longer than its lease, and had come back.
     lease = await world.cluster.get_lease(SYSTEM, names.OPERATOR)
-    assert lease is not None
     await world.cluster.put_lease({**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
     await world.until_leading(second)
     with pytest.raises(LeadershipLostError):
@@ -317,7 +352,7 @@ async def test_api_server_away_for_a_while_leaves_one_of_two_leading(world: Worl
         running.line.is_cut = False
     await world.until(lambda: sum(running.replica.leading for running in both) == 1)
     [leader] = [running for running in both if running.replica.leading]
-    await world.until(lambda: world.labelled() == [leader.name])
+    assert await world.found_by_agents() == [leader.name]
     assert not any(running.task.done() for running in both)
 
 

@@ -75,8 +75,15 @@ def test_an_authority_outlives_all_that_it_signs_by_years() -> None:
     assert len(ends) == 7, "one in five years"
 
 
-async def test_secret_is_made_once_and_then_read() -> None:
+def with_empty_secret() -> FakeCluster:
+    """A cluster with the Secret as the chart renders it."""
     cluster = FakeCluster()
+    cluster.add_object("Secret", "system", SECRET_NAME)
+    return cluster
+
+
+async def test_secret_is_filled_once_and_then_read() -> None:
+    cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
     assert await keep_trust(cluster, "system", HOSTS, NOW + DAY) == first
     assert cluster.calls.count("put_secret") == 1
@@ -84,16 +91,14 @@ async def test_secret_is_made_once_and_then_read() -> None:
     assert renewed.serving != first.serving
     assert renewed.bundle == first.bundle
     secret = await cluster.get_secret("system", SECRET_NAME)
-    assert secret is not None
     assert read_trust(secret) == (renewed, ())
     assert "PRIVATE" not in repr(renewed), "no key in any log"
 
 
 async def test_secret_that_somebody_has_emptied_is_made_anew() -> None:
-    cluster = FakeCluster()
+    cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
     secret = await cluster.get_secret("system", SECRET_NAME)
-    assert secret is not None
     await cluster.put_secret({**secret, "data": {}})
     assert (await keep_trust(cluster, "system", HOSTS, NOW)).bundle != first.bundle
 
@@ -123,10 +128,9 @@ def damage(trust: Trust, *path: str | int, value: object) -> bytes:
     ],
 )
 async def test_damaged_secret_is_made_anew(text: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    cluster = FakeCluster()
+    cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
     secret = await cluster.get_secret("system", SECRET_NAME)
-    assert secret is not None
     await cluster.put_secret({**secret, "data": {"trust.json": base64.b64encode(text).decode()}})
     trust = await keep_trust(cluster, "system", HOSTS, NOW)
     assert len(trust.authorities) == 1
@@ -138,27 +142,23 @@ async def test_damaged_secret_is_made_anew(text: bytes, caplog: pytest.LogCaptur
 
 
 async def test_damaged_secret_is_restored_by_the_leader_that_has_read_it_before() -> None:
-    cluster = FakeCluster()
+    cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
     secret = await cluster.get_secret("system", SECRET_NAME)
-    assert secret is not None
     for text in ("", base64.b64encode(b"{").decode()):
         await cluster.put_secret({**secret, "data": {"trust.json": text}})
         secret = await cluster.get_secret("system", SECRET_NAME)
-        assert secret is not None
         kept = await keep_trust(cluster, "system", HOSTS, NOW, first)
         assert (kept == first) is bool(text), "to empty it is a way to ask for new certificates"
         secret = await cluster.get_secret("system", SECRET_NAME)
-        assert secret is not None
         assert read_trust(secret) == (kept, ())
 
 
 @pytest.mark.parametrize("text", ["no base64", "AAA"])
 async def test_secret_that_is_no_base64_is_made_anew(text: str) -> None:
-    cluster = FakeCluster()
+    cluster = with_empty_secret()
     await keep_trust(cluster, "system", HOSTS, NOW)
     secret = await cluster.get_secret("system", SECRET_NAME)
-    assert secret is not None
     await cluster.put_secret({**secret, "data": {"trust.json": text}})
     assert len((await keep_trust(cluster, "system", HOSTS, NOW)).authorities) == 1
 
@@ -176,10 +176,10 @@ async def test_what_is_whole_in_a_damaged_secret_is_kept(
     path: tuple[str | int, ...], value: str, told: str, kept: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     trust = renew(renew(Trust(), HOSTS, NOW - 1900 * DAY), HOSTS, NOW)
-    cluster = FakeCluster()
-    secret = write_trust(trust, "system", "")
-    secret["data"]["trust.json"] = base64.b64encode(damage(trust, *path, value=value)).decode()
-    await cluster.put_secret(secret)
+    cluster = with_empty_secret()
+    text = base64.b64encode(damage(trust, *path, value=value)).decode()
+    secret = await cluster.get_secret("system", SECRET_NAME)
+    await cluster.put_secret({**secret, "data": {**write_trust(trust), "trust.json": text}})
     mended = await keep_trust(cluster, "system", HOSTS, NOW)
     assert told in caplog.text
     assert sum(pair in trust.authorities for pair in mended.authorities) == kept

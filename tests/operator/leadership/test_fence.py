@@ -1,0 +1,61 @@
+"""A replica that does not lead writes nothing."""
+
+import asyncio
+import inspect
+
+import pytest
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import Cluster
+from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES, Fence, NotLeadingError
+
+POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}, "spec": {"containers": []}}
+READING = ("get_", "list_", "review_")
+VERBS = sorted(name for name, found in vars(Cluster).items() if inspect.iscoroutinefunction(found))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_of_the_interface_is_fenced_or_needs_no_fence(verb: str) -> None:
+    assert (verb in WRITES) + (verb in UNFENCED) == 1
+    assert (verb in UNFENCED) == (verb.startswith(READING) or verb == "put_lease")
+
+
+def test_lists_hold_no_verb_that_is_gone() -> None:
+    assert set(VERBS) == WRITES | UNFENCED
+
+
+async def test_writes_are_sent_only_while_the_replica_leads() -> None:
+    cluster, leads = FakeCluster(), False
+    fenced = Fence(cluster, lambda: leads).cluster
+    with pytest.raises(NotLeadingError):
+        await fenced.create_pod(POD, strict=True)
+    assert cluster.calls == []
+    assert await fenced.list_pods() == []
+    leads = True
+    await fenced.create_pod(POD, strict=True)
+    assert cluster.calls == ["list_pods", "create_pod"]
+
+
+class SlowCluster(FakeCluster):
+    """Carries out a deletion of a pod once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go_on = asyncio.Event()
+
+    async def delete_pod(self, *_arguments: object, **_options: object) -> None:
+        await self.may_go_on.wait()
+        raise RuntimeError("refused")
+
+
+async def test_drained_means_that_no_write_is_on_its_way() -> None:
+    cluster = SlowCluster()
+    fence = Fence(cluster, lambda: True)
+    await fence.drained()
+    deletions = [asyncio.create_task(fence.cluster.delete_pod("team", "lm-worker-0", "uid")) for _ in range(2)]
+    await asyncio.sleep(0)
+    drained = asyncio.create_task(fence.drained())
+    await asyncio.sleep(0)
+    assert not drained.done()
+    cluster.may_go_on.set()
+    await asyncio.gather(*deletions, return_exceptions=True)
+    await drained
