@@ -100,4 +100,4 @@ def where_to_look(job: str) -> str:
   export KUBECONFIG=.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH
   kubectl describe epj/{job}
   kubectl logs -l elasticpytorch.dev/job-name={job} --prefix --tail=30
-  kubectl logs -n elastic-pytorch-system -l elasticpytorch.dev/leader=true --tail=50"""
+  kubectl logs -n elastic-pytorch-system -l app.kubernetes.io/name=elastic-pytorch-operator --prefix --tail=50"""

@@ -22,7 +22,8 @@ RETRY_SECONDS = 0.5
 BROKEN = (aiohttp.ClientError, TimeoutError, ValueError)  # a connection, or a line of it
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
 OPERATORS = "app.kubernetes.io/name%3Delastic-pytorch-operator"
-LEADER_LABEL = f"{names.GROUP}/leader"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
+LEASE = "elastic-pytorch-operator"
 
 
 @asynccontextmanager
@@ -43,6 +44,16 @@ class Waited(Exception):
     """Something did not come; says what."""
 
 
+def holder_of(lease: dict[str, Any]) -> str:
+    """Returns the operator's pod that leads by what a Lease says; empty: none does."""
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+
+async def leading_pod(api: Api) -> str:
+    """Returns the operator's pod that leads; empty: none does."""
+    return holder_of(await api.ask("GET", f"{LEASES}/{LEASE}"))
+
+
 class Watcher:
     """A job as it is now, and what was recorded of it since the watching began."""
 
@@ -52,6 +63,7 @@ class Watcher:
         self.deleted = False  # it was there, and is gone
         self.pods: Pods = {}  # the job's by name
         self.operators: Pods = {}  # the operator's by name
+        self.holder = ""  # of the operator's Lease
         self.timeline = Timeline()
         self.broken: Exception | None = None  # why nothing is seen any more
 
@@ -60,7 +72,7 @@ class Watcher:
 
     def leaders(self) -> Pods:
         """Returns the operator's pod that leads, by its name; none while none does."""
-        return {name: pod for name, pod in self.operators.items() if pod["metadata"].get("labels", {}).get(LEADER_LABEL)}
+        return {name: pod for name, pod in self.operators.items() if name == self.holder}
 
     async def run(self, *, operators: bool = False) -> None:
         """Watches the job and its pods, with the operator's or without, and follows their logs, until cancelled."""
@@ -72,6 +84,7 @@ class Watcher:
                 if operators:
                     read = partial(read_operator_line, f"{self.namespace}/{self.name}")
                     group.create_task(self._see_pods(group, OPERATOR_NAMESPACE, OPERATORS, self.operators, read))
+                    group.create_task(self._see_leader())
         except* Exception as errors:
             self.broken = errors.exceptions[0]
 
@@ -94,6 +107,13 @@ class Watcher:
                 async for change, job in self._api.watch(jobs_path(self.namespace), name):
                     self.deleted = change == "DELETED"
                     self.job = view_job({} if self.deleted else job)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _see_leader(self) -> None:
+        while True:
+            with suppress(*BROKEN):
+                async for _, lease in self._api.watch(LEASES, f"fieldSelector=metadata.name%3D{LEASE}"):
+                    self.holder = holder_of(lease)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _see_pods(

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 from measure.api import Api, ApiError, pods_path
-from measure.watcher import LEADER_LABEL, OPERATOR_NAMESPACE
+from measure.watcher import OPERATOR_NAMESPACE, leading_pod
 
 from scale.machine import cores, processor_seconds, rates, samples
 from scale.results import Phase
@@ -40,7 +40,7 @@ class Meter:
     async def phase(self, name: str) -> AsyncIterator[None]:
         """Measures what happens meanwhile; also what was interrupted."""
         pods = await self._stage.operators()
-        leader = next((pod for pod, manifest in pods.items() if LEADER_LABEL in manifest["metadata"]["labels"]), "")
+        leader = await leading_pod(self._stage.api)
         standby = next((pod for pod in pods if pod != leader), "")
         before = await self._sample(pods)
         memory: dict[str, float] = {}

@@ -14,7 +14,7 @@ from elastic_pytorch_client import names
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
 from measure.commands import Commands
 from measure.kind_cluster import ROOT
-from measure.watcher import LEADER_LABEL, OPERATOR_NAMESPACE, OPERATORS
+from measure.watcher import OPERATOR_NAMESPACE, OPERATORS, leading_pod
 
 from scale.fake_nodes import LABEL, PLACEMENT
 from scale.observations import Observations
@@ -168,10 +168,10 @@ class Stage:
         async with asyncio.timeout(READY_SECONDS):
             while True:
                 deployment, pods = await self.api.ask("GET", OPERATOR), await self.operators()
-                leaders = [name for name, pod in pods.items() if LEADER_LABEL in pod["metadata"]["labels"]]
+                leader = await leading_pod(self.api)
                 wanted = deployment["spec"]["replicas"]
-                if len(leaders) == 1 and deployment["status"].get("readyReplicas") == wanted == len(pods):
-                    return leaders[0]
+                if leader in pods and deployment["status"].get("readyReplicas") == wanted == len(pods):
+                    return leader
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def operator_ends(self) -> int:

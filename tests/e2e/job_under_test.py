@@ -16,7 +16,7 @@ KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
 REPORTS = ROOT / ".cluster" / "logs" / "e2e"
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
 OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
-LEADER = f"{OPERATORS},elasticpytorch.dev/leader=true"
+SLICES = "kubernetes.io/service-name=elastic-pytorch-operator"
 # Tests say how long something takes on a machine that is not busy. Waits are longer by this factor.
 PATIENCE = 3
 
@@ -45,18 +45,28 @@ def read_example(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def found_by_agents() -> list[str]:
+    """The operator's pods that the agents' Service leads to: one, the leader."""
+    slices = Resource("discovery.k8s.io/v1", "endpointslices", OPERATOR_NAMESPACE)
+    endpoints = [there for found in slices.list(SLICES) for there in found.get("endpoints") or ()]
+    return [(there.get("targetRef") or {}).get("name", "") for there in endpoints]
+
+
 def leading_operator(other_than: str = "") -> dict[str, Any]:
-    """The pod of the operator that leads; waits until there is one, other than the one that led before."""
+    """The pod of the operator that leads agents; waits until there is one, other than the one that led before."""
     pods = Resource("v1", "pods", OPERATOR_NAMESPACE)
 
-    def leaders() -> dict[str, dict[str, Any]]:
-        return {pod["metadata"]["name"]: pod for pod in pods.list(LEADER)}
+    def leaders() -> list[dict[str, Any]]:
+        found = [name for name in found_by_agents() if name != other_than]
+        answers = [pods.get(name) for name in found] if len(found) == 1 else []
+        return [answer.body for answer in answers if answer.code < 300]
 
-    def sole_leader() -> list[dict[str, Any]]:
-        found = leaders()
-        return list(found.values()) if len(found) == 1 and other_than not in found else []
+    return until(leaders, lambda: f"one leader: {found_by_agents()}")[0]
 
-    return until(sole_leader, lambda: f"one leader: {list(leaders())}")[0]
+
+def operator_log(*, tail: int = -1) -> str:
+    """What the operator that leads has logged in its present container."""
+    return run_kubectl("-n", OPERATOR_NAMESPACE, "logs", leading_operator()["metadata"]["name"], f"--tail={tail}").stdout
 
 
 def ask_operator(pod: str, path: str) -> str:

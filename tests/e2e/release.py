@@ -50,9 +50,12 @@ def make_earlier_image(version: str) -> None:
 
 
 def upgrade_earlier() -> None:
-    """Upgrades an earlier release to this one, by the command that docs/operations.md gives."""
+    """Upgrades an earlier release to this one, by the commands that docs/install.md gives."""
     images = ["--set=global.imageRegistry=docker.io/library", "--set=image.tag=dev"]
     helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", *images, "--wait", "--timeout=2m")
+    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "endpoints", NAME, "--ignore-not-found")
+    others = f"kubernetes.io/service-name={NAME},endpointslice.kubernetes.io/managed-by!={NAME}"
+    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "endpointslices", "-l", others)
 
 
 def uninstall() -> None:
@@ -92,10 +95,12 @@ def operators() -> set[str]:
 
 
 def roles_of_the_release() -> list[dict[str, Any]]:
-    """The roles that are bound to the operator, as the cluster has them."""
-    found = run_kubectl("get", "clusterroles,roles", "-A", "-l", f"app.kubernetes.io/instance={NAME}", "-o", "json").stdout
-    users = "rbac.authorization.k8s.io/aggregate-to-view", "rbac.authorization.k8s.io/aggregate-to-edit"
-    return [role for role in json.loads(found)["items"] if not any(label in role["metadata"]["labels"] for label in users)]
+    """The roles that are bound to the operator, as the cluster has them: the chart's, and Kubernetes' own."""
+    mine = "-l", f"app.kubernetes.io/instance={NAME}"
+    bindings = json.loads(run_kubectl("get", "clusterrolebindings,rolebindings", "-A", *mine, "-o", "json").stdout)["items"]
+    bound = {(found["roleRef"]["kind"], found["metadata"].get("namespace", ""), found["roleRef"]["name"]) for found in bindings}
+    roles = json.loads(run_kubectl("get", "clusterroles,roles", "-A", "-o", "json").stdout)["items"]
+    return [role for role in roles if (role["kind"], role["metadata"].get("namespace", ""), role["metadata"]["name"]) in bound]
 
 
 def _run_script(*command: str) -> None:

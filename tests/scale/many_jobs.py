@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kubernetes.client import AppsV1Api, CoreV1Api, CustomObjectsApi
+from kubernetes.client import AppsV1Api, CoordinationV1Api, CoreV1Api, CustomObjectsApi
 from scale.fake_nodes import delete_pod_at_once
 from scale.stage import job_manifest
 
@@ -16,7 +16,6 @@ WORKERS = 10  # of each job
 JOB_RESOURCE = {"group": "elasticpytorch.dev", "version": "v1alpha1", "plural": "elasticpytorchjobs"}
 OPERATOR = "elastic-pytorch-operator"
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
-LEADER = f"app.kubernetes.io/name={OPERATOR},elasticpytorch.dev/leader=true"
 CREATION_SECONDS = 300.0
 OPERATORS_SECONDS = 120.0
 REPLACEMENT_SECONDS = 400.0  # longer than between two lists of everything, which mend what a watch has missed
@@ -147,7 +146,9 @@ class ManyJobs:
         return Turn(takeover, tuple(Loss(deleted[victim], replaced[victim]) for victim in victims))
 
     def _leaders(self) -> list[str]:
-        return [pod["metadata"]["name"] for pod in self._pods(OPERATOR_NAMESPACE, LEADER)]
+        lease = CoordinationV1Api(self._core.api_client).read_namespaced_lease(OPERATOR, OPERATOR_NAMESPACE)
+        pods = {pod["metadata"]["name"] for pod in self._pods(OPERATOR_NAMESPACE, f"app.kubernetes.io/name={OPERATOR}")}
+        return [lease.spec.holder_identity] if lease.spec.holder_identity in pods else []
 
     def _pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
         """As plain JSON: a thousand objects of the client's take seconds of the machine's time."""

@@ -9,7 +9,7 @@ from bench.nodes import Nodes
 from elastic_pytorch_client import names
 from measure.api import Api, pods_path
 from measure.commands import Commands
-from measure.watcher import LEADER_LABEL, OPERATOR_NAMESPACE, OPERATORS
+from measure.watcher import OPERATOR_NAMESPACE, OPERATORS, leading_pod
 
 from tests.soak.observe import Observer
 
@@ -90,7 +90,8 @@ class Stage:
         """The operators' pods that run, the leader first."""
         found = (await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"))["items"]
         running = [pod for pod in found if any(s.get("containerID") for s in pod["status"].get("containerStatuses") or ())]
-        return sorted(running, key=lambda pod: (LEADER_LABEL not in pod["metadata"]["labels"], pod["metadata"]["name"]))
+        leader = await leading_pod(self.api)
+        return sorted(running, key=lambda pod: (pod["metadata"]["name"] != leader, pod["metadata"]["name"]))
 
     async def kill_pod_process(self, pod: dict[str, Any]) -> None:
         """Kills all processes of a pod's training container, or of its only one, without Kubernetes."""

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from tests.e2e.job_under_test import (
-    LEADER,
     OPERATOR_NAMESPACE,
     OPERATORS,
+    SLICES,
     JobUnderTest,
     StartJob,
     ask_operator,
+    found_by_agents,
     leading_operator,
+    operator_log,
     run_kubectl,
 )
 from tests.e2e.kind_nodes import docker, killed, without_controller_manager, worker_node_without_the_operator
@@ -183,10 +185,17 @@ def container_ids() -> set[str]:
     return {status["containerID"] for pod in operators() for status in pod["status"]["containerStatuses"]}
 
 
-def test_leaders_label_that_somebody_removes_comes_back() -> None:
-    leader = name_of(leading_operator())
-    run_kubectl("-n", OPERATOR_NAMESPACE, "label", "pod", leader, "elasticpytorch.dev/leader-")
-    assert name_of(leading_operator()) == lease_holder()
+def test_address_of_the_leader_that_somebody_removes_comes_back() -> None:
+    leader = leading_operator()
+    [written] = [found for found in slices_of_the_service() if found["endpoints"]]
+    for field in ("endpoints", "ports"):
+        change = json.dumps({field: []})
+        run_kubectl("-n", OPERATOR_NAMESPACE, "patch", "endpointslice", name_of(written), "--type=merge", "-p", change)
+        until(
+            lambda: [found for found in slices_of_the_service() if found["endpoints"] and found["ports"]],
+            "the address to be back",
+        )
+    assert found_by_agents() == [name_of(leader)] == [lease_holder()]
 
 
 @pytest.mark.long
@@ -210,11 +219,12 @@ def ready_operators() -> int:
     return sum(state["ready"] for pod in operators() for state in pod["status"].get("containerStatuses") or ())
 
 
-def addresses_behind_the_service() -> list[str]:
-    """The addresses in all EndpointSlices of the agents' Service."""
-    selector = "kubernetes.io/service-name=elastic-pytorch-operator"
-    found = json.loads(run_kubectl("-n", OPERATOR_NAMESPACE, "get", "endpointslices", "-l", selector, "-o", "json").stdout)
-    return [address for written in found["items"] for there in written["endpoints"] for address in there["addresses"]]
+def slices_of_the_service() -> list[dict[str, Any]]:
+    """All EndpointSlices of the agents' Service."""
+    found: list[dict[str, Any]] = json.loads(
+        run_kubectl("-n", OPERATOR_NAMESPACE, "get", "endpointslices", "-l", SLICES, "-o", "json").stdout
+    )["items"]
+    return found
 
 
 def test_operators_are_well_and_say_who_leads() -> None:
@@ -237,12 +247,13 @@ def test_only_the_leader_is_behind_the_service() -> None:
     service = json.loads(
         run_kubectl("-n", OPERATOR_NAMESPACE, "get", "service", "elastic-pytorch-operator", "-o", "json").stdout
     )
-    selector = ",".join(f"{name}={value}" for name, value in service["spec"]["selector"].items())
-    behind = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", selector, "-o", "name").stdout.split()
-    assert behind == [f"pod/{name_of(leader)}"]
-    assert lease_holder() == name_of(leader)
-    both = [leader["status"]["podIP"]] * 2  # in Kubernetes' own EndpointSlice, and in the leader's
-    until(lambda: addresses_behind_the_service() == both, f"{both} behind the Service")
+    assert "selector" not in service["spec"], "nothing but the leader says where it leads"
+    assert {name_of(found) for found in slices_of_the_service()} == {
+        f"elastic-pytorch-operator-ipv{family}" for family in (4, 6)
+    }
+    assert found_by_agents() == [name_of(leader)] == [lease_holder()]
+    endpoints = [there for found in slices_of_the_service() for there in found["endpoints"] or ()]
+    assert [there["addresses"] for there in endpoints] == [[leader["status"]["podIP"]]]
+    assert [there["nodeName"] for there in endpoints] == [leader["spec"]["nodeName"]]
     assert ready_operators() >= 2
-    logs = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "-l", LEADER, "--tail=-1").stdout
-    assert '"message": "leading"' in logs
+    assert '"message": "leading"' in operator_log()

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.e2e.job_under_test import LEADER, OPERATOR_NAMESPACE, StartJob, run_kubectl
+from tests.e2e.job_under_test import StartJob, operator_log
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
@@ -21,7 +21,7 @@ def test_a_hundred_pods_are_made_in_seconds(start_job: StartJob) -> None:
     status = job.until(lambda status: status.get("replicas") == WORKERS, "a hundred pods", 60)
     assert status["state"] == "Pending"
     job.until(lambda _: "Unschedulable" in job.condition("Running").get("message", ""), "the reason")
-    log = run_kubectl("-n", OPERATOR_NAMESPACE, "logs", "-l", LEADER, "--tail=2000").stdout
+    log = operator_log(tail=2000)
     made = [
         datetime.fromisoformat(line["time"])
         for line in map(json.loads, filter(lambda text: text.startswith("{"), log.splitlines()))

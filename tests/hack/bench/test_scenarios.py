@@ -12,7 +12,7 @@ from bench.scenarios import PLAIN, SCENARIOS
 from bench.stage import Stage
 from elastic_pytorch_client.reading.job_view import view_job
 from measure.records import Declared, Init, Started, Step
-from measure.watcher import LEADER_LABEL, Watcher
+from measure.watcher import Watcher
 
 from tests.paths import ROOT
 
@@ -28,7 +28,8 @@ class Cluster:
         self.done: list[str] = []
         self.watcher = Watcher(self, "ns", "all-reduce")  # type: ignore[arg-type]
         self.watcher.pods = {name: a_pod(name, f"n{rank}") for rank, name in enumerate("abcd")}
-        self.watcher.operators = {"o1": a_pod("o1", "n2", leads=True), "o2": a_pod("o2", "n9")}
+        self.watcher.operators = {"o1": a_pod("o1", "n2"), "o2": a_pod("o2", "n9")}
+        self.watcher.holder = "o1"
         self.resize(3)
 
     def resize(self, replicas: int) -> None:
@@ -51,7 +52,8 @@ class Cluster:
         if path.endswith("/scale"):
             self.resize(body["spec"]["replicas"])
         if method == "DELETE" and path.endswith("/o1"):
-            self.watcher.operators = {"o2": a_pod("o2", "n9", leads=True)}
+            self.watcher.operators = {"o2": a_pod("o2", "n9")}
+            self.watcher.holder = "o2"
         now = datetime.fromtimestamp(time.time() + 60, UTC).isoformat()
         return {"spec": {"renewTime": now}, "status": READY, "items": []}
 
@@ -68,10 +70,9 @@ class WholeStage(Stage):
             self.watcher.timeline.add(record)
 
 
-def a_pod(name: str, node: str, *, leads: bool = False) -> dict[str, Any]:
-    labels = {LEADER_LABEL: "true"} if leads else {}
+def a_pod(name: str, node: str) -> dict[str, Any]:
     status = {**READY, "containerStatuses": [RUNNING]}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": node}, "status": status}
+    return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": status}
 
 
 @pytest.fixture(autouse=True)
@@ -109,9 +110,12 @@ async def test_each_fault_is_made_and_undone(name: str, text: str, victims: tupl
     assert all(made.startswith(begin) for made, begin in zip(cluster.done, done, strict=True)), cluster.done
 
 
-async def test_trials_are_made_kept_and_told() -> None:
+async def test_trials_are_made_kept_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.stage.TRIES", 1)
     cluster: Any = Cluster()
-    cluster.watcher.operators["o2"] = a_pod("o2", "n1", leads=True)  # no node with a worker other than rank 0 is without one
+    # The only node with one worker other than rank 0 is the leader's.
+    cluster.watcher.pods["c"] = a_pod("c", "n0")
+    cluster.watcher.operators["o1"] = a_pod("o1", "n1")
     kept: list[Result] = []
     told: list[str] = []
     stage = WholeStage(cluster, cluster, cluster.watcher, JOB)

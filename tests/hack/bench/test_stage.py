@@ -4,7 +4,7 @@ import pytest
 from bench.nodes import crowded, lone_victims
 from bench.stage import Stage, read_job
 from elastic_pytorch_client.reading.job_view import view_job
-from measure.watcher import LEADER_LABEL, Watcher
+from measure.watcher import Watcher
 
 from tests.paths import ROOT
 
@@ -73,13 +73,13 @@ class HandingOver:
     async def ask(self, method: str, path: str, body: object = None) -> None:
         assert (method, path.rpartition("/")[2]) == ("DELETE", "first")
         assert self.watcher is not None
-        self.watcher.operators = {"second": an_operator("second", "n2", leads=True), "third": an_operator("third", "n3")}
+        self.watcher.operators = {"second": an_operator("second", "n2"), "third": an_operator("third", "n3")}
+        self.watcher.holder = "second"
 
 
-def an_operator(name: str, node: str, *, leads: bool = False) -> dict[str, Any]:
+def an_operator(name: str, node: str) -> dict[str, Any]:
     ready = [{"type": "Ready", "status": "True"}]
-    labels = {LEADER_LABEL: "true"} if leads else {}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": node}, "status": {"conditions": ready}}
+    return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": {"conditions": ready}}
 
 
 class WholeStage(Stage):
@@ -102,7 +102,8 @@ async def test_the_leaders_node_is_that_of_one_worker_that_is_not_rank_0(leader_
     watcher = api.watcher = Watcher(api, "ns", "all-reduce")
     watcher.job = view_job({"status": {"workers": [{"name": "a", "rank": 0}, {"name": "b", "rank": 1}]}})
     watcher.pods = {"a": {"spec": {"nodeName": "n1"}}, "b": {"spec": {"nodeName": "n2"}}}
-    watcher.operators = {"first": an_operator("first", leader_node, leads=True), "other": an_operator("other", "n3")}
+    watcher.operators = {"first": an_operator("first", leader_node), "other": an_operator("other", "n3")}
+    watcher.holder = "first"
     commands: Any = None
     stage = WholeStage(api, commands, watcher, JOB)
     assert await stage.lone_victim(leader=True) == victim

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from measure.api import Api, ApiError
 from measure.records import PodCreated, Step
-from measure.watcher import OPERATOR_NAMESPACE, Waited, Watcher
+from measure.watcher import LEASES, OPERATOR_NAMESPACE, Waited, Watcher
 
 from tests.hack.stand_in_api import Server
 
@@ -30,7 +30,8 @@ async def watcher(server: Server, api: Api) -> AsyncIterator[Watcher]:
     server.tell(JOBS, {"metadata": {"name": "char-lm"}, "spec": {"replicas": 3}, "status": {"state": "Running"}})
     server.tell(PODS, a_pod("a"))
     server.lines[f"{PODS}/a/log"] = [STEP.format(21), STEP.format(22)]
-    server.tell(OPERATORS, a_pod("leader", leads=True), a_pod("standby"))
+    server.tell(OPERATORS, a_pod("leader"), a_pod("standby"))
+    server.tell(LEASES, {"spec": {"holderIdentity": "leader"}})
     server.lines[f"{OPERATORS}/leader/log"] = [f"1970-01-01T00:16:40.260Z {json.dumps(CREATED)}"]
     watcher = Watcher(api, "ns", "char-lm")
     watching = asyncio.create_task(watcher.run(operators=True))
@@ -39,11 +40,13 @@ async def watcher(server: Server, api: Api) -> AsyncIterator[Watcher]:
     await asyncio.gather(watching, return_exceptions=True)
 
 
-def a_pod(name: str, *, leads: bool = False) -> dict[str, Any]:
-    labels = {"elasticpytorch.dev/leader": "true"} if leads else {}
+def a_pod(name: str) -> dict[str, Any]:
     running = [{"state": {"running": {}}}]
-    metadata = {"name": name, "uid": f"uid-{name}", "labels": labels}
-    return {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"containerStatuses": running}}
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {"nodeName": "n1"},
+        "status": {"containerStatuses": running},
+    }
 
 
 async def test_answers_are_objects_and_refusals_are_errors(server: Server, api: Api) -> None:
@@ -71,6 +74,7 @@ async def test_keeps_the_job_its_pods_and_what_the_logs_say(server: Server, watc
     assert f"{PODS}?watch=1&labelSelector={workers}" in asked
     assert f"{JOBS}?watch=1&fieldSelector=metadata.name=char-lm" in asked
     assert f"{PODS}/a/log?follow=true&timestamps=true" in asked
+    assert f"{LEASES}?watch=1&fieldSelector=metadata.name=elastic-pytorch-operator" in asked
 
 
 async def test_a_log_that_is_read_again_tells_only_what_is_new(server: Server, watcher: Watcher) -> None:

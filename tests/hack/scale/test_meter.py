@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from measure.api import Api
 from measure.commands import Commands
-from measure.watcher import OPERATOR_NAMESPACE
+from measure.watcher import LEASE, LEASES, OPERATOR_NAMESPACE
 from scale.meter import Meter
 from scale.stage import Stage
 
@@ -15,8 +15,8 @@ OPERATORS = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods"
 
 def tell(server: Server, *, cpu: float, mib: int, posts: int) -> None:
     """What the API server and two operators count: the standby nothing."""
-    leader = {"metadata": {"name": "a", "labels": {"elasticpytorch.dev/leader": "true"}}}
-    server.lines[OPERATORS] = [json.dumps({"items": [leader, {"metadata": {"name": "b", "labels": {}}}]})]
+    server.lines[OPERATORS] = [json.dumps({"items": [{"metadata": {"name": name}} for name in "ab"]})]
+    server.lines[f"{LEASES}/{LEASE}"] = [json.dumps({"spec": {"holderIdentity": "a"}})]
     server.lines["/metrics"] = [f'apiserver_request_total{{verb="POST"}} {posts * 3}', "go_goroutines 7"]
     for pod, share in (("a", 1), ("b", 0)):
         server.lines[f"{OPERATORS}/{pod}:8781/proxy/metrics"] = [

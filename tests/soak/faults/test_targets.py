@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_client.reading.job_view import view_job
-from measure.watcher import LEADER_LABEL
+from measure.watcher import LEASE, LEASES
 
 from tests.soak.faults.nodes import IMAGE, KEPT, RENAME
 from tests.soak.inject import how, perform
@@ -33,7 +33,9 @@ class Cluster:
             return {"data": {"trust.json": b64encode(b'{"serving": {"made_at": 0}}').decode()}}
         if "scale" in path:
             return {"spec": {"replicas": 2}}
-        return {"items": [a_pod(name, "", f"n{i}", LEADER_LABEL if not i else "other") for i, name in enumerate(OPERATORS)]}
+        if path == f"{LEASES}/{LEASE}":
+            return {"spec": {"holderIdentity": OPERATORS[0]}}
+        return {"items": [a_pod(name, "", f"n{i}") for i, name in enumerate(OPERATORS)]}
 
     async def docker(self, *arguments: str) -> str:
         self.done.append(" ".join(("docker", *arguments)))
@@ -44,8 +46,8 @@ class Cluster:
         return ""
 
 
-def a_pod(name: str, job: str, node: str, label: str = "", index: int = 0) -> dict[str, Any]:
-    labels = {f"{GROUP}/job-name": job, f"{GROUP}/worker-index": str(index), label or "other": "true"}
+def a_pod(name: str, job: str, node: str, index: int = 0) -> dict[str, Any]:
+    labels = {f"{GROUP}/job-name": job, f"{GROUP}/worker-index": str(index)}
     container = {"name": "pytorch" if job else "operator", "containerID": f"containerd://c-{name}"}
     status = {"phase": "Running", "containerStatuses": [container]}
     return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": node}, "status": status}
