@@ -50,7 +50,7 @@ def everything(job: Job) -> Iterator[dict[str, Any]]:
     yield pod
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(600))
 @given(any_jobs())
 def test_a_job_is_read_or_refused_and_what_is_read_can_be_built(manifest: dict[str, Any]) -> None:
     try:
