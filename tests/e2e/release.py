@@ -53,6 +53,11 @@ def upgrade_earlier() -> None:
     """Upgrades an earlier release to this one, by the commands that docs/install.md gives."""
     images = ["--set=global.imageRegistry=docker.io/library", "--set=image.tag=dev"]
     helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", *images, "--wait", "--timeout=2m")
+    delete_what_a_selector_has_left()
+
+
+def delete_what_a_selector_has_left() -> None:
+    """Deletes what Kubernetes keeps for the agents' Service of an earlier release, as docs/install.md says."""
     run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "endpoints", NAME, "--ignore-not-found")
     others = f"kubernetes.io/service-name={NAME},endpointslice.kubernetes.io/managed-by!={NAME}"
     run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "endpointslices", "-l", others)

@@ -16,7 +16,14 @@ from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.endless_job import pods_of, start, steps_with
 from tests.e2e.job_under_test import KUBECTL, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, run_kubectl
 from tests.e2e.node_registry import gateway, pulled_from
-from tests.e2e.release import NAME, install_earlier, make_earlier_image, remove_release, restored
+from tests.e2e.release import (
+    NAME,
+    delete_what_a_selector_has_left,
+    install_earlier,
+    make_earlier_image,
+    remove_release,
+    restored,
+)
 from tests.paths import ROOT
 from tests.release.registry import running_registry
 from tests.waiting import until
@@ -198,6 +205,7 @@ def test_training_does_not_notice_an_upgrade_from_the_registry_and_the_way_back(
     moved = f"--set global.imageRegistry=REGISTRY --set image.repository={NAME}"
     assert moved in (ROOT / "docs" / "install.md").read_text()
     user.does(f"{upgrade.rstrip()} {moved} --plain-http")
+    delete_what_a_selector_has_left()
     goes_on_with(digests(dist)[NAME])
 
     user.does(f"helm rollback {NAME} --namespace {OPERATOR_NAMESPACE} --wait")
