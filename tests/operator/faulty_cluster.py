@@ -6,6 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError
 
 
 class FaultyCluster(FakeCluster):
@@ -15,6 +16,7 @@ class FaultyCluster(FakeCluster):
         strict: of each pod that was to be created, whether an unknown field was to be an error.
         create_seconds: how long the creation of a pod takes.
         alters_status: `pruned`: a field of each status is dropped; `stored`: a text is stored as another one.
+        unlistable: by namespace, the status code with which its lists are answered.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -22,6 +24,7 @@ class FaultyCluster(FakeCluster):
         self.strict: list[bool] = []
         self.create_seconds = 0.0
         self.alters_status = ""
+        self.unlistable: dict[str, int] = {}
         self._passes: Counter[str] = Counter()
         self._delays: Counter[str] = Counter()
         self._released = asyncio.Event()
@@ -52,8 +55,17 @@ class FaultyCluster(FakeCluster):
             self.held += 1
             await self._released.wait()
 
-    async def list_pods(self) -> list[Manifest]:
-        answer = await super().list_pods()
+    def _refuse(self, namespace: str) -> None:
+        if namespace in self.unlistable:
+            raise ClusterError(self.unlistable[namespace], f"cannot list {namespace}")
+
+    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
+        self._refuse(namespace)
+        return await super().list_jobs(namespace)
+
+    async def list_pods(self, namespace: str = "") -> list[Manifest]:
+        self._refuse(namespace)
+        answer = await super().list_pods(namespace)
         await self._hold("list_pods")
         return answer
 

@@ -20,7 +20,10 @@ class FakeCluster(ObjectStore):
 
     Attributes:
         events: what was recorded, oldest first.
+        namespaces: those that the operator looks after; none: all.
     """
+
+    namespaces: tuple[str, ...] = ()
 
     def __init__(self, nodes: int = 3, pods_per_node: int = DEFAULT_PODS_PER_NODE) -> None:
         super().__init__()
@@ -133,13 +136,13 @@ class FakeCluster(ObjectStore):
         self._tokens[token] = PodIdentity(namespace, name, pod["metadata"]["uid"])
         return token
 
-    async def list_jobs(self) -> list[Manifest]:
+    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
         self._called("list_jobs")
-        return self._list(names.KIND)
+        return self._list(names.KIND, namespace)
 
-    async def list_pods(self) -> list[Manifest]:
+    async def list_pods(self, namespace: str = "") -> list[Manifest]:
         self._called("list_pods")
-        return self._list("Pod")
+        return self._list("Pod", namespace)
 
     async def list_nodes(self) -> list[Manifest]:
         self._called("list_nodes")
@@ -222,9 +225,9 @@ class FakeCluster(ObjectStore):
         self._changed(names.KIND, "MODIFIED", job)
         return copied(job)
 
-    async def list_workloads(self) -> list[Manifest]:
+    async def list_workloads(self, namespace: str = "") -> list[Manifest]:
         self._called("list_workloads")
-        return self._list(kueue.WORKLOAD)
+        return self._list(kueue.WORKLOAD, namespace)
 
     async def create_workload(self, manifest: Manifest) -> Manifest:
         self._called("create_workload")

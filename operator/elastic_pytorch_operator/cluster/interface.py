@@ -73,11 +73,16 @@ class RequestObserver(Protocol):
 class Cluster(Protocol):
     """What the operator asks of a cluster. All methods raise ClusterError."""
 
-    async def list_jobs(self) -> list[Manifest]:
-        """All ElasticPyTorchJobs, of the namespaces that the operator watches."""
+    @property
+    def namespaces(self) -> Sequence[str]:
+        """Those that the operator looks after; none: all."""
         ...
 
-    async def list_pods(self) -> list[Manifest]:
+    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
+        """All ElasticPyTorchJobs of a namespace; of all if it is empty."""
+        ...
+
+    async def list_pods(self, namespace: str = "") -> list[Manifest]:
         """All pods there with the operator's managed-by label."""
         ...
 
@@ -159,8 +164,8 @@ class Cluster(Protocol):
         """
         ...
 
-    async def list_workloads(self) -> list[Manifest]:
-        """Kueue's Workloads with the operator's managed-by label, of the namespaces that it watches; none if Kueue is not installed."""
+    async def list_workloads(self, namespace: str = "") -> list[Manifest]:
+        """Kueue's Workloads there with the operator's managed-by label; none if Kueue is not installed."""
         ...
 
     async def create_workload(self, manifest: Manifest) -> Manifest:

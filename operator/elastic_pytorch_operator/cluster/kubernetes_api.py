@@ -34,16 +34,17 @@ class KubernetesCluster:
     Args:
         api: the connection.
         observer: counts each request.
-        namespaces: whose jobs and pods are listed; none: those of all.
+        namespaces: those that the operator looks after; none: all.
 
     Attributes:
+        namespaces: the same.
         reduce_pod: takes from a listed pod what is not needed, before the next ones are read: 6 KiB of JSON take 40 in memory.
         server_clock: the time of day that the API server's answers name.
     """
 
     def __init__(self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()) -> None:
         self._api = api
-        self._places = [f"/namespaces/{namespace}" for namespace in namespaces] or [""]
+        self.namespaces = namespaces
         self._observer = observer
         self._answering_since: float | None = None
         self.reduce_pod: Callable[[Manifest], Manifest] = lambda pod: pod
@@ -79,12 +80,12 @@ class KubernetesCluster:
         """Closes the connections."""
         await self._api.close()  # type: ignore[no-untyped-call]
 
-    async def list_jobs(self) -> list[Manifest]:
-        return await self._list_everywhere(JOBS_PATH, names.PLURAL)
+    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
+        return await self._list(f"{JOBS_PATH}{_place(namespace)}/{names.PLURAL}")
 
-    async def list_pods(self) -> list[Manifest]:
+    async def list_pods(self, namespace: str = "") -> list[Manifest]:
         selector = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
-        return await self._list_everywhere("/api/v1", "pods", self.reduce_pod, labelSelector=selector)
+        return await self._list(f"/api/v1{_place(namespace)}/pods", self.reduce_pod, labelSelector=selector)
 
     async def list_nodes(self) -> list[Manifest]:
         return await self._list("/api/v1/nodes")
@@ -144,10 +145,10 @@ class KubernetesCluster:
         patch = {"metadata": {"resourceVersion": version}, "status": status}
         return await self._request("PATCH", path, patch, content_type=MERGE_PATCH)
 
-    async def list_workloads(self) -> list[Manifest]:
+    async def list_workloads(self, namespace: str = "") -> list[Manifest]:
         ours = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
         try:
-            return await self._list_everywhere(KUEUE_PATH, kueue.WORKLOADS, labelSelector=ours)
+            return await self._list(f"{KUEUE_PATH}{_place(namespace)}/{kueue.WORKLOADS}", labelSelector=ours)
         except ClusterError as error:
             if error.code == 404:
                 return []
@@ -261,13 +262,6 @@ class KubernetesCluster:
     async def _replace(self, path: str, manifest: Manifest, *, query: Mapping[str, str] | None = None) -> Manifest:
         return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest, query=query)
 
-    async def _list_everywhere(
-        self, group: str, resource: str, reduce: Callable[[Manifest], Manifest] | None = None, **query: str
-    ) -> list[Manifest]:
-        """What there is of a resource in the namespaces that are watched."""
-        lists = await asyncio.gather(*(self._list(f"{group}{place}/{resource}", reduce, **query) for place in self._places))
-        return [item for items in lists for item in items]
-
     async def _list(self, path: str, reduce: Callable[[Manifest], Manifest] | None = None, **query: str) -> list[Manifest]:
         items: list[Manifest] = []
         page: dict[str, str] = {"limit": str(PAGE_SIZE)}
@@ -327,6 +321,10 @@ def _proxy_for(url: str) -> str | None:
 
 def _creation(*, strict: bool, dry_run: bool) -> dict[str, str]:
     return ({"fieldValidation": "Strict"} if strict else {}) | ({"dryRun": "All"} if dry_run else {})
+
+
+def _place(namespace: str) -> str:
+    return f"/namespaces/{namespace}" if namespace else ""
 
 
 def _claims(namespace: str) -> str:

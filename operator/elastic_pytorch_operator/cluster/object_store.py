@@ -38,8 +38,9 @@ class ObjectStore:
         if self._faults.get(verb):
             raise self._faults[verb].pop(0)
 
-    def _list(self, kind: str) -> list[Manifest]:
-        return [copied(found) for (k, _, _), found in sorted(self._objects.items()) if k == kind]
+    def _list(self, kind: str, namespace: str = "") -> list[Manifest]:
+        found = sorted(self._objects.items())
+        return [copied(known) for (k, place, _), known in found if k == kind and namespace in ("", place)]
 
     def _get(self, kind: str, namespace: str, name: str) -> MutableManifest:
         try:

@@ -1,18 +1,23 @@
 """The operator's view of jobs, pods and nodes: fed by watches, repaired by lists, ahead of the watches by its own writes."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import InitVar, dataclass, field
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.informer.identity import identify, version_of
+from elastic_pytorch_operator.informer.node_index import NodeIndex
 from elastic_pytorch_operator.informer.owned_objects import Entry
 from elastic_pytorch_operator.informer.pod_index import PodIndex
-from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_node, view_pod, without_managed_fields
+from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_pod, without_managed_fields
 from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
-from elastic_pytorch_operator.informer.watch_lag import WatchLag, version_of
+from elastic_pytorch_operator.informer.tombstones import Tombstones
+from elastic_pytorch_operator.informer.unreadable import UnreadableObjects, words_of
+from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.informer.workload_views import WorkloadIndex, job_of_workload, view_workload
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
-from elastic_pytorch_operator.model.observed import Nodes, NodeView, PodView
+from elastic_pytorch_operator.model.observed import Nodes, PodView
 from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
@@ -21,8 +26,6 @@ Manifests = Iterable[Manifest]
 
 # What the watches are called, by the kind of the objects that they report.
 WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes", kueue.WORKLOAD: "workloads"}
-TOMBSTONE_SECONDS = 60.0  # longer than any answer, and what a watch lags behind
-MAX_TOMBSTONES = 50_000  # some 10 MiB
 
 
 @dataclass(slots=True)
@@ -35,41 +38,40 @@ class _JobEntry:
 
 
 @dataclass(slots=True)
-class _NodeEntry:
-    uid: str
-    version: int
-    seen_at: float
-
-
-@dataclass(slots=True)
 class Cache:
     """Everything last reported about jobs, their pods, and nodes.
+
+    Args:
+        marks: the taints and labels that announce a node's end.
 
     Each method that takes an object in returns the jobs whose plans may change by it. An object older than the known one is ignored, so
     that a watch that lags behind does not undo the operator's own writes. A change that a write or a list has shown must arrive on the
     watch, too.
 
-    What was deleted leaves a tombstone: a list that began before, a late answer to a write, or a watch that lags do not bring it back.
+    Each object is taken in by itself. Of one that cannot be read, the last version that could be read stays: a pod that lives keeps its
+    worker's place. A job becomes an InvalidJob, so that its status tells why.
 
     Attributes:
         primed: whether everything has been listed once.
-        marks: the taints and labels that announce a node's end.
         watch_lag: what the watches have yet to report.
+        unreadable: the objects that cannot be read.
+        unavailable: the watched namespaces that the last list could not have. What was known of them stays until a list has them again.
     """
 
     primed: bool = False
-    marks: tuple[Mark, ...] = MARKS
+    marks: InitVar[tuple[Mark, ...]] = MARKS
     watch_lag: WatchLag = field(default_factory=WatchLag)
-    _nodes: dict[str, NodeView] = field(default_factory=dict)
-    _nodes_now: Nodes | None = None  # a copy; None: not made since the last change of a node
-    _node_entries: dict[str, _NodeEntry] = field(default_factory=dict)
+    unreadable: UnreadableObjects = field(default_factory=UnreadableObjects)
+    unavailable: frozenset[str] = frozenset()
+    _nodes: NodeIndex = field(init=False)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _keys: dict[str, JobKey] = field(default_factory=dict)  # of the jobs, by UID
     _pods: PodIndex = field(default_factory=PodIndex)
     _workloads: WorkloadIndex = field(default_factory=WorkloadIndex)
-    _tombstones: dict[str, float] = field(
-        default_factory=dict
-    )  # by UID of what jobs own, or a job, the oldest first: when it was deleted
+    _tombstones: Tombstones = field(default_factory=Tombstones)
+
+    def __post_init__(self, marks: tuple[Mark, ...]) -> None:
+        self._nodes = NodeIndex(marks)
 
     def job(self, key: JobKey) -> Job | InvalidJob | None:
         """A job, or what is wrong with it; None if there is none."""
@@ -98,9 +100,7 @@ class Cache:
     @property
     def nodes(self) -> Nodes:
         """All nodes. It is the same object until one of them changes."""
-        if self._nodes_now is None:
-            self._nodes_now = Nodes(self._nodes)
-        return self._nodes_now
+        return self._nodes.all
 
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
         """The worker pods of a job, by index. It is the same tuple until one of the job's pods changes."""
@@ -151,15 +151,7 @@ class Cache:
             return set()
         deleted = change == "DELETED"
         self.watch_lag.observe(WATCHES[kind], manifest, now, gone=deleted, begins=change is None)
-        match kind:
-            case "Pod":
-                return self.remove_pod(manifest, now) if deleted else self.apply_pod(manifest, now)
-            case "Node":
-                return self.remove_node(manifest, now) if deleted else self.apply_node(manifest, now)
-            case kueue.WORKLOAD:
-                return self.remove_workload(manifest, now) if deleted else self.apply_workload(manifest, now)
-            case _:
-                return self.remove_job(manifest, now) if deleted else self.apply_job(manifest, now)
+        return self._remove(kind, manifest, now) if deleted else self._take(kind, manifest, now) or set()
 
     def note_written_pod(self, manifest: Manifest, now: float) -> None:
         """Takes note of a pod that this operator has just created; the watch has yet to report it."""
@@ -178,75 +170,48 @@ class Cache:
 
     def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a job. What is not news, or no plan reads, concerns no job."""
-        return self._take_job(manifest, now) or set()
+        return self._take(names.KIND, manifest, now) or set()
 
     def remove_job(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a job, unless another one has taken its name."""
-        key = parse_key(manifest)
-        self._leave_tombstone(manifest["metadata"].get("uid", ""), now)
-        known = self._jobs.get(key)
-        if known is None or known.uid != manifest["metadata"].get("uid", ""):
-            return set()
-        self._forget_job(key)
-        return {key}
+        return self._remove(names.KIND, manifest, now)
 
     def apply_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a pod, as `apply_job` does of a job; those that are no job's are ignored."""
-        return self._take_pod(manifest, now) or set()
+        return self._take("Pod", manifest, now) or set()
 
     def remove_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a pod, unless another one has taken its name."""
-        return self._remove(self._pods, manifest, now)
+        return self._remove("Pod", manifest, now)
 
     def apply_workload(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a Workload of Kueue, as `apply_job` does of a job; those that are no job's are ignored."""
-        return self._take_workload(manifest, now) or set()
+        return self._take(kueue.WORKLOAD, manifest, now) or set()
 
     def remove_workload(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Forgets a Workload, unless another one has taken its name."""
-        return self._remove(self._workloads, manifest, now)
-
-    def _remove(self, index: PodIndex | WorkloadIndex, manifest: Manifest, now: float) -> set[JobKey]:
-        metadata = manifest["metadata"]
-        self._leave_tombstone(metadata["uid"], now)
-        place = (metadata["namespace"], metadata["name"])
-        known = index.get(place)
-        if known is None or known.uid != metadata["uid"]:
-            return set()
-        index.drop(place)
-        return {known.owner[0]}
+        return self._remove(kueue.WORKLOAD, manifest, now)
 
     def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of a node; only what changes its view matters to the jobs with pods there."""
-        metadata, view = manifest["metadata"], view_node(manifest, self.marks)
-        uid, version = metadata.get("uid", ""), version_of(metadata)
-        known, entry = self._nodes.get(view.name), self._node_entries.get(view.name)
-        same = entry is not None and entry.uid == uid
-        if entry is not None and (version < entry.version or (same and known is not None and known.removed)):
-            return set()
-        self._node_entries[view.name] = _NodeEntry(uid, version, entry.seen_at if same and entry is not None else now)
-        if known == view:
-            return set()
-        self._nodes[view.name], self._nodes_now = view, None
-        return self._jobs_on(view.name)
+        return self._take("Node", manifest, now) or set()
 
     def remove_node(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Remembers a node as removed, unless another one has taken its name: it differs from an unknown one."""
-        name, uid = manifest["metadata"]["name"], manifest["metadata"].get("uid", "")
-        known, entry = self._nodes.get(name), self._node_entries.get(name)
-        if known is not None and entry is not None and (known.removed or entry.uid != uid):
-            return set()
-        version = max(version_of(manifest["metadata"]), entry.version if entry else 0)
-        self._node_entries[name] = _NodeEntry(uid, version, now)
-        self._nodes[name], self._nodes_now = NodeView(name, ready=False, removed=True), None
-        return self._jobs_on(name)
+        """Remembers a node as removed, unless another one has taken its name."""
+        return self._remove("Node", manifest, now)
 
     def mark_ended_before_takeover(self) -> None:
         """Marks the pods that have ended: they did so before this operator began to decide anything."""
         self._pods.mark_ended_before_takeover()
 
     def replace_all(
-        self, jobs: Manifests, pods: Manifests, nodes: Manifests, now: float, workloads: Manifests = ()
+        self,
+        jobs: Manifests,
+        pods: Manifests,
+        nodes: Manifests,
+        now: float,
+        workloads: Manifests = (),
+        unavailable: Collection[str] = (),
     ) -> set[JobKey]:
         """Corrects what a watch has missed.
 
@@ -256,78 +221,121 @@ class Cache:
             nodes: all there are, listed after the pods, so that no pod's node is missing.
             now: when the listing began; what has been seen since is left as it is.
             workloads: all of Kueue's that jobs own.
+            unavailable: the namespaces whose jobs, pods and Workloads are not among these, as they could not be listed.
         """
         touched: set[JobKey] = set()
-        node_names, node_uids, pod_uids, job_uids, workload_uids = set(), set(), set(), set(), set()
-        for node in nodes:
-            node_names.add(node["metadata"]["name"])
-            node_uids.add(node["metadata"].get("uid", ""))
-            if self._nodes.get(node["metadata"]["name"]) != view_node(node, self.marks):
-                self.watch_lag.expect("nodes", node, now)
-            touched |= self.apply_node(node, now)
-        for name, known in list(self._node_entries.items()):
-            if name not in node_names and known.seen_at < now:
-                touched |= self.remove_node({"metadata": {"name": name, "uid": known.uid}}, now)
-        for pod in pods:
-            pod_uids.add(pod["metadata"]["uid"])
-            if (concerned := self._take_pod(pod, now, listed=True)) is not None:
-                self.watch_lag.expect("pods", pod, now)
-                touched |= concerned
-        for place, entry in self._pods:
-            if entry.uid not in pod_uids and entry.view.created_at < now:
-                self._pods.drop(place)
-                self._leave_tombstone(entry.uid, now)
-                touched.add(entry.owner[0])
-        for workload in workloads:
-            workload_uids.add(workload["metadata"]["uid"])
-            if (concerned := self._take_workload(workload, now, listed=True)) is not None:
-                self.watch_lag.expect("workloads", workload, now)
-                touched |= concerned
-        for gone in self._workloads.drop_others(workload_uids, now):
-            self._leave_tombstone(gone.uid, now)
-            touched.add(gone.owner[0])
-        for job in jobs:
-            job_uids.add(job["metadata"].get("uid", ""))
-            if (concerned := self._take_job(job, now, listed=True)) is not None:
-                self.watch_lag.expect("jobs", job, now)
-                touched |= concerned
-        for key in [key for key, known in self._jobs.items() if known.uid not in job_uids and known.seen_at < now]:
-            self._leave_tombstone(self._forget_job(key).uid, now)
-            touched.add(key)
-        self._tombstones = {uid: at for uid, at in self._tombstones.items() if at >= now - TOMBSTONE_SECONDS}
-        for kind, uids in (("jobs", job_uids), ("pods", pod_uids), ("nodes", node_uids), ("workloads", workload_uids)):
-            self.watch_lag.forget_others(kind, uids)
-        self._forget_removed_nodes()
+        self.unavailable = frozenset(unavailable)
+        for kind, listed in (("Node", nodes), ("Pod", pods), (kueue.WORKLOAD, workloads), (names.KIND, jobs)):
+            uids, listed_names = set(), set()
+            for manifest in listed:
+                found = identify(manifest)
+                uids.add(found.uid)
+                listed_names.add(found.name)
+                if (concerned := self._take(kind, manifest, now, listed=True)) is not None:
+                    self.watch_lag.expect(WATCHES[kind], manifest, now)
+                    touched |= concerned
+            touched |= self._drop_others(kind, uids, listed_names, now)
+            self.watch_lag.forget_others(WATCHES[kind], uids)
+            self.unreadable.forget_others(kind, uids)
+        self._tombstones.expire(now)
+        self._nodes.forget_removed(self._pods.nodes)
+        self.watch_lag.listed(now)
         self.primed = True
         return touched
 
-    def _take_job(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
-        """Takes note of a job; returns whom it concerns, None if it is not news.
+    def _drop_others(self, kind: str, uids: Collection[str], listed_names: Collection[str], now: float) -> set[JobKey]:
+        """Forgets the objects that a list does not have; returns the jobs that this concerns."""
+        if kind == "Node":
+            return set().union(*(self._jobs_on(name) for name in self._nodes.remove_others(listed_names, now)))
+        gone: list[tuple[str, JobKey]] = []
+        if kind == "Pod":
+            for place, pod in self._pods:
+                if pod.uid not in uids and pod.view.created_at < now and place[0] not in self.unavailable:
+                    self._pods.drop(place)
+                    gone.append((pod.uid, pod.owner[0]))
+        elif kind == kueue.WORKLOAD:
+            dropped = self._workloads.drop_others(uids, now, self.unavailable)
+            gone.extend((workload.uid, workload.owner[0]) for workload in dropped)
+        else:
+            for key, job in list(self._jobs.items()):
+                if job.uid not in uids and job.seen_at < now and key.namespace not in self.unavailable:
+                    gone.append((self._forget_job(key).uid, key))
+        for uid, _ in gone:
+            self._tombstones.leave(uid, now)
+        return {key for _, key in gone}
+
+    def _take(self, kind: str, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
+        """Takes note of an object; returns whom it concerns, None if it is not news or cannot be read.
 
         Args:
-            manifest: the job.
+            kind: of the object.
+            manifest: the object.
             now: when it was reported; if it was listed, when the listing began.
             listed: it comes from a list.
         """
+        try:
+            match kind:
+                case "Pod":
+                    concerned = self._take_pod(manifest, now, listed=listed)
+                case "Node":
+                    concerned = self._jobs_on(manifest["metadata"]["name"]) if self._nodes.take(manifest, now) else None
+                case kueue.WORKLOAD:
+                    concerned = self._take_workload(manifest, now, listed=listed)
+                case _:
+                    concerned = self._take_job(manifest, now, listed=listed)
+        except Exception as fault:
+            self.unreadable.note(kind, manifest, fault)
+            if kind == names.KIND:
+                with suppress(Exception):  # it has no name, or no version
+                    return self._take_job(manifest, now, listed=listed, fault=fault)
+            return None
+        if concerned is not None:
+            self.unreadable.forget(kind, identify(manifest).uid)
+        return concerned
+
+    def _remove(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
+        """Forgets an object that is gone; returns whom that concerns."""
+        found = identify(manifest)
+        self.unreadable.forget(kind, found.uid)
+        if kind == "Node":
+            return self._jobs_on(found.name) if self._nodes.remove(manifest, now) else set()
+        self._tombstones.leave(found.uid, now)
+        if kind == names.KIND:
+            key = JobKey(found.namespace or "default", found.name)
+            if not self.has_job(key, found.uid):
+                return set()
+            self._forget_job(key)
+            return {key}
+        index: PodIndex | WorkloadIndex = self._pods if kind == "Pod" else self._workloads
+        place = (found.namespace, found.name)
+        known = index.get(place)
+        if known is None or known.uid != found.uid:
+            return set()
+        index.drop(place)
+        return {known.owner[0]}
+
+    def _take_job(self, manifest: Manifest, now: float, *, listed: bool, fault: Exception | None = None) -> set[JobKey] | None:
+        """Takes note of a job, as `_take` does. A fault says why it cannot be read."""
         key, metadata = parse_key(manifest), manifest["metadata"]
         known, version = self._jobs.get(key), version_of(metadata)
         if not self._is_news(metadata, known, now, listed=listed):
             return None
         if known is not None and known.uid != metadata.get("uid", ""):
             self._forget_job(key)
-            self._leave_tombstone(known.uid, now)
+            self._tombstones.leave(known.uid, now)
         parsed: Job | InvalidJob
+        kept = {**manifest, "metadata": without_managed_fields(metadata)}
         try:
-            parsed = parse_job(manifest)
+            parsed = InvalidJob("metadata", f"the operator cannot read it: {words_of(fault)}") if fault else parse_job(manifest)
         except InvalidJob as problem:
             parsed = problem
-        kept = {**manifest, "metadata": without_managed_fields(metadata)}
+        if fault:
+            kept = {name: part for name, part in kept.items() if isinstance(part, Mapping)}
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
         self._keys[metadata.get("uid", "")] = key
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
 
-    def _take_pod(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
-        """Takes note of a pod, as `_take_job` does of a job."""
+    def _take_pod(self, manifest: Manifest, now: float, *, listed: bool) -> set[JobKey] | None:
         owner, metadata = job_of_pod(manifest), manifest["metadata"]
         if owner is None:
             return None
@@ -344,8 +352,7 @@ class Cache:
         read = job.pod_conditions if isinstance(job, Job) else frozenset()
         return set() if known is not None and pods_alike(known, view, read) else {owner[0]}
 
-    def _take_workload(self, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
-        """Takes note of a Workload, as `_take_job` does of a job."""
+    def _take_workload(self, manifest: Manifest, now: float, *, listed: bool) -> set[JobKey] | None:
         owner, metadata = job_of_workload(manifest), manifest["metadata"]
         if owner is None:
             return None
@@ -365,10 +372,8 @@ class Cache:
         etcd was restored from a backup. (The operator lists without a resource version, so that the API server reads the newest state.)
         """
         uid, version = metadata.get("uid", ""), version_of(metadata)
-        if uid in self._tombstones:
-            if not listed or self._tombstones[uid] >= now:
-                return False
-            del self._tombstones[uid]
+        if not self._tombstones.admit(uid, now, listed=listed):
+            return False
         if known is None:
             return True
         if listed and known.seen_at < now:
@@ -377,22 +382,10 @@ class Cache:
             return (known.uid, known.version) != (uid, version)
         return known.version < version or (known.uid != uid and known.version == version)
 
-    def _leave_tombstone(self, uid: str, now: float) -> None:
-        self._tombstones.pop(uid, None)
-        self._tombstones[uid] = now
-        if len(self._tombstones) > MAX_TOMBSTONES:
-            del self._tombstones[next(iter(self._tombstones))]
-
     def _forget_job(self, key: JobKey) -> _JobEntry:
         entry = self._jobs.pop(key)
         self._keys.pop(entry.uid, None)
         return entry
-
-    def _forget_removed_nodes(self) -> None:
-        """Forgets the removed nodes that no pod is on any more."""
-        for name in [name for name, node in self._nodes.items() if node.removed and name not in self._pods.nodes]:
-            del self._nodes[name], self._node_entries[name]
-            self._nodes_now = None
 
     def _jobs_on(self, node: str) -> set[JobKey]:
         return {key for key, _ in self._pods.owners_on(node)}

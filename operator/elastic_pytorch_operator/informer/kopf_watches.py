@@ -17,9 +17,22 @@ from typing import Any
 import kopf
 
 from elastic_pytorch_operator.api import kueue, names
-from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.cache import WATCHES, Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
+logger = logging.getLogger(__name__)
+
+# By kind: group, version and plural of what is watched.
+RESOURCES = {
+    names.KIND: (names.GROUP, names.VERSION, names.PLURAL),
+    "Pod": ("", "v1", "pods"),
+    "Node": ("", "v1", "nodes"),
+    kueue.WORKLOAD: (kueue.GROUP, kueue.VERSION, kueue.WORKLOADS),
+}
+# How long a watch that has ended waits before it begins again: at first, and at most.
+MIN_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 30.0
+HEALTHY_SECONDS = 120.0  # of a watch, after which its next pause is short; kopf itself retries for a minute before it gives up
 # A quiet watch is opened again after that time, so that a stall ends.
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
@@ -34,29 +47,75 @@ async def watch_cluster(
 ) -> None:
     """Keeps the cache up to date until it is cancelled.
 
+    Each kind has a watch of its own, in each namespace. One that ends begins again, and the others go on.
+
     Args:
         cache: takes what the watches report.
         request_work: called for each job that a change may concern.
         namespaces: whose jobs and pods are watched; none: those of all. Nodes belong to no namespace.
         workloads: Kueue's Workloads are watched, too.
-
-    Raises:
-        Exception: kopf has given up, for instance because the resource is not there; the process should end and be restarted.
     """
-    registry = kopf.OperatorRegistry()
-    _register(registry, cache, request_work, workloads=workloads)
     for name in ("kopf", "aiohttp"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    await kopf.operator(
+    for name in ("running", "orchestration"):  # they log the traceback of each watch that ends
+        logging.getLogger(f"kopf._core.reactor.{name}").setLevel(logging.CRITICAL)
+    async with asyncio.TaskGroup() as watches:
+        watches.create_task(_keep_watching("Node", "", cache, request_work))
+        for namespace in namespaces or ("",):
+            for kind in (names.KIND, "Pod", *([kueue.WORKLOAD] if workloads else [])):
+                watches.create_task(_keep_watching(kind, namespace, cache, request_work))
+
+
+async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+    """Watches the objects of a kind, and begins again after each error: an API server also ends watches for reasons of its own.
+
+    A namespace that could not be listed is watched once it could: else a job would be known before its pods, and get them twice.
+    """
+    pause_seconds = MIN_PAUSE_SECONDS
+    while True:
+        if namespace in cache.unavailable:
+            await asyncio.sleep(MIN_PAUSE_SECONDS)
+            continue
+        began = time.monotonic()
+        ended = await _watch(kind, namespace, cache, request_work)
+        cache.watch_lag.fails(WATCHES[kind], namespace)
+        if time.monotonic() - began > HEALTHY_SECONDS:
+            pause_seconds = MIN_PAUSE_SECONDS
+        logger.warning(
+            "a watch has ended, and begins again: %s",
+            ended,
+            extra={"watch": WATCHES[kind], "namespace": namespace, "retry_seconds": pause_seconds},
+        )
+        await asyncio.sleep(pause_seconds)
+        pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
+        cache.watch_lag.begins_again(time.monotonic())
+
+
+async def _watch(kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]) -> BaseException:
+    """Watches the objects of a kind until kopf gives up; returns why.
+
+    `kopf.operator` would then cancel every task that is younger than itself, those of other watches and of agents included. With one
+    resource, kopf ends all of its tasks as these are cancelled.
+    """
+    registry = kopf.OperatorRegistry()
+    _register(registry, kind, cache, request_work)
+    tasks = await kopf.spawn_tasks(
         registry=registry,
         settings=kopf_settings(),
-        clusterwide=not namespaces,
-        namespaces=namespaces,
+        clusterwide=not namespace,
+        namespaces=[namespace] if namespace else [],
         standalone=True,
-        stop_flag=asyncio.Event(),
         # kopf derives the default from the user name; a numeric UID has none.
         identity=names.OPERATOR,  # type: ignore[arg-type]
     )
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    reasons = [found for found in ended if isinstance(found, Exception)]
+    return reasons[0] if reasons else RuntimeError("kopf has ended by itself")
 
 
 class _NoDifferences(kopf.DiffBaseStorage):
@@ -82,6 +141,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     for resource in ("pods", kueue.WORKLOADS):
         settings.watching.label_selectors[resource] = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
+    settings.process.ultimate_exiting_timeout = None  # or else this process is killed ten minutes after a watch has ended
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.persistence.finalizer = f"{names.GROUP}/unused"
@@ -100,13 +160,7 @@ def api_server(environment: Mapping[str, str]) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
-def _register(
-    registry: kopf.OperatorRegistry, cache: Cache, request_work: Callable[[JobKey, float], None], *, workloads: bool
-) -> None:
-    def take(kind: str, event: kopf.RawEvent) -> None:
-        for key in cache.observe_change(kind, event["type"], event["object"], time.monotonic()):
-            request_work(key, 0.0)
-
+def _register(registry: kopf.OperatorRegistry, kind: str, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
     @kopf.on.login(registry=registry)
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         account = kopf.login_with_service_account(**kwargs)
@@ -114,20 +168,7 @@ def _register(
             return kopf.login_with_kubeconfig(**kwargs)
         return replace(account, server=api_server(os.environ) or account.server)
 
-    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
-    async def on_job(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
-        take(names.KIND, event)
-
-    @kopf.on.event("", "v1", "pods", registry=registry)
-    async def on_pod(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
-        take("Pod", event)
-
-    @kopf.on.event("", "v1", "nodes", registry=registry)
-    async def on_node(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
-        take("Node", event)
-
-    if workloads:
-
-        @kopf.on.event(kueue.GROUP, kueue.VERSION, kueue.WORKLOADS, registry=registry)
-        async def on_workload(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
-            take(kueue.WORKLOAD, event)
+    @kopf.on.event(*RESOURCES[kind], registry=registry)
+    async def take(event: kopf.RawEvent, **_: Any) -> None:
+        for key in cache.observe_change(kind, event["type"], event["object"], time.monotonic()):
+            request_work(key, 0.0)

@@ -32,3 +32,14 @@ class Entry(Generic[View]):
     def uid(self) -> str:
         """The object's."""
         return self.view.uid
+
+
+def require_texts(*names: object) -> None:
+    """Checks what an object is found by, before any index knows it.
+
+    Raises:
+        TypeError: one is no text, so that no index could forget it.
+    """
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a name or an address must be a text, not {name!r}")

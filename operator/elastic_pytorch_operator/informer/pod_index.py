@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.informer.owned_objects import Entry, Owner, Place
+from elastic_pytorch_operator.informer.owned_objects import Entry, Owner, Place, require_texts
 from elastic_pytorch_operator.model.observed import PodView
 
 Key = TypeVar("Key")
@@ -41,7 +41,12 @@ class PodIndex:
         return self._entries.get(place)
 
     def put(self, place: Place, entry: Entry[PodView]) -> None:
-        """Takes in a pod. It replaces the one of its name."""
+        """Takes in a pod. It replaces the one of its name.
+
+        Raises:
+            TypeError: it cannot be found by what it calls itself, its job, its node or its address.
+        """
+        require_texts(*place, *entry.owner[0], entry.owner[1], entry.uid, entry.view.node, entry.view.address)
         self.drop(place)
         self._entries[place] = entry
         self._of_owner.setdefault(entry.owner, set()).add(place)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.numbers import parse_count
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark, Taint, announced_end
 from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView
 from elastic_pytorch_operator.spec.job import JobKey
@@ -46,13 +47,11 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     terminated = state.get("terminated") or _failed_init(spec, status)
     phase = status.get("phase", "Pending")
     waiting_reason, waiting = _find_wait(status, training, state)
-    restarts = annotations.get(names.ANNOTATION_GROUP_RESTARTS, "")
     grace = spec.get("terminationGracePeriodSeconds")
-    index, rendezvous = labels.get(names.LABEL_WORKER_INDEX, ""), labels.get(names.LABEL_RENDEZVOUS, "")
     view = PodView(
         name=metadata["name"],
         uid=metadata["uid"],
-        index=int(index) if index.isdigit() else 0,
+        index=parse_count(labels.get(names.LABEL_WORKER_INDEX)) or 0,
         phase=phase,
         node=spec.get("nodeName") or "",
         address=status.get("podIP") or "",
@@ -69,13 +68,13 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         avoids=_listed(annotations, names.ANNOTATION_AVOIDS),
         prefers_others_to=_listed(annotations, names.ANNOTATION_PREFERS_OTHERS),
         conditions=frozenset((str(c.get("type")), str(c.get("status"))) for c in status.get("conditions") or ()),
-        group_restarts=int(restarts) if restarts.isdigit() else 0,
+        group_restarts=parse_count(annotations.get(names.ANNOTATION_GROUP_RESTARTS)) or 0,
         failed_starts=tuple(filter(None, annotations.get(names.ANNOTATION_FAILED_STARTS, "").split(","))),
         created_at=seen_at,
         ended_at=seen_at,
         stuck_since=seen_at,
         role=labels.get(names.LABEL_ROLE, names.ROLE_WORKER),
-        rendezvous=int(rendezvous) if rendezvous.isdigit() else 0,
+        rendezvous=parse_count(labels.get(names.LABEL_RENDEZVOUS)) or 0,
         workload=annotations.get(kueue.ANNOTATION_WORKLOAD, ""),
         topology=not annotations.keys().isdisjoint(kueue.TOPOLOGY_REQUESTS),
         grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,

@@ -3,7 +3,8 @@
 A watch that has died without an error looks like a cluster in which nothing happens. One that is late, as ten thousand pods were created at
 once, still reports: it is not silent, and another process would be later still.
 
-A watch begins with all that there is. What was listed before, and is gone by then, it never reports. Pure: times are arguments.
+A watch begins with all that there is. What was known before, and is gone by then, it never reports: a list has to show that.
+Pure: times are arguments.
 """
 
 import math
@@ -11,14 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.informer.identity import identify
 
 GONE = 2**63  # newer than any version
 BEGIN_SECONDS = 1.0  # without a further object that was there when its watch began: then all have been reported
+BEGIN_AGAIN_SECONDS = 5.0  # in which a watch that has failed begins again, if the API server answers
+MIN_LIST_SECONDS = 60.0  # between two lists for the sake of watches that fail
 
 
 @dataclass(slots=True)
 class _Watch:
     heard_at: float = -math.inf  # when it last reported anything
+    failing: bool = False  # it has ended with an error, and reported nothing since
     reported: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has reported
     awaited: dict[str, tuple[int, float]] = field(
         default_factory=dict
@@ -36,11 +41,15 @@ class WatchLag:
 
     by_namespace: bool = False
     began_at: float = -math.inf
+    _listed_at: float = -math.inf  # when the last list began
+    _begun_again_at: float = -math.inf  # when a watch that had ended last began
+    _list_due_at: float = math.inf  # when a list is due for that
     _watches: dict[tuple[str, str], _Watch] = field(default_factory=dict)  # by kind, and by namespace if each has its own
 
     def expect(self, kind: str, manifest: Manifest, now: float) -> None:
         """An object is known to be there in this version: its watch has reported it, or should soon."""
-        watch, uid, version = self._watch(kind, manifest), _uid(manifest), version_of(manifest["metadata"])
+        found = identify(manifest)
+        watch, uid, version = self._watch(kind, found.namespace), found.uid, found.version
         if watch.reported.get(uid, -1) < version:
             watch.awaited.setdefault(uid, (version, now))
 
@@ -56,9 +65,9 @@ class WatchLag:
         """
         if begins:
             self.began_at = now
-        watch, uid = self._watch(kind, manifest), _uid(manifest)
-        version = GONE if gone else version_of(manifest["metadata"])
-        watch.heard_at = now
+        found = identify(manifest)
+        watch, uid, version = self._watch(kind, found.namespace), found.uid, GONE if gone else found.version
+        watch.heard_at, watch.failing = now, False
         watch.reported[uid] = max(version, watch.reported.get(uid, -1))
         if uid in watch.awaited and version >= watch.awaited[uid][0]:
             del watch.awaited[uid]
@@ -76,31 +85,49 @@ class WatchLag:
                 watch.reported = {uid: version for uid, version in watch.reported.items() if uid in uids}
                 watch.awaited = {uid: found for uid, found in watch.awaited.items() if uid in uids}
 
+    def fails(self, kind: str, namespace: str) -> None:
+        """A watch has ended with an error. Until it reports something, it is no wonder that it is silent."""
+        self._watch(kind, namespace).failing = True
+
+    def begins_again(self, now: float) -> None:
+        """A watch that has ended begins again: a list has to show what was deleted meanwhile."""
+        self._begun_again_at = now
+        self._list_due_at = min(self._list_due_at, max(now + BEGIN_AGAIN_SECONDS, self._listed_at + MIN_LIST_SECONDS))
+
+    def listed(self, began_at: float) -> None:
+        """All there is has been listed, from that moment on."""
+        self._listed_at = began_at
+        if self._list_due_at < math.inf:
+            complete = began_at >= self._begun_again_at + BEGIN_AGAIN_SECONDS
+            self._list_due_at = math.inf if complete else began_at + MIN_LIST_SECONDS
+
     def missed(self, now: float) -> bool:
-        """Whether the watches have begun since something was listed that none of them has reported: it may be gone."""
-        return now >= self.began_at + BEGIN_SECONDS and any(
-            since < self.began_at for watch in self._watches.values() for _, since in watch.awaited.values()
+        """Whether something may be gone that no watch will report, so that a list is due.
+
+        The watches have begun since it was listed, and none of them has reported it; or one of them has ended, and begun again.
+        """
+        return now >= self._list_due_at or (
+            now >= self.began_at + BEGIN_SECONDS
+            and self._listed_at < self.began_at
+            and any(since < self.began_at for watch in self._watches.values() for _, since in watch.awaited.values())
         )
 
+    @property
+    def failing(self) -> set[str]:
+        """The namespaces with a watch of their own that fails."""
+        return {namespace for (_, namespace), watch in self._watches.items() if watch.failing and namespace}
+
     def silent_since(self) -> Mapping[str, float]:
-        """By kind: since when a watch has reported nothing, although it should have."""
+        """By kind: since when a watch has reported nothing, although it should have.
+
+        A watch of one namespace that is known to fail is left out: the others go on, and would suffer from a restart.
+        """
         found: dict[str, float] = {}
-        for (kind, _), watch in self._watches.items():
-            if watch.awaited:
+        for (kind, namespace), watch in self._watches.items():
+            if watch.awaited and not (watch.failing and namespace):
                 silent = max(watch.heard_at, min(since for _, since in watch.awaited.values()))
                 found[kind] = min(silent, found.get(kind, silent))
         return found
 
-    def _watch(self, kind: str, manifest: Manifest) -> _Watch:
-        namespace = manifest["metadata"].get("namespace", "") if self.by_namespace else ""
-        return self._watches.setdefault((kind, namespace), _Watch())
-
-
-def version_of(metadata: Manifest) -> int:
-    """The resource version as a number, which grows with each write (Kubernetes guarantees the comparison since 1.35)."""
-    version = str(metadata.get("resourceVersion", "0"))
-    return int(version) if version.isdigit() else 0
-
-
-def _uid(manifest: Manifest) -> str:
-    return str(manifest["metadata"].get("uid", ""))
+    def _watch(self, kind: str, namespace: str) -> _Watch:
+        return self._watches.setdefault((kind, namespace if self.by_namespace else ""), _Watch())

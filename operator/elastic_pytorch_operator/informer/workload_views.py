@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.owned_objects import Entry, Owner, Place
+from elastic_pytorch_operator.api.numbers import parse_count
+from elastic_pytorch_operator.informer.owned_objects import Entry, Owner, Place, require_texts
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -13,7 +14,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 def job_of_workload(workload: Manifest) -> Owner | None:
     """The job that owns a Workload, with its UID; None: it is not one of ours."""
     metadata = workload["metadata"]
-    if not (metadata.get("labels") or {}).get(names.LABEL_WORKLOAD_NUMBER, "").isdigit():
+    if _number_of(metadata) is None:
         return None
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("kind") == names.KIND and owner.get("controller"):
@@ -35,7 +36,7 @@ def view_workload(workload: Manifest, known: WorkloadView | None, now: float) ->
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata.get("resourceVersion", ""),
-        number=int(metadata["labels"][names.LABEL_WORKLOAD_NUMBER]),
+        number=_number_of(metadata) or 0,
         count=int(pods.get("count", 1)),
         queue=spec.get("queueName") or "",
         active=spec.get("active") is not False,
@@ -47,6 +48,10 @@ def view_workload(workload: Manifest, known: WorkloadView | None, now: float) ->
         return view
     since = known.evicted_since if known is not None and known.uid == view.uid else None
     return replace(view, evicted_since=now if since is None else since)
+
+
+def _number_of(metadata: Manifest) -> int | None:
+    return parse_count((metadata.get("labels") or {}).get(names.LABEL_WORKLOAD_NUMBER))
 
 
 def _view_admission(status: Manifest) -> Admission | None:
@@ -77,7 +82,12 @@ class WorkloadIndex:
         return self._entries.get(place)
 
     def put(self, place: Place, entry: Entry[WorkloadView]) -> bool:
-        """Takes in a Workload. It replaces the one of its name; returns whether a plan may differ by that."""
+        """Takes in a Workload. It replaces the one of its name; returns whether a plan may differ by that.
+
+        Raises:
+            TypeError: it cannot be found by what it calls itself or its job.
+        """
+        require_texts(*place, *entry.owner[0], entry.owner[1], entry.uid)
         known = self._entries.get(place)
         self.drop(place)
         self._entries[place] = entry
@@ -93,9 +103,19 @@ class WorkloadIndex:
             if not views:
                 del self._of_owner[entry.owner]
 
-    def drop_others(self, uids: Container[str], before: float) -> list[Entry[WorkloadView]]:
-        """Forgets those that a list does not have, but not those that were reported since it began; returns them."""
-        gone = {p: entry for p, entry in self._entries.items() if entry.uid not in uids and entry.seen_at < before}
+    def drop_others(self, uids: Container[str], before: float, unavailable: Container[str] = ()) -> list[Entry[WorkloadView]]:
+        """Forgets those that a list does not have, and returns them.
+
+        Args:
+            uids: what the list has.
+            before: when it began; what was reported since stays.
+            unavailable: the namespaces that it does not cover.
+        """
+        gone = {
+            place: entry
+            for place, entry in self._entries.items()
+            if entry.uid not in uids and entry.seen_at < before and place[0] not in unavailable
+        }
         for place in gone:
             self.drop(place)
         return list(gone.values())

@@ -1,6 +1,6 @@
 """What the gauges show at one scrape."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -44,6 +44,8 @@ class GaugeValues:
         polls: streams and long polls that are open.
         queued: jobs that await a reconcile by this replica, now or later.
         longest_reconcile_seconds: since when the oldest reconcile goes on; 0 if none does.
+        unreadable: objects that cannot be read, by kind.
+        unavailable: the watched namespaces that cannot be listed or watched.
     """
 
     leading: bool = False
@@ -56,3 +58,5 @@ class GaugeValues:
     polls: int = 0
     queued: int = 0
     longest_reconcile_seconds: float = 0.0
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    unavailable: Collection[str] = ()

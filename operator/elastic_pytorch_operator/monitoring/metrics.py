@@ -22,7 +22,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from elastic_pytorch_operator import __version__
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
@@ -63,6 +63,7 @@ ROUND_REASONS = (
 FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
 RECONCILE_RESULTS = ("success", "error", "requeue_after")
 REVIEW_RESULTS = ("signature", "valid", "invalid", "error")
+OBJECT_KINDS = (names.KIND, "Pod", "Node", kueue.WORKLOAD)
 REFUSAL_REASONS = ("files", "rate", "address", "total", "crowd", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -214,6 +215,16 @@ class Metrics:
             "in time (timeout).",
             ("reason",),
         )
+        self._unreadable = self._gauge(
+            "elastic_pytorch_unreadable_objects",
+            "Objects that the operator cannot read, and leaves out, by kind. Its log names each of them once.",
+            ("kind",),
+        )
+        self._unavailable = self._gauge(
+            "elastic_pytorch_namespace_unavailable",
+            "1 for each namespace of watchNamespaces that the operator cannot list or watch. It serves the others.",
+            ("namespace",),
+        )
         self._info = self._gauge("elastic_pytorch_operator_info", "Always 1, with the operator's version.", ("version",))
 
     def _define_jobs(self) -> None:
@@ -257,6 +268,11 @@ class Metrics:
         self._queue_longest.labels(CONTROLLER).set(gauges.longest_reconcile_seconds)
         self._agents.set(gauges.agents)
         self._polls.set(gauges.polls)
+        for kind in OBJECT_KINDS:
+            self._unreadable.labels(kind).set(gauges.unreadable.get(kind, 0))
+        self._unavailable.clear()
+        for namespace in gauges.unavailable:
+            self._unavailable.labels(namespace).set(1)
         self._render_namespaces(gauges)
         self._render_jobs(gauges)
         return generate_latest(self._registry)

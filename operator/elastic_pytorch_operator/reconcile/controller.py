@@ -5,7 +5,6 @@ Planning is quick and waits for nothing: a write that hangs delays neither the n
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +28,7 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWriter, Lane
+from elastic_pytorch_operator.reconcile.listing import Listing, can_list, list_cluster
 from elastic_pytorch_operator.reconcile.observe import observe
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 RESYNC_SECONDS = 300.0
 RESYNC_PARTS = 60
 WATCH_CHECK_SECONDS = 1.0  # between two looks at whether watches that have begun have reported all that was listed before
+UNAVAILABLE_SECONDS = 30.0  # between two tries to list a namespace that could not be listed
 PLANS_SECONDS = 0.01  # of plans, one after the other; then agents are answered
 RESTS_PER_WORK = (
     2.0  # how much longer a job rests after a plan than that took: a large job leaves time for agents and other jobs
@@ -106,13 +107,16 @@ class Controller:
         """Has the agents of new pods trust these authorities, PEM."""
         self._executor.agent = replace(self._executor.agent, authorities=authorities)
 
-    async def prime(self) -> None:
-        """Fills the cache before the first plan.
+    async def prime(self, *, leave_out_failing: bool = False) -> None:
+        """Fills the cache before the first plan, but for namespaces that the API server refuses to list.
+
+        Args:
+            leave_out_failing: namespaces that fail for another reason are left out, too. Such a reason mostly passes by itself.
 
         Raises:
             ClusterError: the cluster could not be listed.
         """
-        await self._relist()
+        await self._relist(leave_out_failing=leave_out_failing)
         self.listen()
 
     def listen(self) -> None:
@@ -156,35 +160,49 @@ class Controller:
         self._queue.done(key, rest_seconds=seconds * RESTS_PER_WORK)
         self._metrics.reconciled(result, seconds)
 
-    async def _relist(self) -> None:
+    async def _relist(self, *, leave_out_failing: bool = True) -> None:
         began = self._clock()
-        jobs = await self._cluster.list_jobs()
-        pods = await self._cluster.list_pods()
-        nodes = await self._cluster.list_nodes()
-        workloads = await self._cluster.list_workloads() if self._kueue else []
-        for key in self._cache.replace_all(jobs, pods, nodes, began, workloads) | set(self._cache.keys):
+        found = await list_cluster(self._cluster, kueue=self._kueue)
+        if found.trouble is not None and not leave_out_failing:
+            raise found.trouble
+        self._tell_unavailable(found)
+        touched = self._cache.replace_all(found.jobs, found.pods, found.nodes, began, found.workloads, found.failed)
+        for key in touched | set(self._cache.keys):
             self._queue.add(key, urgent=False)
+
+    def _tell_unavailable(self, found: Listing) -> None:
+        """Logs the namespaces that a list is the first one not to have, or to have again."""
+        for namespace in found.failed.keys() - self._cache.unavailable:
+            logger.warning("a namespace is left out: %s", found.failed[namespace], extra={"namespace": namespace})
+        for namespace in self._cache.unavailable - found.failed.keys():
+            logger.info("a namespace is there again", extra={"namespace": namespace})
 
     async def resync(self) -> None:
         """Corrects what the watches have missed, until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._list_regularly())
-            tasks.create_task(self._list_after_watches_began())
+            tasks.create_task(self._list_when_due())
 
-    async def _list_after_watches_began(self) -> None:
-        """Lists the cluster again if an object that was listed is not among those with which the watches began."""
-        listed_for = -math.inf
+    async def _list_when_due(self) -> None:
+        """Lists the cluster again if the watches may have missed something, or if a namespace is available again."""
+        asked_at = self._clock()
         while True:
             await asyncio.sleep(WATCH_CHECK_SECONDS)
-            lag = self._cache.watch_lag
-            if lag.began_at == listed_for or not lag.missed(self._clock()):
-                continue
-            began_at = lag.began_at
-            try:
-                await self._relist()
-                listed_for = began_at
-            except ClusterError as error:
-                logger.warning("cannot list the cluster: %s", error)
+            due = self._cache.watch_lag.missed(self._clock())
+            if not due and self._clock() >= asked_at + UNAVAILABLE_SECONDS:
+                asked_at = self._clock()
+                asked = (can_list(self._cluster, name, kueue=self._kueue) for name in self._cache.unavailable)
+                due = any(await asyncio.gather(*asked))
+            if due:
+                await self._try_relist()
+
+    async def _try_relist(self) -> bool:
+        try:
+            await self._relist()
+        except ClusterError as error:
+            logger.warning("cannot list the cluster: %s", error)
+            return False
+        return True
 
     async def _list_regularly(self) -> None:
         """Services and PodGroups are not watched. They are looked for again once in this time, each job's at another moment."""
@@ -196,12 +214,9 @@ class Controller:
                     job = self._cache.job(key)
                     if isinstance(job, Job) and not (has_ended(job.status) or self._executor.has_service(job.uid)):
                         self._queue.add(key, urgent=False)
-            try:
-                await self._relist()
+            if await self._try_relist():
                 self._executor.forget_claims()
                 self._executor.forget_flavors()
-            except ClusterError as error:
-                logger.warning("cannot list the cluster: %s", error)
 
     def reconcile(self, key: JobKey) -> str:
         """Plans one job, declares its round and has the rest of the plan written; returns what came of it, for the metrics."""

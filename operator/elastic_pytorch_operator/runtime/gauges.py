@@ -50,6 +50,8 @@ def begin_to_read(
         polls=registry.open_polls,
         queued=len(queue),
         longest_reconcile_seconds=longest_work_seconds,
+        unreadable=cache.unreadable.counts,
+        unavailable=cache.unavailable | cache.watch_lag.failing,
     )
     return partial(_count, [(key, cache.job_manifest(key)) for key in cache.keys], time, others)
 

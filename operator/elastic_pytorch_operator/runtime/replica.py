@@ -5,6 +5,7 @@ leads ends: what it remembers may be out of date, and its successor begins with 
 """
 
 import asyncio
+import itertools
 import logging
 import ssl
 import time
@@ -46,6 +47,7 @@ from elastic_pytorch_operator.tls.secret import keep_trust, load_certificate, se
 logger = logging.getLogger(__name__)
 
 PRIME_RETRY_SECONDS = 1.0
+PRIME_TRIES = 5  # before it goes on without namespaces that cannot be listed, whatever the reason
 TRUST_SECONDS = 3600.0  # between two checks whether a certificate is to be renewed
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 END_SECONDS = 2.0  # for a part that has been told to end
@@ -238,9 +240,9 @@ class Replica:
         self._controller.set_authorities(self._trust.bundle)
 
     async def _prime(self) -> None:
-        while True:
+        for tries in itertools.count(1):
             try:
-                await self._controller.prime()
+                await self._controller.prime(leave_out_failing=tries > PRIME_TRIES)
                 return
             except ClusterError as error:
                 logger.warning("cannot list the cluster yet: %s", error)

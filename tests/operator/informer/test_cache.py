@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import pytest
-from elastic_pytorch_operator.informer.cache import TOMBSTONE_SECONDS, Cache
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.manifests.stock_pods import store_pod
 from elastic_pytorch_operator.model.announced_ends import Certainty, parse_marks
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.job import Job, JobKey
 
 from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
 
@@ -258,17 +258,6 @@ def test_job_of_the_same_name_made_anew_is_not_replaced_by_the_one_before() -> N
     assert cache.has_job(KEY, "uid-again")
 
 
-def test_tombstones_go_with_a_later_list_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = primed(pod(0), pod(1))
-    cache.remove_pod(pod(0), 6.0)
-    cache.replace_all([a_manifest()], [pod(1)], [], 6.0 + TOMBSTONE_SECONDS + 1)
-    assert cache._tombstones == {}
-    monkeypatch.setattr("elastic_pytorch_operator.informer.cache.MAX_TOMBSTONES", 3)
-    for number in range(9):
-        cache.remove_pod(pod(0, uid=f"uid-{number}"), 100.0)
-    assert list(cache._tombstones) == ["uid-6", "uid-7", "uid-8"]
-
-
 def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_restored() -> None:
     cache = primed(pod(0, version=500, phase="Running"), pod(1, version=501))
     cache.observe_change("Pod", "MODIFIED", pod(0, version=500), 2.0)
@@ -303,3 +292,20 @@ def test_pods_are_sorted_once_for_many_plans() -> None:
     assert cache.pods_of("uid-lm") is before
     cache.apply_pod(pod(1, version=9, phase="Failed"), 3.0)
     assert [view.phase for view in cache.pods_of("uid-lm")] == ["Running", "Failed"]
+
+
+def in_namespace(found: dict[str, Any], namespace: str) -> dict[str, Any]:
+    return {**found, "metadata": {**found["metadata"], "namespace": namespace}}
+
+
+def test_what_a_list_could_not_have_stays_but_is_not_waited_for() -> None:
+    cache = Cache(watch_lag=WatchLag(by_namespace=True))
+    job = in_namespace(a_manifest(), "refused")
+    cache.replace_all([job], [in_namespace(pod(0), "refused")], [node("node-0")], 1.0)
+    assert cache.silent_since.keys() == {"jobs", "pods", "nodes"}
+    assert cache.replace_all([], [], [node("node-0")], 5.0, unavailable={"refused"}) == set()
+    key = JobKey("refused", "lm")
+    assert (cache.keys, len(cache.pods_of("uid-lm")), cache.unavailable) == ([key], 1, {"refused"})
+    assert cache.silent_since.keys() == {"nodes"}
+    assert cache.replace_all([], [], [node("node-0")], 9.0) == {key}
+    assert (cache.keys, cache.unavailable) == ([], set())

@@ -9,6 +9,7 @@ from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
 from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.reconcile.listing import list_cluster
 from kubernetes.aio import client
 
 from tests.operator.api_server import JOBS, api_server, write_kubeconfig
@@ -19,15 +20,12 @@ from tests.operator.api_server import JOBS, api_server, write_kubeconfig
 )
 async def test_only_the_namespaces_that_are_looked_after_are_listed(namespaces: tuple[str, ...], places: list[str]) -> None:
     async with api_server() as (server, url):
-        connection = client.ApiClient(client.Configuration(host=url))
-        cluster = KubernetesCluster(connection, Metrics(), namespaces)
+        cluster = KubernetesCluster(client.ApiClient(client.Configuration(host=url)), Metrics(), namespaces)
         try:
-            pods = await cluster.list_pods()
-            await cluster.list_jobs()
-            await cluster.list_nodes()
+            found = await list_cluster(cluster, kueue=False)
         finally:
             await cluster.close()
-    assert [pod["metadata"]["namespace"] for pod in pods] == list(namespaces), "what is there is told, of each namespace"
+    assert [pod["metadata"]["namespace"] for pod in found.pods] == list(namespaces), "what is there is told, of each namespace"
     assert server.listed == {
         "api/v1/nodes",
         *(f"api/v1/{place}pods" for place in places),

@@ -1,0 +1,81 @@
+"""The nodes: what each announces, and which of them have been removed."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.informer.identity import identify, version_of
+from elastic_pytorch_operator.informer.pod_views import view_node
+from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
+from elastic_pytorch_operator.model.observed import Nodes, NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    view: NodeView
+    uid: str
+    version: int
+    seen_at: float  # when this node was first reported, or removed
+
+
+@dataclass(slots=True)
+class NodeIndex:
+    """All nodes, and those that have been removed while pods are on them.
+
+    Attributes:
+        marks: the taints and labels that announce a node's end.
+    """
+
+    marks: tuple[Mark, ...] = MARKS
+    _entries: dict[str, _Entry] = field(default_factory=dict)
+    _now: Nodes | None = None  # a copy; None: not made since the last change of a node
+
+    @property
+    def all(self) -> Nodes:
+        """All nodes. It is the same object until one of them changes."""
+        if self._now is None:
+            self._now = Nodes({name: entry.view for name, entry in self._entries.items()})
+        return self._now
+
+    def take(self, manifest: Manifest, now: float) -> bool:
+        """Takes note of a node; returns whether its view has changed."""
+        metadata, view = manifest["metadata"], view_node(manifest, self.marks)
+        uid, version = metadata.get("uid", ""), version_of(metadata)
+        known = self._entries.get(view.name)
+        same = known is not None and known.uid == uid
+        if known is not None and (version < known.version or (same and known.view.removed)):
+            return False
+        self._entries[view.name] = _Entry(view, uid, version, known.seen_at if known is not None and same else now)
+        return self._differs(known, view)
+
+    def remove(self, manifest: Manifest, now: float) -> bool:
+        """Remembers a node as removed, unless another one has taken its name: it differs from an unknown one."""
+        found = identify(manifest)
+        known = self._entries.get(found.name)
+        if known is not None and (known.view.removed or known.uid != found.uid):
+            return False
+        view, version = NodeView(found.name, ready=False, removed=True), max(found.version, known.version if known else 0)
+        self._entries[found.name] = _Entry(view, found.uid, version, now)
+        return self._differs(known, view)
+
+    def remove_others(self, listed: Collection[str], before: float) -> list[str]:
+        """Remembers those as removed that a list does not have, but not those that were first reported since it began.
+
+        Args:
+            listed: the names that the list has.
+            before: when it began.
+        """
+        gone = [(name, entry) for name, entry in self._entries.items() if name not in listed and entry.seen_at < before]
+        return [name for name, entry in gone if self.remove({"metadata": {"name": name, "uid": entry.uid}}, before)]
+
+    def forget_removed(self, used: Collection[str]) -> None:
+        """Forgets the removed nodes but those that pods are on."""
+        for name in [name for name, entry in self._entries.items() if entry.view.removed and name not in used]:
+            del self._entries[name]
+            self._now = None
+
+    def _differs(self, known: _Entry | None, view: NodeView) -> bool:
+        if known is not None and known.view == view:
+            return False
+        self._now = None
+        return True

@@ -1,0 +1,48 @@
+"""What was deleted does not come back: not with a list that began before, nor with a late answer to a write or a watch that lags. Pure."""
+
+from dataclasses import dataclass, field
+
+TOMBSTONE_SECONDS = 60.0  # longer than any answer, and what a watch lags behind
+MAX_TOMBSTONES = 50_000  # some 10 MiB
+
+
+@dataclass(slots=True)
+class Tombstones:
+    """The jobs that were deleted of late, and what jobs own.
+
+    Args:
+        most: how many are kept.
+    """
+
+    most: int = MAX_TOMBSTONES
+    _deleted_at: dict[str, float] = field(default_factory=dict)  # by UID, the oldest first
+
+    def __len__(self) -> int:
+        return len(self._deleted_at)
+
+    def leave(self, uid: str, now: float) -> None:
+        """An object is gone. One without a UID could not be told from others."""
+        if uid:
+            self._deleted_at.pop(uid, None)
+            self._deleted_at[uid] = now
+            if len(self._deleted_at) > self.most:
+                del self._deleted_at[next(iter(self._deleted_at))]
+
+    def admit(self, uid: str, now: float, *, listed: bool) -> bool:
+        """Whether an object that was reported may be there.
+
+        Args:
+            uid: of the object.
+            now: when it was reported; if it was listed, when the listing began.
+            listed: a list has it. If that began after the deletion, the object is back: etcd was restored from a backup.
+        """
+        if uid not in self._deleted_at:
+            return True
+        if not listed or self._deleted_at[uid] >= now:
+            return False
+        del self._deleted_at[uid]
+        return True
+
+    def expire(self, now: float) -> None:
+        """Drops those that nothing can bring back any more."""
+        self._deleted_at = {uid: at for uid, at in self._deleted_at.items() if at >= now - TOMBSTONE_SECONDS}

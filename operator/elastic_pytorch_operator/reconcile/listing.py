@@ -1,0 +1,81 @@
+"""Lists the cluster, each namespace by itself: one that is gone, or that may not be read, must not hide the others."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+
+REFUSALS = (403, 404)  # what an API server says of a namespace whose Role is gone, which happens as the namespace is deleted
+
+
+@dataclass(frozen=True, slots=True)
+class _Namespace:
+    jobs: list[Manifest]
+    pods: list[Manifest]
+    workloads: list[Manifest]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What there is.
+
+    Attributes:
+        jobs: of the namespaces that could be listed.
+        pods: the same.
+        nodes: all.
+        workloads: Kueue's, of these namespaces.
+        failed: why the other namespaces could not be listed.
+    """
+
+    jobs: list[Manifest]
+    pods: list[Manifest]
+    nodes: list[Manifest]
+    workloads: list[Manifest]
+    failed: Mapping[str, ClusterError] = field(default_factory=dict)
+
+    @property
+    def trouble(self) -> ClusterError | None:
+        """The first error that is no refusal, so that it may pass by itself."""
+        return next((error for error in self.failed.values() if error.code not in REFUSALS), None)
+
+
+async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
+    """Lists all that the operator looks after. Nodes come last, so that no pod's node is missing.
+
+    Args:
+        cluster: to list.
+        kueue: Workloads are listed, too.
+
+    Raises:
+        ClusterError: the nodes cannot be listed, or no namespace can.
+    """
+    places = tuple(cluster.namespaces) or ("",)
+    answers = await asyncio.gather(*(_try_namespace(cluster, place, kueue=kueue) for place in places))
+    failed = {place: found for place, found in zip(places, answers, strict=True) if isinstance(found, ClusterError)}
+    if len(failed) == len(places):
+        raise failed[places[0]]
+    listed = [found for found in answers if isinstance(found, _Namespace)]
+    return Listing(
+        jobs=list(chain.from_iterable(found.jobs for found in listed)),
+        pods=list(chain.from_iterable(found.pods for found in listed)),
+        nodes=await cluster.list_nodes(),
+        workloads=list(chain.from_iterable(found.workloads for found in listed)),
+        failed=failed,
+    )
+
+
+async def can_list(cluster: Cluster, namespace: str, *, kueue: bool) -> bool:
+    """Whether a namespace can be listed."""
+    return isinstance(await _try_namespace(cluster, namespace, kueue=kueue), _Namespace)
+
+
+async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> _Namespace | ClusterError:
+    place = (namespace,) if namespace else ()
+    try:
+        jobs, pods = await cluster.list_jobs(*place), await cluster.list_pods(*place)
+        return _Namespace(jobs, pods, await cluster.list_workloads(*place) if kueue else [])
+    except ClusterError as error:
+        return error

@@ -1,0 +1,130 @@
+"""A watch that ends begins again: the process goes on, and so do the other watches."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
+from elastic_pytorch_operator.informer.watch_lag import WatchLag
+
+from tests.operator import api_server as stand_in
+from tests.operator.api_server import JOBS, ApiServer, write_kubeconfig
+from tests.operator.builders import a_manifest
+
+STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError"}
+FAILED = {**STATUS, "code": 500, "message": "unable to decode an object in the watch stream: context canceled"}
+ERROR = json.dumps({"type": "ERROR", "object": FAILED}).encode() + b"\n"
+
+
+class FailingServer(ApiServer):
+    """Ends watches with an error.
+
+    Attributes:
+        ends: how many watches of a path are still to be ended.
+        watches: how many there have been, by path.
+        jobs: what it has.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: Counter[str] = Counter()
+        self.watches: Counter[str] = Counter()
+        self.jobs: list[dict[str, Any]] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path.strip("/")
+        if path == f"{JOBS}/elasticpytorchjobs" and not request.query.get("watch"):
+            return web.json_response({"metadata": {"resourceVersion": "9"}, "items": self.jobs})
+        if not request.query.get("watch"):
+            return await super().answer(request)
+        self.watched.add(path)
+        self.watches[path] += 1
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        while not self.ends[path]:
+            await asyncio.sleep(0.02)
+        self.ends[path] -= 1
+        await stream.write(ERROR)
+        return stream
+
+
+@asynccontextmanager
+async def watching(
+    cache: Cache, folder: Path, monkeypatch: pytest.MonkeyPatch, *namespaces: str
+) -> AsyncIterator[tuple[FailingServer, "asyncio.Task[None]"]]:
+    monkeypatch.setattr(stand_in, "ApiServer", FailingServer)
+    async with stand_in.api_server() as (server, url):
+        assert isinstance(server, FailingServer)
+        monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(folder, url)))
+        task = asyncio.create_task(watch_cluster(cache, lambda *_: None, namespaces))
+        try:
+            yield server, task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def until(fulfilled: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not fulfilled():
+            await asyncio.sleep(0.05)
+
+
+async def test_watch_that_ends_with_an_error_begins_again_and_disturbs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache()
+    async with watching(cache, tmp_path, monkeypatch) as (server, task):
+        await until(lambda: len(server.watches) == 3)
+        server.ends["api/v1/pods"] = 2
+        bystander = asyncio.create_task(asyncio.sleep(3600), name="an agent's connection")
+        await until(lambda: server.watches["api/v1/pods"] == 3)
+        assert not task.done()
+        assert not bystander.done(), "kopf.operator would cancel all tasks of the event loop that are younger than itself"
+        bystander.cancel()
+        assert server.watches["api/v1/nodes"] == server.watches[f"{JOBS}/elasticpytorchjobs"] == 1
+        assert cache.watch_lag.missed(1e9), "a list has to show what was deleted meanwhile"
+
+
+async def test_watch_that_ends_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with watching(Cache(), tmp_path, monkeypatch) as (server, _):
+        await until(lambda: len(server.watches) == 3)
+
+        def names() -> Counter[str]:
+            return Counter(
+                task.get_name().partition(" of <")[0] for task in asyncio.all_tasks() if task.get_name()[:5] != "Task-"
+            )
+
+        await asyncio.sleep(0.5)  # what a watch has begun with has ended
+        before = names()
+        server.ends["api/v1/pods"] = 1
+        await until(lambda: server.watches["api/v1/pods"] == 2)
+        await until(lambda: names() == before)
+
+
+async def test_what_is_there_when_a_watch_begins_again_is_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache()
+    async with watching(cache, tmp_path, monkeypatch) as (server, _):
+        jobs = f"{JOBS}/elasticpytorchjobs"
+        await until(lambda: server.watches[jobs] == 1)
+        server.jobs, server.ends[jobs] = [a_manifest()], 1
+        await until(lambda: len(cache.keys) == 1)
+
+
+async def test_namespace_is_watched_once_it_was_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(watch_lag=WatchLag(by_namespace=True))
+    cache.replace_all([], [], [], 1.0, unavailable={"b"})
+    async with watching(cache, tmp_path, monkeypatch, "a", "b") as (server, _):
+        await until(lambda: server.watched >= {"api/v1/nodes", "api/v1/namespaces/a/pods"})
+        assert not any("/b/" in path for path in server.watched | server.listed)
+        cache.replace_all([], [], [], 2.0)
+        await until(lambda: server.watched >= {"api/v1/namespaces/b/pods", f"{JOBS}/namespaces/b/elasticpytorchjobs"})
+        assert server.watches["api/v1/nodes"] == 1, "nodes belong to no namespace"

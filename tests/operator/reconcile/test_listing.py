@@ -1,0 +1,62 @@
+"""What a list of the cluster has, if some of its namespaces cannot be listed."""
+
+import pytest
+from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.reconcile.listing import can_list, list_cluster
+
+from tests.operator.builders import a_manifest
+from tests.operator.faulty_cluster import FaultyCluster
+
+
+def a_cluster(*namespaces: str, **unlistable: int) -> FaultyCluster:
+    """A cluster with a job in each of the namespaces a, b and c, of which some are looked after."""
+    cluster = FaultyCluster()
+    cluster.namespaces, cluster.unlistable = namespaces, unlistable
+    for namespace in "abc":
+        manifest = a_manifest()
+        cluster.apply_job({**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}})
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "unlistable", "listed", "failed", "trouble"),
+    [
+        ((), {}, "abc", {}, None),
+        (("a", "b"), {}, "ab", {}, None),
+        (("a", "b"), {"b": 403}, "a", {"b": 403}, None),
+        (("a", "b"), {"a": 404}, "b", {"a": 404}, None),
+        (("a", "b"), {"b": 500}, "a", {"b": 500}, 500),
+        (("a", "b", "c"), {"a": 403, "b": 0}, "c", {"a": 403, "b": 0}, 0),
+    ],
+    ids=["all", "some", "refused", "not there", "failing", "refused, and no answer"],
+)
+async def test_each_namespace_is_listed_by_itself(
+    namespaces: tuple[str, ...], unlistable: dict[str, int], listed: str, failed: dict[str, int], trouble: int | None
+) -> None:
+    found = await list_cluster(a_cluster(*namespaces, **unlistable), kueue=True)
+    assert [job["metadata"]["namespace"] for job in found.jobs] == list(listed)
+    assert {name: error.code for name, error in found.failed.items()} == failed
+    assert (found.trouble.code if found.trouble else None) == trouble, "what may pass by itself"
+    assert len(found.nodes) == 3
+
+
+@pytest.mark.parametrize("namespaces", [("a",), ("a", "b")])
+async def test_list_of_nothing_fails(namespaces: tuple[str, ...]) -> None:
+    with pytest.raises(ClusterError, match="cannot list a"):
+        await list_cluster(a_cluster(*namespaces, a=403, b=403), kueue=False)
+
+
+@pytest.mark.parametrize(("verb", "namespaces"), [("list_nodes", ("a",)), ("list_nodes", ()), ("list_pods", ())])
+async def test_nodes_and_all_namespaces_together_must_be_listed(verb: str, namespaces: tuple[str, ...]) -> None:
+    cluster = a_cluster(*namespaces)
+    cluster.fail_next(verb, 403)
+    with pytest.raises(ClusterError):
+        await list_cluster(cluster, kueue=False)
+
+
+async def test_namespace_is_there_if_all_of_it_can_be_listed() -> None:
+    cluster = a_cluster("a", "b", b=403)
+    assert await can_list(cluster, "a", kueue=True)
+    assert not await can_list(cluster, "b", kueue=True)
+    cluster.fail_next("list_workloads", 403)
+    assert not await can_list(cluster, "a", kueue=True)
