@@ -56,7 +56,7 @@ class RunningController(Generic[Memory]):
     ) -> None:
         self.loop = asyncio.get_running_loop()
         clock = self.loop.time
-        self.cluster, self.cache, self.registry = cluster, Cache(), AgentRegistry()
+        self.cluster, self.cache, self.registry, self.slots = cluster, Cache(), AgentRegistry(), WriteSlots(clock)
         self.queue: WorkQueue[JobKey] = WorkQueue(clock=clock) if queue is None else queue
         self.controller = Controller(
             cluster,
@@ -65,7 +65,7 @@ class RunningController(Generic[Memory]):
             self.queue,
             AgentSettings("http://operator"),
             clock,
-            slots=WriteSlots(clock),
+            slots=self.slots,
             time_of_day=lambda: began + timedelta(seconds=clock()),
             kueue=kueue,
         )

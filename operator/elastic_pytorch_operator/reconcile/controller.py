@@ -312,10 +312,14 @@ class Controller:
         self._plan_again(job.key, writer, todo)
 
     def _plan_again(self, key: JobKey, writer: JobWriter, todo: Plan | None = None) -> None:
-        """Has a job planned again when its plan asks for that, and when a write that has failed may be tried again."""
-        at = earliest(todo.recheck_at if todo else None, *(write.retry_at for write in writer.failed.values()))
+        """Has a job planned again when its plan asks for that, and when a write that has failed may be tried again.
+
+        What may be tried already is with the writer: while it waits for its turn, each further plan would only ask for it once more.
+        """
+        now = self._clock()
+        at = earliest(todo.recheck_at if todo else None, *(w.retry_at for w in writer.failed.values() if w.retry_at > now))
         if at is not None:
-            self._queue.add(key, at - self._clock(), urgent=False)
+            self._queue.add(key, at - now, urgent=False)
         if todo is not None and todo.urgent_at is not None:
             self._queue.add(key, todo.urgent_at - self._clock(), urgent=True)
 
@@ -350,8 +354,8 @@ class Controller:
             self._memories[writer.uid] = memory
         if told or (error is None and (ended.rest or ended.write.lane not in (Lane.PODS, Lane.DELETES))):
             self._queue.add(writer.key, urgent=ended.write.urgent)
-        if ended.retry_at is not None:
-            self._queue.add(writer.key, ended.retry_at - self._clock(), urgent=False)
+        if ended.changed:
+            self._plan_again(writer.key, writer)
 
     def _has_begun(self, writer: JobWriter) -> bool:
         job = self._cache.job(writer.key)

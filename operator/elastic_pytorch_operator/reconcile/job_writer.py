@@ -89,7 +89,6 @@ class Ended:
         error: None: it has succeeded.
         news: the error is to be logged: it is not the same refusal again, nor one of many of the same moment.
         changed: what is known of the failures of its key is not what was known before.
-        retry_at: when writes of its key may be tried again, monotonic seconds; None: they have not failed.
         rest: no pod of the job is being created or deleted any more.
     """
 
@@ -97,7 +96,6 @@ class Ended:
     error: ClusterError | None
     news: bool
     changed: bool
-    retry_at: float | None
     rest: bool
 
 
@@ -259,9 +257,8 @@ class JobWriter:
             news = self._note_failure(write, error, batch)
         if not batch.sent and not (write.lane in ONE_FIRST and self._waiting[write.lane]):
             del self._batches[write.key]
-        after = self.failed.get(write.key)
-        rest = not self._is_busy((Lane.PODS, Lane.DELETES))
-        self._on_end(self, Ended(write, error, news, after is not before, after.retry_at if after else None, rest))
+        changed, rest = self.failed.get(write.key) is not before, not self._is_busy((Lane.PODS, Lane.DELETES))
+        self._on_end(self, Ended(write, error, news, changed, rest))
         self._slots.offer(self)
         return error
 

@@ -1,0 +1,145 @@
+"""A write that has failed, may be tried again and waits for a slot causes no plan meanwhile, of whichever kind it is."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.planning.failed_writes import REFUSED_SECONDS
+from elastic_pytorch_operator.reconcile.execute import DRY_RUN_SECONDS
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.spec.job import JobKey
+
+from tests.operator.builders import KEY, TIME, a_manifest
+from tests.operator.kueue_stand_in import KueueCluster
+from tests.operator.running_controller import RunningController
+from tests.operator.virtual_time import run_in_virtual_time
+
+PAUSE_SECONDS = 60.0
+LOOK_SECONDS = 30.0  # of the pause, when the write may be tried again
+MAX_PLANS = 20  # of a job in that time: by deadlines and what the watches tell
+A_CLAIM = {"metadata": {"name": "data"}, "spec": {}}
+
+
+class RefusingCluster(KueueCluster):
+    """Refuses one verb."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__(quota=8)
+        self.refused = refused
+
+    def _called(self, verb: str) -> None:
+        super()._called(verb)
+        if verb == self.refused:
+            raise ClusterError(403, "exceeded quota: team")
+
+
+class Overload:
+    """The one write of another job, by which the API server asks to wait."""
+
+    namespace = "other"
+    left = 1
+
+    def has_urgent(self) -> bool | None:
+        return True if self.left else None
+
+    def next_write(self) -> Callable[[], Awaitable[ClusterError]]:
+        self.left -= 1
+
+        async def send() -> ClusterError:
+            return ClusterError(429, "too many requests", retry_after_seconds=PAUSE_SECONDS)
+
+        return send
+
+
+class CountedQueue(WorkQueue[JobKey]):
+    """Counts how often each key was taken out."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=asyncio.get_running_loop().time)
+        self.taken: Counter[JobKey] = Counter()
+
+    async def get(self) -> JobKey:
+        key = await super().get()
+        self.taken[key] += 1
+        return key
+
+
+World = RunningController[RefusingCluster]
+
+
+async def no_more(world: World) -> None:
+    pass
+
+
+async def scale_down(world: World) -> None:
+    world.cluster.scale_job("lm", 1)
+
+
+async def lose_all_pods(world: World) -> None:
+    for pod in world.cluster.pods():
+        world.cluster.finish_deletion("default", pod["metadata"]["name"])
+
+
+async def end(world: World) -> None:
+    status = {"conditions": [{"type": "Complete", "status": "True"}], "state": "Complete", "completionTime": TIME}
+    await world.cluster.patch_job_status("default", "lm", status, world.cluster.job("lm")["metadata"]["resourceVersion"])
+
+
+@pytest.mark.parametrize(
+    ("refused", "spec", "then"),
+    [
+        ("create_service", {}, no_more),
+        ("create_claim", {"volumeClaimTemplates": [A_CLAIM]}, no_more),
+        ("put_pod_group", {"minimum": 2, "scheduling": {"podGroup": "coscheduling"}}, no_more),
+        ("dry_run_pod", {"suspend": True}, no_more),
+        ("dry_run_claim", {"suspend": True, "volumeClaimTemplates": [A_CLAIM]}, no_more),
+        ("patch_job_status", {}, no_more),
+        ("create_pod", {}, no_more),
+        ("create_pod", {}, lose_all_pods),
+        ("create_pod", {"rendezvous": {"backend": "c10d"}}, no_more),
+        ("delete_pod", {}, scale_down),
+        ("delete_job", {"ttlSecondsAfterFinished": 1}, end),
+        ("create_workload", {"queue": "team"}, no_more),
+        ("list_priority_classes", {"queue": "team"}, no_more),
+    ],
+)
+def test_write_that_waits_for_a_slot_causes_no_plan(
+    refused: str, spec: dict[str, Any], then: Callable[[World], Awaitable[None]]
+) -> None:
+    async def story() -> None:
+        queue = CountedQueue()
+        world = RunningController(RefusingCluster("" if then is not no_more else refused), queue, kueue=True)
+        manifest = a_manifest(**{name: value for name, value in spec.items() if name != "queue"})
+        manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: spec["queue"]} if "queue" in spec else {}
+        async with world.runs():
+            world.cluster.apply_job(manifest)
+            if then is not no_more:
+                await asyncio.sleep(5)
+                world.cluster.calls.clear()
+            world.cluster.refused = refused
+            await then(world)
+            tried = await tries(world)
+            await asyncio.sleep((DRY_RUN_SECONDS if refused.startswith("dry_run") else REFUSED_SECONDS) - 3)
+            assert world.cluster.calls.count(refused) == tried, "it is not due yet"
+            world.slots.offer(Overload())
+            await asyncio.sleep(8)
+            queue.taken.clear()
+            await asyncio.sleep(LOOK_SECONDS)
+            assert world.cluster.calls.count(refused) == tried, "no write is sent in the pause"
+            assert queue.taken[KEY] <= MAX_PLANS
+            await asyncio.sleep(PAUSE_SECONDS)
+            assert world.cluster.calls.count(refused) > tried, "it is sent after the pause"
+
+    run_in_virtual_time(story())
+
+
+async def tries(world: World) -> int:
+    """Waits until the write was refused; returns how often it was tried."""
+    async with asyncio.timeout(10):
+        while not world.cluster.calls.count(world.cluster.refused):
+            await asyncio.sleep(0.1)
+    return world.cluster.calls.count(world.cluster.refused)
