@@ -23,7 +23,7 @@ class ElectionThread:
     """A thread with an event loop."""
 
     def __init__(self) -> None:
-        self._turned_at = time.monotonic()
+        self._turned_at = time.monotonic()  # not by the clock of the election: a machine that was suspended has not hung
         self._told_at = 0.0
         self._watched = threading.get_ident()
         self._loop = asyncio.new_event_loop()
