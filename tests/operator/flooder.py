@@ -1,9 +1,11 @@
-"""Pods that send to the operator's server as much as it takes, on the connections that they may have, for some seconds."""
+"""Pods that send to the operator's server as much as it takes, in a process of their own."""
 
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 BEAT = b'{"incarnation":"a","state":"ready","round":0}'
@@ -66,3 +68,21 @@ def flood(port: int, senders: Sequence[tuple[bytes, bytes]], seconds: float) -> 
                 selector.unregister(link)
                 link.close()
                 connect(sender.opening, sender.block)
+
+
+def begin_handshakes(port: int, address: str, connections: int) -> None:
+    """Opens many connections from an address, then begins a TLS handshake on all of them at the same moment."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    hello = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), hello).do_handshake()
+    beginning = hello.read()
+    links = [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(connections)]
+    time.sleep(0.5)  # the server has taken all in
+    for link in links:
+        link.send(beginning)
+    for link in links:
+        link.settimeout(30)
+        assert link.recv(1)
+        link.close()

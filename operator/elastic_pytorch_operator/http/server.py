@@ -9,7 +9,7 @@ import logging
 import socket
 import ssl
 import time
-from asyncio.sslproto import SSLProtocol
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ from aiohttp.typedefs import Handler, Middleware
 
 from elastic_pytorch_operator.http.arrivals import Arrivals
 from elastic_pytorch_operator.http.connections import Connections, Peer
+from elastic_pytorch_operator.http.protocols import READ_BYTES, Plain, Tls
 
 logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 64 * 1024
-READ_BYTES = 2 * 1024  # at most from a connection in one turn of the event loop: more than a heartbeat
 BUFFER_BYTES = 4 * 1024  # of a body: with twice that, or a sixteenth of it in chunks, nothing more is read
 REFUSED_SECONDS = 0.25  # that a known client waits for a refusal: so long its next request is not read
 SHUTDOWN_SECONDS = 0.5
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 256
-MAX_BEGUN_AT_ONCE = 8  # then others have their turn; each has a millisecond of TLS to come
+MAX_BEGUN_AT_ONCE = (
+    8  # connections, or steps of their handshakes: then others have their turn; each may be a millisecond of TLS
+)
 MAX_WAITING = 512  # for their turn: about as many as are served in the two seconds that agents wait
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
 TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
-HANDSHAKE_SECONDS = 5
-GOODBYE_SECONDS = 1  # for the end of TLS
 IDLE_SECONDS = 75.0  # between two requests of a known client
 # The kernel closes a connection whose other end has acknowledged nothing for a minute: its node was lost, or its pod deleted without a
 # word. Clients that stream may say nothing for longer. Not every system has each of these options.
@@ -108,7 +108,8 @@ async def serving(
         with _listening_socket(host, port) as listening:
             received = bytearray(READ_BYTES)
             gate.listen(
-                listening, lambda closed: _Tls(http(), tls, closed, received) if tls else _Plain(http(), closed, received)
+                listening,
+                lambda closed: Tls(http(), tls, closed, received, gate.take_step) if tls else Plain(http(), closed, received),
             )
             try:
                 yield listening.getsockname()[1]
@@ -179,6 +180,7 @@ class _Gate:
         self._on_crowd = on_crowd
         self._links: dict[Peer, _Link] = {}
         self._arrivals: Arrivals[tuple[socket.socket, Peer]] = Arrivals(MAX_WAITING)
+        self._steps: deque[Callable[[], None]] = deque()
         self._serving = False
         self._accepting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
@@ -266,26 +268,36 @@ class _Gate:
                 self._turn_away(*oldest)
                 self._on_refusal("crowd", oldest[1][0])
         if not self._serving:
-            self._serve_newest()
+            self._serve()
 
-    def _serve_newest(self) -> None:
-        """Begins with a few connections, and with more in the next turn of the event loop."""
+    def take_step(self, step: Callable[[], None]) -> None:
+        """Has a step of a handshake taken, in this turn of the event loop or in a later one."""
+        self._steps.append(step)
+        if not self._serving:
+            self._serve()
+
+    def _serve(self) -> None:
+        """Goes on with a few handshakes, or begins with the newest connections; with more in the next turn of the event loop."""
         begun = 0
-        while self._arrivals and begun < MAX_BEGUN_AT_ONCE:
-            link, peer = self._arrivals.take()
-            if _was_given_up(link):
-                self._turn_away(link, peer)
-                continue
+        while begun < MAX_BEGUN_AT_ONCE and (self._steps or self._arrivals):
+            if self._steps:
+                self._steps.popleft()()
+            else:
+                link, peer = self._arrivals.take()
+                if _was_given_up(link):
+                    self._turn_away(link, peer)
+                    continue
+                link.setblocking(False)
+                _notice_lost_peer(link)
+                task = self._loop.create_task(self._connect(link, peer))
+                self._accepting.add(task)
+                task.add_done_callback(self._accepting.discard)
             begun += 1
-            link.setblocking(False)
-            _notice_lost_peer(link)
-            task = self._loop.create_task(self._serve(link, peer))
-            self._accepting.add(task)
-            task.add_done_callback(self._accepting.discard)
-        self._serving = bool(self._arrivals)
-        if self._serving:
+        if self._steps or self._arrivals:
             self._on_crowd()
-            self._loop.call_soon(self._serve_newest)
+        self._serving = begun > 0
+        if self._serving:
+            self._loop.call_soon(self._serve)
 
     def _turn_away(self, link: socket.socket, peer: Peer) -> None:
         link.close()
@@ -294,7 +306,7 @@ class _Gate:
     def _resume(self) -> None:
         self._loop.add_reader(self._listening, self._accept)
 
-    async def _serve(self, link: socket.socket, peer: Peer) -> None:
+    async def _connect(self, link: socket.socket, peer: Peer) -> None:
         transport, _ = await self._loop.connect_accepted_socket(lambda: self._protocol(lambda: self._forget(peer)), link)
         if transport.is_closing():
             return
@@ -316,62 +328,3 @@ class _Gate:
 
 
 GATE = web.AppKey("gate", _Gate)
-
-
-class _Tls(SSLProtocol):
-    """asyncio's TLS, with shorter times, and with one small buffer for all connections instead of 256 KiB for each.
-
-    The event loop fills the buffer and has it emptied at once, so that no two connections use it at the same time.
-    """
-
-    max_size = READ_BYTES
-
-    def __init__(
-        self, inner: asyncio.Protocol, context: ssl.SSLContext, on_close: Callable[[], None], received: bytearray
-    ) -> None:
-        super().__init__(
-            asyncio.get_running_loop(),
-            inner,
-            context,
-            None,  # type: ignore[arg-type]  # nothing waits for the end of the handshake
-            server_side=True,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=GOODBYE_SECONDS,
-        )
-        self._ssl_buffer, self._ssl_buffer_view = received, memoryview(received)
-        self._on_close = on_close
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        super().connection_lost(exc)
-        self._on_close()
-
-
-class _Plain(asyncio.BufferedProtocol):
-    """A connection without TLS, with the same buffer."""
-
-    def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None], received: bytearray) -> None:
-        self._inner = inner
-        self._on_close = on_close
-        self._received = received
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._inner.connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._inner.connection_lost(exc)
-        self._on_close()
-
-    def get_buffer(self, sizehint: int) -> bytearray:
-        return self._received
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._inner.data_received(bytes(memoryview(self._received)[:nbytes]))
-
-    def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
-
-    def pause_writing(self) -> None:
-        self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._inner.resume_writing()

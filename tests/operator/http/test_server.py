@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from elastic_pytorch_operator.agents import http_api
 from elastic_pytorch_operator.agents.http_api import AgentApi
+from elastic_pytorch_operator.http import protocols
 from elastic_pytorch_operator.http import server as server_module
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT, ConnectionLimits
 from elastic_pytorch_operator.http.server import bound_address, peer_of, serving
@@ -121,7 +122,7 @@ async def test_process_that_may_open_no_more_files_serves_the_agents_that_it_has
 
 
 async def test_handshake_that_is_not_finished_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HANDSHAKE_SECONDS", 1)
+    monkeypatch.setattr(protocols, "HANDSHAKE_SECONDS", 1)
     async with serving_agents() as (server, _), agent(server) as known:
         silent, begun = await connect(server, STRANGER), await connect(server, STRANGER)
         begun[1].write(CLIENT_HELLO_BEGINS)

@@ -1,0 +1,120 @@
+"""What is between a connection and the HTTP server: TLS or nothing. Little is taken from a connection in one turn of the event loop."""
+
+import asyncio
+import ssl
+from asyncio.sslproto import SSLProtocol, SSLProtocolState
+from collections.abc import Callable
+from functools import partial
+
+READ_BYTES = 2 * 1024  # at most from a connection in one turn: more than a heartbeat
+HANDSHAKE_SECONDS = 5
+GOODBYE_SECONDS = 1  # for the end of TLS
+
+
+class Tls(SSLProtocol):
+    """asyncio's TLS, with shorter times, and with one small buffer for all connections instead of 256 KiB for each.
+
+    The event loop fills the buffer and has it emptied at once, so that no two connections use it at the same time. A step of a handshake
+    costs up to a millisecond, and hundreds of strangers may send one at the same time: each waits for its turn.
+
+    Args:
+        inner: of the HTTP server.
+        context: with the server's certificate.
+        on_close: called when the connection is closed.
+        received: the buffer.
+        take_step: has a step of a handshake taken when there is time for it.
+    """
+
+    max_size = READ_BYTES
+
+    def __init__(
+        self,
+        inner: asyncio.Protocol,
+        context: ssl.SSLContext,
+        on_close: Callable[[], None],
+        received: bytearray,
+        take_step: Callable[[Callable[[], None]], None],
+    ) -> None:
+        super().__init__(
+            asyncio.get_running_loop(),
+            inner,
+            context,
+            None,  # type: ignore[arg-type]  # nothing waits for the end of the handshake
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=GOODBYE_SECONDS,
+        )
+        self._ssl_buffer, self._ssl_buffer_view = received, memoryview(received)
+        self._on_close = on_close
+        self._take_step = take_step
+        self._link: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection begins."""
+        assert isinstance(transport, asyncio.Transport)
+        self._link = transport
+        super().connection_made(transport)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The buffer has been filled."""
+        if self._link is None or self._state is not SSLProtocolState.DO_HANDSHAKE:  # type: ignore[attr-defined]
+            super().buffer_updated(nbytes)
+            return
+        self._link.pause_reading()
+        self._take_step(partial(self._shake_hands, bytes(self._ssl_buffer_view[:nbytes])))
+
+    def _shake_hands(self, received: bytes) -> None:
+        if self._link is not None:  # not lost meanwhile
+            self._link.resume_reading()
+            self._ssl_buffer_view[: len(received)] = received
+            super().buffer_updated(len(received))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is closed."""
+        self._link = None
+        super().connection_lost(exc)
+        self._on_close()
+
+
+class Plain(asyncio.BufferedProtocol):
+    """A connection without TLS, with the same buffer.
+
+    Args:
+        inner: of the HTTP server.
+        on_close: called when the connection is closed.
+        received: the buffer.
+    """
+
+    def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None], received: bytearray) -> None:
+        self._inner = inner
+        self._on_close = on_close
+        self._received = received
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection begins."""
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self._inner.connection_lost(exc)
+        self._on_close()
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Where the event loop is to write what it receives."""
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The buffer has been filled."""
+        self._inner.data_received(bytes(memoryview(self._received)[:nbytes]))
+
+    def eof_received(self) -> bool | None:
+        """The client sends no more."""
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        self._inner.resume_writing()
