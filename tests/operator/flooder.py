@@ -85,4 +85,6 @@ def begin_handshakes(port: int, address: str, connections: int) -> None:
     for link in links:
         link.settimeout(30)
         assert link.recv(1)
+    for link in links:
         link.close()
+        time.sleep(0.002)

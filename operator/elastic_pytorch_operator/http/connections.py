@@ -37,7 +37,7 @@ class ConnectionLimits:
         total: that all addresses may have open.
         reserved: more of them, for addresses that are expected.
         newest_first: a new one takes the place of the oldest, of its address or of all, instead of being refused. So those that hold
-            connections open keep nobody out whose request is answered at once.
+            connections open keep no client out whose request is answered at once.
         authentication_seconds: for which one may stay open. No request of an agent waits for anything before it has authenticated, but
             for a token review.
     """

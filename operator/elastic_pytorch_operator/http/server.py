@@ -46,7 +46,7 @@ LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it wa
 
 
 class _OwnFaults(logging.Filter):
-    """Leaves out what aiohttp tells of faults of clients, with a stack for each: that a request is no HTTP, or that they have gone."""
+    """Leaves out what aiohttp logs, with a stack, about each fault of a client: its request is no HTTP, or it has gone."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         faults_of_clients = (HttpProcessingError, web.RequestPayloadError, ConnectionError)

@@ -26,7 +26,7 @@ class Scrapes:
         self._making: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
-        """The text, at most so old. Whoever asks while it is made gets the same; so they do if it cannot be made.
+        """The text, at most so old. All that ask while it is made get the same text, or the same error.
 
         Raises:
             Exception: it could not be made.

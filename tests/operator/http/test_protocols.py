@@ -16,7 +16,7 @@ async def test_no_turn_is_long_while_a_stranger_begins_many_handshakes_together(
         with without_search_for_garbage():
             for _ in range(3):
                 process = multiprocessing.get_context("spawn").Process(
-                    target=begin_handshakes, args=(server.port, STRANGER, 150)
+                    target=begin_handshakes, args=(server.port, STRANGER, 100)
                 )
                 process.start()
                 longest = 0.0
