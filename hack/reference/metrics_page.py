@@ -5,7 +5,8 @@ from elastic_pytorch_operator.monitoring.metrics import Metrics
 HEAD = """# Metrics
 
 Made from `operator/elastic_pytorch_operator/monitoring/metrics.py` by `make docs`. Each replica serves them in Prometheus' text format at
-`:8781/metrics`, on the port of the probes, together with `process_*` metrics. They are rendered at most once in five seconds: scrapes in between get the same values.
+`:8781/metrics`, on the port of the probes, together with `process_*` metrics. They are rendered at most once in five seconds:
+scrapes in between get the same values.
 
 Only the leader exports gauges of jobs and workers, reconciles and answers agents, so `sum()` across replicas is correct. Exception: standby
 replicas also increment `workqueue_adds_total`.

@@ -137,7 +137,7 @@ class AgentApi:
                         continue
                     fields = _parse(line)
                     if isinstance(fields, dict) and "token" in fields:
-                        token = str(fields["token"])  # the kubelet has renewed it
+                        token = _text_of(fields["token"])  # the kubelet has renewed it
                         continue
                     await told.write(await self._answer_line(request, token, fields))
                     if news is None:  # not before: a new leader hears thousands of agents sooner so
@@ -372,6 +372,12 @@ def _token_of(request: web.Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme != "Bearer":
         raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
+    return token
+
+
+def _text_of(token: object) -> str:
+    if not isinstance(token, str):
+        raise _failure(web.HTTPBadRequest, "token: must be a string")
     return token
 
 

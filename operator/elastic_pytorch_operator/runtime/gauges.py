@@ -53,7 +53,8 @@ def begin_to_read(
         unreadable=cache.unreadable.counts,
         unavailable=cache.unavailable | cache.watch_lag.failing,
     )
-    return partial(_count, [(key, cache.job_manifest(key)) for key in cache.keys], time, others)
+    manifests = [(key, cache.job_manifest(key)) for key in cache.keys] if leading else []
+    return partial(_count, manifests, time, others)
 
 
 def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, others: GaugeValues) -> GaugeValues:

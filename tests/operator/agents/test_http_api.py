@@ -10,6 +10,7 @@ from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Member, Round
+from yarl import URL
 
 from tests.operator.agents.served import BEAT, POD, Served
 from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
@@ -81,6 +82,14 @@ async def test_malformed_heartbeat_is_refused_and_changes_nothing(served: Served
     code, _ = await served.post(body)
     assert code in (400, 413)
     assert served.work == []
+
+
+@pytest.mark.parametrize("number", ["%C2%B2", "9" * 5000, "1.0", "NaN", "%FF", "x"], ids=lambda number: number[:8])
+async def test_question_for_a_round_without_whole_numbers_is_refused(served: Served, number: str) -> None:
+    for name in ("after", "nudge", "hold", "brief"):
+        headers = {"Authorization": f"Bearer {served.token}"}
+        async with served.session.get(URL(f"{served.url}/v1/round?{name}={number}", encoded=True), headers=headers) as answer:
+            assert answer.status == 400
 
 
 async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) -> None:

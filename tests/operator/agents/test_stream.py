@@ -29,7 +29,10 @@ class Stream:
         self._answer, self._lines = answer, lines
 
     def send(self, fields: Any = BEAT) -> None:
-        self._lines.put_nowait(json.dumps(fields).encode() + b"\n")
+        self.send_line(json.dumps(fields).encode())
+
+    def send_line(self, line: bytes) -> None:
+        self._lines.put_nowait(line + b"\n")
 
     def end(self) -> None:
         self._lines.put_nowait(b"")
@@ -137,7 +140,19 @@ async def test_renewed_token_takes_the_place_of_the_first(served: Served) -> Non
         assert await stream.ends()
 
 
-@pytest.mark.parametrize("line", [[], {"state": "ready"}, {**BEAT, "round": "1"}, {**BEAT, "incarnation": "x" * 70_000}])
+@pytest.mark.parametrize(
+    "line",
+    [
+        [],
+        {"state": "ready"},
+        {**BEAT, "round": "1"},
+        {**BEAT, "incarnation": "x" * 70_000},
+        {"token": None},
+        {"token": {"token": "deep"}},
+        {"token": [[[]]]},
+    ],
+    ids=lambda line: str(line)[:40],
+)
 async def test_malformed_heartbeat_ends_the_stream_and_changes_nothing(served: Served, line: Any) -> None:
     async with begun(served) as stream:
         served.work.clear()
@@ -147,6 +162,31 @@ async def test_malformed_heartbeat_ends_the_stream_and_changes_nothing(served: S
         assert refusal["error"]
         assert await stream.ends()
         assert served.work == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"no JSON",
+        b"\xff",
+        b"[" * 60_000,
+        b'{"token": ' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"incarnation": "a", "state": "ready", "round": ' + b"9" * 5000 + b"}",
+        b'{"incarnation": "a", "state": "ready", "round": NaN}',
+        b'{"incarnation": "a", "state": "ready", "round": 0, "progress": {"loss": -Infinity}}',
+        b'{"incarnation": "a", "state": "\\ud800", "round": 0}',
+    ],
+    ids=lambda line: repr(line[:60]),
+)
+async def test_line_that_is_no_heartbeat_ends_the_stream_with_a_reason(
+    served: Served, caplog: pytest.LogCaptureFixture, line: bytes
+) -> None:
+    async with begun(served) as stream:
+        stream.send_line(line)
+        assert (await stream.receive("refused"))["status"] == 400
+        assert await stream.ends()
+    assert not caplog.messages
 
 
 async def test_operator_that_leads_no_more_ends_the_stream(served: Served) -> None:
