@@ -15,6 +15,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from measure.api import Api, jobs_path, pods_path
 from measure.commands import CommandFailed, Commands
+from measure.records import seconds_of
 from measure.watcher import BROKEN, OPERATOR_NAMESPACE, OPERATORS
 
 from tests.soak.timeline import PodSeen, Restart, StatusSeen, Usage, Violation
@@ -94,11 +95,11 @@ class Observer:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _see_operators(self) -> None:
-        known = dict[str, int]()  # how often the container of each pod has been started again
+        known, began = set[str](), time.time()
         while True:
             with suppress(*BROKEN):
                 async for _, pod in self._api.watch(pods_path(OPERATOR_NAMESPACE), f"labelSelector={OPERATORS}"):
-                    self.restarts += restarts_of(pod, known, time.time())
+                    self.restarts += restarts_of(pod, known, began)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _read_records(self) -> None:
@@ -153,24 +154,26 @@ def end_of(change: str, pod: dict[str, Any]) -> str:
     return ""
 
 
-def restarts_of(pod: dict[str, Any], known: dict[str, int], at: float) -> list[Restart]:
-    """The restarts of an operator's container since its pod was last seen.
+def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Restart]:
+    """The containers of an operator that have ended, although its pod is not being deleted. A count of restarts would come minutes late.
 
     Args:
         pod: the object.
-        known: how often each container had been started again, by pod; updated. Restarts before a pod was first seen do not count.
-        at: seconds since the epoch.
+        known: ids of the containers whose end was returned before; updated.
+        since: ends before this time do not count, seconds since the epoch.
     """
-    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
-    statuses = pod["status"].get("containerStatuses") or ()
-    restarts = sum(status.get("restartCount", 0) for status in statuses)
-    before = known.get(name, restarts)
-    known[name] = restarts
-    ended: dict[str, Any] = next(
-        (s["lastState"]["terminated"] for s in statuses if (s.get("lastState") or {}).get("terminated")), {}
-    )
-    how = f"its container ended with {ended.get('exitCode', '?')} ({ended.get('reason', 'no reason')})"
-    return [Restart(at, name, node, how)] * max(0, restarts - before)
+    if "deletionTimestamp" in pod["metadata"]:
+        return []
+    found = []
+    for status in pod["status"].get("containerStatuses") or ():
+        for state in (status.get("lastState"), status.get("state")):
+            ended = (state or {}).get("terminated")
+            if ended and ended["containerID"] not in known and seconds_of(ended["finishedAt"]) >= since:
+                known.add(ended["containerID"])
+                how = f"its container ended with {ended.get('exitCode')} ({ended.get('reason', 'no reason')})"
+                name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+                found.append(Restart(seconds_of(ended["finishedAt"]), name, node, how))
+    return found
 
 
 def read_usage(at: float, node: str, lines: str) -> list[Usage]:

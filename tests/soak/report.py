@@ -61,8 +61,7 @@ def show(console: Console, seen: Seen, found: Sequence[Violation], compared: Seq
         )
         for line in around(seen.hits, violation.at):
             console.print(f"    {line}", markup=False, soft_wrap=True)
-    restarts = f"{len(seen.restarts)} restarts of operators"
-    console.print(f"{len(seen.hits)} faults, {restarts}, {len(found)} violations")
+    console.print(f"{len(seen.hits)} faults, {len(found)} violations; restarts of operators: {len(seen.restarts)}")
 
 
 def kinds_table(seen: Seen) -> Table:
@@ -97,7 +96,7 @@ def pauses_table(seen: Seen) -> Table:
 
 def hostile_table(counts: Mapping[str, int]) -> Table:
     """What the hostile tenant has done."""
-    shown = Table("act", "count", "of", title="What the hostile tenant has done")
+    shown = Table("act", "count", "of", title="What the hostile tenant has done since the first fault")
     for act, count in counts.items():
         shown.add_row(act, f"{count:,}", ACTS[act])
     return shown

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from measure.records import seconds_of
 
 from tests.soak.observe import end_of, read_usage, restarts_of
 from tests.soak.timeline import Restart, Usage
@@ -36,15 +37,22 @@ def test_usage_is_read_line_by_line_and_processes_that_have_ended_are_left_out()
     ]
 
 
-def an_operator(restarts: int, **last: Any) -> dict[str, Any]:
-    status = {"restartCount": restarts, "lastState": {"terminated": last} if last else {}}
-    return {"metadata": {"name": "op"}, "spec": {"nodeName": "n1"}, "status": {"containerStatuses": [status]}}
+def an_operator(*, last: dict[str, Any] | None = None, now: dict[str, Any] | None = None, **metadata: str) -> dict[str, Any]:
+    status = {"lastState": {"terminated": last} if last else {}, "state": {"terminated": now} if now else {"running": {}}}
+    return {"metadata": {"name": "op", **metadata}, "spec": {"nodeName": "n1"}, "status": {"containerStatuses": [status]}}
 
 
-def test_restarts_of_an_operator_count_since_it_was_first_seen() -> None:
-    known = dict[str, int]()
-    assert restarts_of(an_operator(3, exitCode=137), known, 1.0) == [], "it was so before the run"
-    assert restarts_of({"metadata": {"name": "new"}, "spec": {}, "status": {}}, known, 2.0) == []
-    seen = Restart(3.0, "op", "n1", "its container ended with 1 (Error)")
-    assert restarts_of(an_operator(5, exitCode=1, reason="Error"), known, 3.0) == [seen, seen]
-    assert restarts_of(an_operator(5, exitCode=1, reason="Error"), known, 4.0) == []
+def an_end(container: str, second: int, exit_code: int = 1) -> dict[str, Any]:
+    at = f"2026-11-26T08:00:{second:02}Z"
+    return {"containerID": container, "finishedAt": at, "exitCode": exit_code, "reason": "Error"}
+
+
+def test_each_end_of_an_operators_container_counts_once() -> None:
+    known, since = set[str](), seconds_of("2026-11-26T08:00:10Z")
+    assert restarts_of(an_operator(last=an_end("a", 9)), known, since) == [], "before the run"
+    assert restarts_of({"metadata": {"name": "new"}, "spec": {}, "status": {}}, known, since) == []
+    seen = Restart(since + 2, "op", "n1", "its container ended with 1 (Error)")
+    assert restarts_of(an_operator(now=an_end("b", 12), last=an_end("a", 9)), known, since) == [seen]
+    assert restarts_of(an_operator(last=an_end("b", 12)), known, since) == [], "the same end"
+    assert len(restarts_of(an_operator(now=an_end("d", 30), last=an_end("c", 20)), known, since)) == 2
+    assert restarts_of(an_operator(now=an_end("e", 40, 0), deletionTimestamp="now"), known, since) == [], "its pod is deleted"

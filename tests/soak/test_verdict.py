@@ -90,7 +90,7 @@ def test_report_shows_what_the_hostile_tenant_has_done_and_pauses_that_grew() ->
     show(console, seen, [], [Compared("job", "median", 3.0, 1.0)])
     text = console.export_text()
     assert "1,234,567" in text
-    assert "1 restarts of operators" in text
+    assert "restarts of operators: 1" in text
     assert "job, median of the pauses: 3.00 s, 3.00 times the 1.00 s of before: more than 2 times" in text
     kept = to_json(seen, [])
     assert (kept["pauses"], kept["hostile"]) == ({"job": (3, 3, 3)}, {"flood": 1234567})

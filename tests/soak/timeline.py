@@ -108,7 +108,7 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A container of the operator was started again."""
+    """A container of the operator ended by itself or by force, so that the kubelet starts another."""
 
     at: float
     pod: str

@@ -25,7 +25,7 @@ class Seen:
         undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
         states: of the jobs at the end.
         left: names of objects that were there after the jobs had been deleted.
-        hostile: how often the hostile tenant has done each of its acts; None: there was no such tenant.
+        hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
     """
 
     expected: Mapping[str, Expected]
