@@ -20,7 +20,7 @@ class FakeCluster(ObjectStore):
 
     Attributes:
         events: what was recorded, oldest first.
-        namespaces: those that the operator looks after; none: all.
+        namespaces: those that the operator manages; none: all.
     """
 
     namespaces: tuple[str, ...] = ()

@@ -1,7 +1,6 @@
 """The operator's view of jobs, pods and nodes: fed by watches, repaired by lists, ahead of the watches by its own writes."""
 
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 
 from elastic_pytorch_operator.api import kueue, names
@@ -13,7 +12,7 @@ from elastic_pytorch_operator.informer.pod_index import PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_pod, without_managed_fields
 from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.informer.tombstones import Tombstones
-from elastic_pytorch_operator.informer.unreadable import UnreadableObjects, words_of
+from elastic_pytorch_operator.informer.unreadable import UnreadableObjects
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.informer.workload_views import WorkloadIndex, job_of_workload, view_workload
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
@@ -285,9 +284,6 @@ class Cache:
                     concerned = self._take_job(manifest, now, listed=listed)
         except Exception as fault:
             self.unreadable.note(kind, manifest, fault)
-            if kind == names.KIND:
-                with suppress(Exception):  # it has no name, or no version
-                    return self._take_job(manifest, now, listed=listed, fault=fault)
             return None
         if concerned is not None:
             self.unreadable.forget(kind, identify(manifest).uid)
@@ -314,8 +310,8 @@ class Cache:
         index.drop(place)
         return {known.owner[0]}
 
-    def _take_job(self, manifest: Manifest, now: float, *, listed: bool, fault: Exception | None = None) -> set[JobKey] | None:
-        """Takes note of a job, as `_take` does. A fault says why it cannot be read."""
+    def _take_job(self, manifest: Manifest, now: float, *, listed: bool) -> set[JobKey] | None:
+        """Takes note of a job, as `_take` does. One whose spec cannot be read is a job that is not valid: its status says why."""
         key, metadata = parse_key(manifest), manifest["metadata"]
         known, version = self._jobs.get(key), version_of(metadata)
         if not self._is_news(metadata, known, now, listed=listed):
@@ -324,13 +320,16 @@ class Cache:
             self._forget_job(key)
             self._tombstones.leave(known.uid, now)
         parsed: Job | InvalidJob
-        kept = {**manifest, "metadata": without_managed_fields(metadata)}
+        status = manifest.get("status")
+        kept = {
+            **manifest,
+            "metadata": without_managed_fields(metadata),
+            "status": status if isinstance(status, Mapping) else {},
+        }
         try:
-            parsed = InvalidJob("metadata", f"the operator cannot read it: {words_of(fault)}") if fault else parse_job(manifest)
+            parsed = parse_job(kept)
         except InvalidJob as problem:
             parsed = problem
-        if fault:
-            kept = {name: part for name, part in kept.items() if isinstance(part, Mapping)}
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
         self._keys[metadata.get("uid", "")] = key
         return set() if known is not None and plans_alike(known.job, parsed) else {key}

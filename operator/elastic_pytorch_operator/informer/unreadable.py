@@ -33,7 +33,7 @@ class UnreadableObjects:
             known.add(found.uid)
             logger.error(
                 "cannot read an object, which is left out: %s",
-                words_of(fault),
+                f"{type(fault).__name__}: {fault}"[:MAX_WORDS],
                 extra={"kind": kind, "object": f"{found.namespace}/{found.name}", "uid": found.uid, "version": found.version},
             )
 
@@ -52,8 +52,3 @@ class UnreadableObjects:
             self._uids[kind] = uids
         else:
             del self._uids[kind]
-
-
-def words_of(fault: Exception) -> str:
-    """A fault in a few words, for a log or a condition."""
-    return f"{type(fault).__name__}: {fault}"[:MAX_WORDS]

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 MAX_INTEGER = 2**31 - 1  # of the schema's int32
+MAX_WORDS = 300  # of a fault: it may quote what cannot be read
 MAX_DEPTH = 64  # of objects and lists in each other; a PodSpec has less than 20
 
 
@@ -33,10 +34,8 @@ def reading(path: str) -> Iterator[None]:
         yield
     except InvalidJob:
         raise
-    except ValueError as error:
-        raise InvalidJob(path, str(error)) from error
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as fault:
-        raise InvalidJob(path, f"the operator cannot read it: {fault!r}") from fault
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as fault:
+        raise InvalidJob(path, f"the operator cannot read it: {fault!r}"[:MAX_WORDS]) from fault
 
 
 def check_depth(fields: Mapping[str, Any], path: str) -> None:

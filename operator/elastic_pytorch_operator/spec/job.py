@@ -290,8 +290,12 @@ def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
 
 
 def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
-    with reading(f"spec.{name}"):
-        return read(spec.get(name))
+    path = f"spec.{name}"
+    with reading(path):
+        try:
+            return read(spec.get(name))
+        except ValueError as error:  # in words for the user
+            raise InvalidJob(path, str(error)) from error
 
 
 def _torchrun(fields: object) -> Mapping[str, str]:

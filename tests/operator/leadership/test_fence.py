@@ -11,6 +11,7 @@ from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES, Fence, N
 POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}, "spec": {"containers": []}}
 READING = ("get_", "list_", "review_")
 VERBS = sorted(name for name, found in vars(Cluster).items() if inspect.iscoroutinefunction(found))
+ATTRIBUTES = {"namespaces"}
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -20,7 +21,7 @@ def test_every_verb_of_the_interface_is_fenced_or_needs_no_fence(verb: str) -> N
 
 
 def test_lists_hold_no_verb_that_is_gone() -> None:
-    assert set(VERBS) == WRITES | UNFENCED
+    assert {*VERBS, *ATTRIBUTES} == WRITES | UNFENCED
 
 
 async def test_writes_are_sent_only_while_the_replica_leads() -> None:

@@ -158,7 +158,7 @@ def test_whatever_a_lease_holds_it_is_claimed_in_time_and_as_the_api_allows(mani
 )
 def test_what_somebody_has_written_into_a_lease_is_bounded(field: str, value: object, read: dict[str, Any]) -> None:
     lease = read_lease({"spec": {field: value}})
-    assert lease == replace(Lease("", 15.0, "", "", 0, ""), **read)
+    assert lease == replace(Lease("", 15.0, "", "", 0), **read)
 
 
 def test_a_lease_whose_count_is_at_its_end_is_taken() -> None:

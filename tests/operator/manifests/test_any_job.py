@@ -37,7 +37,7 @@ def everything(job: Job) -> Iterator[dict[str, Any]]:
     yield pod
     yield store_pod(job, "x", 1)
     yield a_worker_pod(job, 1, ["node-0"])
-    yield a_worker_pod(job, 1, ["node-0"], IMAGE, strictly=False)
+    yield a_worker_pod(job, 1, ["node-0"], IMAGE, unwanted=("node-1",))
     yield from (pod_group(job, gang) for gang in GANG_SCHEDULERS.values())
     if job.queue is not None:
         for number in (0, 1):

@@ -30,7 +30,7 @@ NOW = 1_800_000_000.0
 HOSTS = ("localhost",)
 TRUST = renew(renew(Trust(), HOSTS, NOW - 1900 * DAY), HOSTS, NOW)
 STATE = json.loads(json.dumps(asdict(TRUST)))
-SECRET = write_trust(TRUST, "system", "")
+DATA = write_trust(TRUST)
 
 
 async def keep(
@@ -38,12 +38,12 @@ async def keep(
 ) -> tuple[Trust, list[str], dict[str, Any]]:
     """What is trusted with these data in the Secret; how often the Secret was written in two passes; and what it holds then."""
     cluster = FakeCluster()
-    await cluster.put_secret({**SECRET, "data": data})
+    cluster.add_object("Secret", "system", SECRET_NAME)
+    await cluster.put_secret({**await cluster.get_secret("system", SECRET_NAME), "data": data})
     before = len(cluster.calls)
     trust = await keep_trust(cluster, "system", HOSTS, now, held)
     assert await keep_trust(cluster, "system", HOSTS, now, trust) == trust
     found = await cluster.get_secret("system", SECRET_NAME)
-    assert found is not None
     return trust, cluster.calls[before:], found["data"]
 
 
@@ -59,7 +59,7 @@ def check(trust: Trust, now: float) -> None:
 @settings(max_examples=examples(300))
 @given(any_objects(STATE), st.booleans(), st.sampled_from([0, 30, 400, 1750, 3000]))
 def test_whatever_the_state_holds_certificates_are_good_and_written_once(state: Any, holds: bool, days: int) -> None:
-    data = {**SECRET["data"], STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
+    data = {**DATA, STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
     now = NOW + days * DAY
     trust, calls, kept = asyncio.run(keep(data, TRUST if holds else None, now))
     check(trust, now)
@@ -77,17 +77,17 @@ def test_whatever_the_data_are_certificates_are_good_and_written_once(data: dict
 def test_bundle_for_other_clients_is_restored_without_a_change_of_what_is_trusted() -> None:
     older = replace(TRUST, authorities=TRUST.authorities[:1])
     for bundle in ({}, {BUNDLE_KEY: base64.b64encode(b"another").decode()}):
-        trust, calls, data = asyncio.run(keep({STATE_KEY: SECRET["data"][STATE_KEY], **bundle}, older))
+        trust, calls, data = asyncio.run(keep({STATE_KEY: DATA[STATE_KEY], **bundle}, older))
         assert trust == TRUST
         assert calls.count("put_secret") == 1
-        assert data[BUNDLE_KEY] == SECRET["data"][BUNDLE_KEY]
+        assert data[BUNDLE_KEY] == DATA[BUNDLE_KEY]
 
 
 def test_a_time_that_is_not_the_certificates_own_is_damage() -> None:
     """An authority that seems never to end would stay when its certificate has ended."""
     for made_at in (NOW + 9000 * DAY, float("inf"), float("nan"), 10**310, -1, "0"):
         state = {**STATE, "serving": {**STATE["serving"], "made_at": made_at}}
-        data = {**SECRET["data"], STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
+        data = {**DATA, STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
         trust, _, _ = asyncio.run(keep(data))
         assert trust.authorities == TRUST.authorities, made_at
         assert trust.serving != TRUST.serving
@@ -96,7 +96,7 @@ def test_a_time_that_is_not_the_certificates_own_is_damage() -> None:
 def test_a_serving_certificate_of_another_signer_is_replaced() -> None:
     other = renew(Trust(), HOSTS, NOW)
     state = {**STATE, "serving": asdict(make_serving(other.authorities[0], HOSTS, NOW))}
-    data = {**SECRET["data"], STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
+    data = {**DATA, STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
     trust, _, _ = asyncio.run(keep(data))
     assert trust.serving is not None
     shown, signer = (x509.load_pem_x509_certificate(text.encode()) for text in (trust.serving.certificate, trust.signer))
