@@ -20,7 +20,7 @@ class FakeCluster(ObjectStore):
 
     Attributes:
         events: what was recorded, oldest first.
-        namespaces: those that the operator manages; none: all.
+        namespaces: those that the operator watches; none: all.
     """
 
     namespaces: tuple[str, ...] = ()

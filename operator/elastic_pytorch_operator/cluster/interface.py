@@ -75,7 +75,7 @@ class Cluster(Protocol):
 
     @property
     def namespaces(self) -> Sequence[str]:
-        """Those that the operator manages; none: all."""
+        """Those that the operator watches; none: all."""
         ...
 
     async def list_jobs(self, namespace: str = "") -> list[Manifest]:

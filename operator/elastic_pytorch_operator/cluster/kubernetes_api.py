@@ -34,7 +34,7 @@ class KubernetesCluster:
     Args:
         api: the connection.
         observer: counts each request.
-        namespaces: those that the operator manages; none: all.
+        namespaces: those that the operator watches; none: all.
 
     Attributes:
         namespaces: the same.

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import kopf
+from kopf._cogs.structs.references import Insights
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.informer.cache import WATCHES, Cache
@@ -32,6 +33,7 @@ RESOURCES = {
 # How long a watch that has ended waits before it begins again: at first, and at most.
 MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
+REFUSALS = (403, 404)  # of a namespace: it is not asked again until a list has it
 HEALTHY_SECONDS = 120.0  # of a watch, after which its next pause is short; kopf itself retries for a minute before it gives up
 # A quiet watch is opened again after that time, so that a stall ends.
 SERVER_TIMEOUT_SECONDS = 270
@@ -79,6 +81,8 @@ async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: 
         began = time.monotonic()
         ended = await _watch(kind, namespace, cache, request_work)
         cache.watch_lag.fails(WATCHES[kind], namespace)
+        if namespace and getattr(ended, "status", 0) in REFUSALS:
+            cache.unavailable |= {namespace}
         if time.monotonic() - began > HEALTHY_SECONDS:
             pause_seconds = MIN_PAUSE_SECONDS
         logger.warning(
@@ -99,15 +103,18 @@ async def _watch(kind: str, namespace: str, cache: Cache, request_work: Callable
     """
     registry = kopf.OperatorRegistry()
     _register(registry, kind, cache, request_work)
+    insights = Insights()
     tasks = await kopf.spawn_tasks(
         registry=registry,
         settings=kopf_settings(),
+        insights=insights,
         clusterwide=not namespace,
         namespaces=[namespace] if namespace else [],
         standalone=True,
         # kopf derives the default from the user name; a numeric UID has none.
         identity=names.OPERATOR,  # type: ignore[arg-type]
     )
+    tasks = [*tasks, asyncio.create_task(_require_resource(insights, kind))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -116,6 +123,19 @@ async def _watch(kind: str, namespace: str, cache: Cache, request_work: Callable
         ended = await asyncio.gather(*tasks, return_exceptions=True)
     reasons = [found for found in ended if isinstance(found, Exception)]
     return reasons[0] if reasons else RuntimeError("kopf has ended by itself")
+
+
+async def _require_resource(insights: Insights, kind: str) -> None:
+    """Ends if the API server does not serve a kind, as while it starts: kopf asks it once, and would wait without a word.
+
+    Raises:
+        LookupError: it does not.
+    """
+    await insights.ready_resources.wait()
+    if not insights.watched_resources:
+        group, version, plural = RESOURCES[kind]
+        raise LookupError(f"the API server does not serve {plural} of {group}/{version}: is its CRD installed?")
+    await asyncio.Event().wait()
 
 
 class _NoDifferences(kopf.DiffBaseStorage):

@@ -264,7 +264,7 @@ class Metrics:
         for kind in OBJECT_KINDS:
             self._unreadable.labels(kind).set(gauges.unreadable.get(kind, 0))
         self._unavailable.clear()
-        for namespace in gauges.unavailable:
+        for namespace in sorted(gauges.unavailable):
             self._unavailable.labels(namespace).set(1)
         self._render_namespaces(gauges)
         self._render_jobs(gauges)

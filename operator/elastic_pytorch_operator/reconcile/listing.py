@@ -43,7 +43,7 @@ class Listing:
 
 
 async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
-    """Lists all that the operator manages. Nodes come last, so that no pod's node is missing.
+    """Lists all that the operator works on. Nodes come last, so that no pod's node is missing.
 
     Args:
         cluster: to list.

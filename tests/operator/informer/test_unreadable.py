@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.informer.cache import WATCHES, Cache
+from elastic_pytorch_operator.informer.pod_views import reduce_pod
 from elastic_pytorch_operator.manifests.workload import workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.spec.fields import InvalidJob
@@ -133,6 +134,7 @@ def check_that_others_are_known(kind: str, bad: Any) -> None:
 @pytest.mark.parametrize("bad", [None, 7, "text", [], {}, {"metadata": None}, {"metadata": {}}, {"metadata": {"name": "bad"}}])
 def test_what_is_no_object_is_left_out(kind: str, bad: Any) -> None:
     check_that_others_are_known(kind, bad)
+    check_that_others_are_known(kind, reduce_pod(bad))
 
 
 def test_values_that_are_known_to_be_nasty_hide_no_other_object() -> None:
@@ -145,7 +147,9 @@ def test_values_that_are_known_to_be_nasty_hide_no_other_object() -> None:
 @given(place=st.sampled_from(PLACES), value=st.sampled_from(NASTY) | JSON)
 def test_no_value_of_any_field_hides_another_object(place: tuple[str, Path], value: Any) -> None:
     kind, path = place
-    check_that_others_are_known(kind, altered(a_reported(kind, namespace="tenant", name="bad"), path, value))
+    bad = altered(a_reported(kind, namespace="tenant", name="bad"), path, value)
+    check_that_others_are_known(kind, bad)
+    check_that_others_are_known("Pod", reduce_pod(bad))
 
 
 @given(

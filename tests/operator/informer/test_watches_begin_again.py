@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import kopf
 import pytest
 from aiohttp import web
+from elastic_pytorch_operator.informer import kopf_watches
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
+from elastic_pytorch_operator.informer.kopf_watches import kopf_settings, watch_cluster
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 
 from tests.operator import api_server as stand_in
@@ -28,6 +30,8 @@ class FailingServer(ApiServer):
 
     Attributes:
         ends: how many watches of a path are still to be ended.
+        refused: the namespace that it refuses to show.
+        unserved: a group that it does not serve, as while it starts.
         watches: how many there have been, by path.
         jobs: what it has.
     """
@@ -35,11 +39,19 @@ class FailingServer(ApiServer):
     def __init__(self) -> None:
         super().__init__()
         self.ends: Counter[str] = Counter()
+        self.refused = ""
+        self.unserved = ""
         self.watches: Counter[str] = Counter()
         self.jobs: list[dict[str, Any]] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.strip("/")
+        if self.refused and f"/namespaces/{self.refused}/" in path:
+            self.watches["refused"] += 1
+            return web.json_response({**STATUS, "code": 403, "reason": "Forbidden"}, status=403)
+        if path == self.unserved:
+            self.watches["unserved"] += 1
+            return web.json_response({"resources": []})
         if path == f"{JOBS}/elasticpytorchjobs" and not request.query.get("watch"):
             return web.json_response({"metadata": {"resourceVersion": "9"}, "items": self.jobs})
         if not request.query.get("watch"):
@@ -128,3 +140,39 @@ async def test_namespace_is_watched_once_it_was_listed(tmp_path: Path, monkeypat
         cache.replace_all([], [], [], 2.0)
         await until(lambda: server.watched >= {"api/v1/namespaces/b/pods", f"{JOBS}/namespaces/b/elasticpytorchjobs"})
         assert server.watches["api/v1/nodes"] == 1, "nodes belong to no namespace"
+
+
+async def test_namespace_whose_watches_are_refused_is_not_asked_again_until_a_list_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def quick_settings() -> kopf.OperatorSettings:
+        settings = kopf_settings()
+        settings.networking.error_backoffs = [0.05]
+        return settings
+
+    monkeypatch.setattr(kopf_watches, "kopf_settings", quick_settings)
+    cache = Cache(watch_lag=WatchLag(by_namespace=True))
+    async with watching(cache, tmp_path, monkeypatch, "a", "b") as (server, _):
+        server.refused = "b"
+        await until(lambda: cache.unavailable == {"b"} and server.watches["api/v1/namespaces/a/pods"] == 1)
+        await asyncio.sleep(2 * kopf_watches.MIN_PAUSE_SECONDS)
+        asked = server.watches["refused"]
+        await asyncio.sleep(2 * kopf_watches.MIN_PAUSE_SECONDS)
+        assert server.watches["refused"] == asked
+        assert cache.watch_lag.failing == {"b"}
+        server.refused = ""
+        cache.replace_all([], [], [], 2.0)
+        await until(lambda: server.watches["api/v1/namespaces/b/pods"] == 1)
+        assert server.watches["api/v1/namespaces/a/pods"] == server.watches["api/v1/nodes"] == 1
+
+
+async def test_kind_that_is_not_served_yet_is_watched_once_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = Cache()
+    async with watching(cache, tmp_path, monkeypatch) as (server, _):
+        server.unserved = JOBS
+        await until(lambda: server.watches["unserved"] > 0)
+        server.unserved = ""
+        await until(lambda: server.watches[f"{JOBS}/elasticpytorchjobs"] == 1)
+    assert "the API server does not serve elasticpytorchjobs of elasticpytorch.dev/v1alpha1" in caplog.text

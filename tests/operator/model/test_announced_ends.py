@@ -61,6 +61,7 @@ def test_end_of_a_node(node: dict[str, Any], certainty: Certainty, notice_second
         labelled("cloud.google.com/active-node-maintenance", "NONE"),
         labelled("cloud.google.com/scheduled-maintenance-time", "soon"),
         labelled("cloud.google.com/scheduled-maintenance-time", "9" * 30),
+        labelled("cloud.google.com/scheduled-maintenance-time", "\u00b2"),
         labelled("aws-node-termination-handler/spot-itn", "a taint's key, on a label"),
     ],
 )

@@ -12,6 +12,7 @@ from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, Metrics
 from elastic_pytorch_operator.planning.memory import Memory, Plan
@@ -282,3 +283,20 @@ def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
     assert not [name for name in read(Metrics(), gauges_of(cache)) if "job_name" in name]
     cache.replace_all([], [], [], 2.0)
     assert not [name for name in read(metrics, gauges_of(cache)) if "job_name" in name]
+
+
+def test_what_is_left_out_is_told_while_it_is_so() -> None:
+    cache, metrics = Cache(watch_lag=WatchLag(by_namespace=True)), Metrics()
+    unreadable = {"metadata": {"uid": "u", "name": "gpu-0", "resourceVersion": "1"}, "spec": {"taints": 7}}
+    cache.replace_all([], [], [unreadable], 1.0, unavailable={"refused"})
+    cache.watch_lag.fails("pods", "failing")
+    found = read(metrics, gauges_of(cache))
+    assert found["elastic_pytorch_unreadable_objects{kind=Node}"] == 1
+    assert found["elastic_pytorch_unreadable_objects{kind=Pod}"] == 0
+    left_out = [name for name in found if name.startswith("elastic_pytorch_namespace_unavailable")]
+    assert left_out == [f"elastic_pytorch_namespace_unavailable{{namespace={name}}}" for name in ("failing", "refused")]
+    cache.replace_all([], [], [], 2.0)
+    cache.watch_lag.observe("pods", {"metadata": {"namespace": "failing", "uid": "p"}}, 2.0, gone=False)
+    found = read(metrics, gauges_of(cache))
+    assert found["elastic_pytorch_unreadable_objects{kind=Node}"] == 0
+    assert not [name for name in found if name.startswith("elastic_pytorch_namespace_unavailable")]

@@ -1,4 +1,4 @@
-"""Some of the namespaces that the operator looks after cannot be listed: the others are served."""
+"""Some of the namespaces that the operator watches cannot be listed: the others are served."""
 
 import asyncio
 import logging
