@@ -88,11 +88,11 @@ class FailingCluster(FakeCluster):
         self.called_at: Counter[int] = Counter()
         super().__init__()
 
-    async def list_jobs(self) -> list[Manifest]:
-        return await self._through(super().list_jobs())
+    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
+        return await self._through(super().list_jobs(namespace))
 
-    async def list_pods(self) -> list[Manifest]:
-        return await self._through(super().list_pods())
+    async def list_pods(self, namespace: str = "") -> list[Manifest]:
+        return await self._through(super().list_pods(namespace))
 
     async def create_service(self, manifest: Manifest) -> Manifest:
         return await self._through(super().create_service(manifest))

@@ -1,9 +1,8 @@
 """What one tenant writes, or has deleted, does not end the replica that serves the others."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import aiohttp
 import pytest
@@ -18,13 +17,15 @@ from tests.operator.builders import a_job, a_manifest, a_worker_pod
 from tests.operator.faulty_cluster import FaultyCluster
 from tests.operator.runtime.test_replica import a_free_port
 
+Ask = Callable[[str], Awaitable[tuple[int, str]]]
+
 
 async def watch(_: Cache, __: Callable[[JobKey, float], None]) -> None:
     await asyncio.Event().wait()
 
 
 @asynccontextmanager
-async def running(cluster: FaultyCluster) -> AsyncIterator[Callable[[str], Any]]:
+async def running(cluster: FaultyCluster) -> AsyncIterator[Ask]:
     """A replica that needs no election; yields what asks its probes."""
     settings = ReplicaSettings("http://operator", "127.0.0.1", a_free_port(), a_free_port(), watched=cluster.namespaces)
     stop = asyncio.Event()
@@ -44,7 +45,7 @@ async def running(cluster: FaultyCluster) -> AsyncIterator[Callable[[str], Any]]
     await asyncio.wait_for(task, 20)
 
 
-async def until(fulfilled: Callable[[], Any]) -> None:
+async def until(fulfilled: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
         while not await fulfilled():
             await asyncio.sleep(0.05)
