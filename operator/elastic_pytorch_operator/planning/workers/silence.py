@@ -143,8 +143,8 @@ class Silences:
         self._stepped_at = max((agent.progressed_at for agent in members), default=0.0)
         self._lost = lost_with_leader(observed)
         self._deaf = now >= observed.last_heard_at + SILENCE_SECONDS
-        heard_at = max((agent.heard_at for agent in members), default=now)
-        group_heard = now < heard_at + SILENCE_SECONDS * observed.heartbeat_seconds
+        self._silence_seconds = SILENCE_SECONDS * observed.heartbeat_seconds
+        group_heard = now < max((agent.heard_at for agent in members), default=now) + self._silence_seconds
         self._group = GROUP_HEARD if group_heard else DEAF if self._deaf else GROUP_SILENT
 
     def unheard(self, worker: str) -> Silence:
@@ -156,8 +156,8 @@ class Silences:
     def heard(self, agent: AgentView) -> Silence:
         """The silence of a worker whose agent this operator has heard, perhaps just now."""
         if agent.worker not in self._observed.ranks:
-            silence = self.since(GROUP_HEARD, agent.heard_at)
-            return self.since(DEAF, agent.heard_at) if self._deaf and self._observed.now >= silence.until else silence
+            deaf = self._deaf and self._observed.now >= agent.heard_at + self._silence_seconds
+            return self.since(DEAF if deaf else GROUP_HEARD, agent.heard_at)
         if agent.heard_at <= self._failed_at < math.inf:
             silent, closed_at = self.since(PEER_FAILED, self._failed_at), agent.disconnected_since
             return silent if closed_at is None else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)

@@ -14,7 +14,9 @@ from elastic_pytorch_operator.planning.workers.silence import (
     DISCONNECTED,
     LATE,
     NEW_LEADER,
+    NO_GROUP,
     PEER_FAILED,
+    SILENCE_SECONDS,
     TABLE,
     Silence,
     Silences,
@@ -216,12 +218,27 @@ def test_one_witness_less_and_it_is_waited_for(fields: dict[str, Any]) -> None:
     assert lost_with_leader(after_a_takeover(**fields)) == frozenset()
 
 
+@pytest.mark.parametrize(("listening", "until"), [(100.0, NOW + 14), (320.0, NOW - 5)])
+def test_agents_that_keep_arriving_keep_no_worker_alive_for_longer_than_five_minutes(listening: float, until: float) -> None:
+    moments = {"listening_since": NOW - listening, "arrived_at": NOW - 1, "last_heard_at": NOW}
+    seen = observed([a_pod(0), a_pod(1)], [an_agent("w1", "failed")], heard_before=frozenset({"w0", "w1"}), **moments)
+    assert Silences(seen).unheard("w0") == (NO_GROUP, until)
+
+
 def test_newcomer_is_not_lost_when_no_agent_is_heard() -> None:
     """As while the operator itself is cut off: its silence is that of all others."""
     newcomer = an_agent("w0", "ready", 0, heard_at=NOW - 10)
     deaf, hears = (observed([a_pod(0)], [newcomer], last_heard_at=NOW - silent_for) for silent_for in (10, 0))
     assert [found.liveness for found in assess_workers(deaf)] == ["ready"]
     assert [found.liveness for found in assess_workers(hears)] == ["gone"]
+
+
+def test_group_that_falls_silent_is_not_lost_at_the_moment_when_a_part_of_it_would_be() -> None:
+    for heard_at in (NOW - 0.1 * tenth for tenth in range(1, 200)):
+        agents = [an_agent(f"w{index}", heard_at=heard_at) for index in range(2)]
+        seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1))
+        later = replace(seen, now=heard_at + SILENCE_SECONDS, last_heard_at=heard_at + SILENCE_SECONDS)
+        assert {found.liveness for found in assess_workers(later)} == {"ready"}
 
 
 def test_agent_on_a_lost_node_is_looked_at_when_it_has_been_silent_for_long_enough() -> None:
