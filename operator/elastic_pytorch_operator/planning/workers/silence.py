@@ -14,7 +14,7 @@ from elastic_pytorch_operator.model.failure import failed_members
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 
 STALLED_SECONDS = 10.0  # without a step, in a group of which a new leader hears only a part
-NEW_LEADER, FAILURE, CLOSURE = "a new leader listens", "the first failure", "the closure"
+NEW_LEADER, FAILURE, CLOSURE = "the change of leader", "the first failure", "the closure"
 HEARTBEAT, ALIVE = "its last heartbeat", "its last heartbeat, or a later step of its group"
 BREAKS = "a member fails, stops or is lost"
 STALLS = f"{BREAKS}, or a script that reports steps makes none for {STALLED_SECONDS:.0f} s"
@@ -57,8 +57,8 @@ LOST_WITH_LEADER = Wait(
 NO_GROUP = Wait("its group has broken, is complete without it, or did not exist", NEW_LEADER, 5.0, 15.0)
 UNHEARD = Wait("nothing is heard of its group", NEW_LEADER, 10.0, 120.0, BREAKS)
 RUNS = Wait("all that is heard of its group trains", NEW_LEADER, 5.0, 120.0, STALLS, arrival_seconds=10.0, crowded_seconds=10.0)
-# Not heard by any leader: others wait for it before they begin without it, and another pod may take its place.
-FIRST_REPORT = Wait("its container runs, and has never reported", "another is ready", 15.0, math.inf, "it reports")
+# Not heard by any leader: others that are ready wait before they begin without it, or another pod takes its place.
+FIRST_REPORT = Wait("its container runs, and has never reported", "another's readiness", 15.0, math.inf, "it reports")
 NOT_STARTED = Wait(
     "it has not started, on a node that has lost a worker", "its creation, or the loss", 5.0, 5.0, "", DOES_NOT_START
 )
@@ -179,7 +179,7 @@ class Silences:
         steps = (a.progressed_at for a in observed.agents.values() if a.round > 0 and a.progress.step is not None)
         until = min(since + wait.at_most_seconds, max(steps, default=math.inf) + STALLED_SECONDS)
         all_in = max(_later(since, observed.arrived_at, ARRIVALS), _later(since, observed.lets_in_since, CROWD))
-        return Silence(wait, max(until, all_in + NO_GROUP.at_most_seconds))
+        return Silence(wait, max(until, all_in + NO_GROUP.at_most_seconds))  # no row waits for less after the last arrival
 
 
 def _later(since: float, sign: float, delay: Delay) -> float:

@@ -254,7 +254,7 @@ AGO = st.one_of(st.floats(0, 4), st.floats(0, 40), st.floats(0, 400))
 def situations(draw: st.DrawFn) -> Observed:
     """What may be known of a job of up to four workers whose containers run."""
     listening = draw(AGO)
-    states = draw(st.sampled_from([["running"], ["running", "failed"], list(AgentState)]))
+    states = draw(st.sampled_from([["running"], ["running", "failed"], [str(state) for state in AgentState]]))
     nodes = {f"node-{n}": NodeView(f"node-{n}", ready=draw(st.sampled_from([True, True, False]))) for n in range(3)}
     pods = [a_pod(index, node=f"node-{draw(st.integers(0, 2))}") for index in range(draw(st.integers(1, 4)))]
     agents = []
@@ -332,7 +332,8 @@ def test_sign_of_life_never_shortens_a_wait(seen: Observed, data: st.DataObject)
         stepping = {n: replace(a, progressed_at=a.heard_at) for n, a in seen.agents.items() if a.progress.step is not None}
         later = replace(seen, agents={**seen.agents, **stepping})
     else:
-        later = replace(seen, **{moment: data.draw(st.floats(getattr(seen, moment), NOW))})
+        sign: dict[str, Any] = {moment: data.draw(st.floats(getattr(seen, moment), NOW))}
+        later = replace(seen, **sign)
     before, after = silences(seen), silences(later)
     for worker in before:
         assert after[worker].until >= before[worker].until, (worker, moment)
