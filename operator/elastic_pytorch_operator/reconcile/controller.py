@@ -352,7 +352,7 @@ class Controller:
                 memory = replace(memory, invalid=str(error))
             told = describe(memory.failed) != describe(before.failed) or memory.invalid != before.invalid
             self._memories[writer.uid] = memory
-        if told or (error is None and (ended.rest or ended.write.lane not in (Lane.PODS, Lane.DELETES))):
+        if told or (error is None and ended.rest):
             self._queue.add(writer.key, urgent=ended.write.urgent)
         if ended.changed:
             self._plan_again(writer.key, writer)

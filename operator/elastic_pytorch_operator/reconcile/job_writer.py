@@ -7,36 +7,37 @@ import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, unique
 
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.manifests.building import UnbuildableError
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, REFUSED_SECONDS, FailedWrite, FailedWrites, note_failure
-from elastic_pytorch_operator.reconcile.write_slots import MAX_PARALLEL_WRITES, Write, WriteSlots
+from elastic_pytorch_operator.reconcile.write_slots import Write, WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-MAX_WRITES_OF_ONE_JOB = MAX_PARALLEL_WRITES - 10  # a slow webhook of one job leaves slots to the others
 MAX_EVENTS = 100  # that wait; of more, the oldest are dropped
 
 
-class Lane(IntEnum):
+@unique  # an alias would put one kind under the rules of the other
+class Lane(Enum):
     """Kinds of writes, in the order in which a job sends them."""
 
-    SERVICE = 0
-    DRY_RUN = 1
-    CLAIMS = 2
-    POD_GROUP = 3
-    STATUS = 4
-    WORKLOADS = 5
-    PODS = 5
-    DELETES = 6
-    JOB = 7
-    EVENTS = 8
+    SERVICE = "service"
+    DRY_RUN = "dry run"
+    CLAIMS = "claims"
+    POD_GROUP = "pod group"
+    STATUS = "status"
+    WORKLOADS = "workloads"
+    PODS = "pods"
+    DELETES = "deletes"
+    JOB = "job"
+    EVENTS = "events"
 
 
+POD_LANES = (Lane.PODS, Lane.DELETES)
 # One is sent alone, and the others once it has succeeded: what is refused once is not asked for a hundred times.
 ONE_FIRST = (Lane.CLAIMS, Lane.PODS)
 # Sent before any pod: a pod must not mount another job's claim, is not scheduled without its gang, and is not created if the API server
@@ -89,7 +90,7 @@ class Ended:
         error: None: it has succeeded.
         news: the error is to be logged: it is not the same refusal again, nor one of many of the same moment.
         changed: what is known of the failures of its key is not what was known before.
-        rest: no pod of the job is being created or deleted any more.
+        rest: no write of its kind waits or is on its way any more. Pods are created and deleted by writes of one kind.
     """
 
     write: JobWrite
@@ -146,6 +147,11 @@ class JobWriter:
         self._sent: dict[str, JobWrite] = {}  # on their way, by id
         self._lanes: Counter[Lane] = Counter()  # of those on their way
         self._batches: dict[str, _Batch] = {}  # by key
+
+    @property
+    def namespace(self) -> str:
+        """Whose share of the slots the writes take."""
+        return self.key.namespace
 
     @property
     def idle(self) -> bool:
@@ -205,7 +211,11 @@ class JobWriter:
         lane = self._next_lane()
         if lane is None:
             return None
-        return lane is not Lane.EVENTS and next(iter(self._waiting[lane].values())).urgent
+        if lane is Lane.EVENTS:
+            return False
+        write = next(iter(self._waiting[lane].values()))
+        # What has failed for longer may fail, or hang, again: it goes behind what others urgently need.
+        return write.urgent and not (write.key in self.failed and self.failed[write.key].lasting)
 
     def next_write(self) -> Write:
         """Takes the next write out."""
@@ -218,8 +228,6 @@ class JobWriter:
         return lambda: self._send(write)
 
     def _next_lane(self) -> Lane | None:
-        if len(self._sent) >= MAX_WRITES_OF_ONE_JOB:
-            return None
         for lane, waiting in self._waiting.items():
             if waiting and self._may_send(lane, next(iter(waiting.values())).key):
                 return lane
@@ -257,7 +265,8 @@ class JobWriter:
             news = self._note_failure(write, error, batch)
         if not batch.sent and not (write.lane in ONE_FIRST and self._waiting[write.lane]):
             del self._batches[write.key]
-        changed, rest = self.failed.get(write.key) is not before, not self._is_busy((Lane.PODS, Lane.DELETES))
+        kind = POD_LANES if write.lane in POD_LANES else (write.lane,)
+        changed, rest = self.failed.get(write.key) is not before, not self._is_busy(kind)
         self._on_end(self, Ended(write, error, news, changed, rest))
         self._slots.offer(self)
         return error

@@ -8,9 +8,20 @@ import pytest
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.manifests.building import UnbuildableError
-from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, PODS, SERVICE, STATUS, FailedWrite, mark_reported
-from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITES_OF_ONE_JOB, Ended, JobWrite, JobWriter, Lane
-from elastic_pytorch_operator.reconcile.write_slots import MAX_PARALLEL_WRITES, WriteSlots
+from elastic_pytorch_operator.planning.failed_writes import (
+    CLAIMS,
+    DRY_RUN,
+    JOB,
+    POD_GROUP,
+    PODS,
+    SERVICE,
+    STATUS,
+    FailedWrite,
+    mark_reported,
+)
+from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWrite, JobWriter, Lane
+from elastic_pytorch_operator.reconcile.write_shares import MAX_SHARE
+from elastic_pytorch_operator.reconcile.write_slots import Sender, WriteSlots
 
 from tests.operator.builders import KEY
 from tests.operator.virtual_time import run_in_virtual_time
@@ -21,9 +32,12 @@ LANES = {
     "service": (Lane.SERVICE, SERVICE),
     "try": (Lane.DRY_RUN, DRY_RUN),
     "claim": (Lane.CLAIMS, CLAIMS),
+    "group": (Lane.POD_GROUP, POD_GROUP),
     "status": (Lane.STATUS, STATUS),
+    "workload": (Lane.WORKLOADS, ""),
     "pod": (Lane.PODS, PODS),
     "delete": (Lane.DELETES, ""),
+    "job": (Lane.JOB, JOB),
     "event": (Lane.EVENTS, ""),
 }
 
@@ -154,25 +168,65 @@ def test_of_the_status_the_newest_is_written() -> None:
     play(story)
 
 
-def test_first_of_many_pods_is_created_alone_and_the_others_together() -> None:
+def test_each_kind_of_write_has_a_lane_of_its_own_in_the_order_of_sending() -> None:
+    assert [lane for lane, _ in LANES.values()] == list(Lane)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent_at_once"),
+    [
+        (
+            ["event-1", "job", "delete-7", "workload-a", "status", "service"],
+            ["service", "status", "workload-a", "delete-7", "job", "event-1"],
+        ),
+        (["pod-0", "status", "workload-a"], ["status", "workload-a", "pod-0"]),
+        (["pod-0", "pod-1", "workload-a", "workload-b"], ["workload-a", "workload-b", "pod-0"]),
+        (["try", "pod-0", "workload-a"], ["try", "workload-a"]),
+        (["claim-a", "claim-b", "pod-0", "workload-a"], ["claim-a", "workload-a"]),
+        (["group", "pod-0", "workload-a"], ["group", "workload-a"]),
+    ],
+)
+def test_what_is_sent_at_once_and_in_which_order(asked: list[str], sent_at_once: list[str]) -> None:
     async def story(world: World) -> None:
-        world.ask(*world.pods(30))
+        world.ask(*asked)
         await asyncio.sleep(0.5)
-        assert world.sent == ["pod-0"]
-        await asyncio.sleep(1.0)
-        assert world.sent == world.pods(30)
+        assert world.sent == sent_at_once
 
     play(story)
 
 
-def test_one_job_does_not_take_all_slots() -> None:
+@pytest.mark.parametrize("refused", ["claim-a", "pod-0", "group", "workload-a"])
+def test_quota_is_asked_for_and_given_back_whatever_is_refused_beside_it(refused: str) -> None:
     async def story(world: World) -> None:
-        world.ask(*(f"delete-{number}" for number in range(1900)))
+        world.errors[refused] = QUOTA
+        for _ in range(2):
+            world.ask("claim-a", "group", "pod-0", "pod-1", "workload-a", "workload-b")
+            await asyncio.sleep(2)
+        assert "workload-b" in world.done
+
+    play(story)
+
+
+def test_first_of_many_pods_is_created_alone_and_the_others_together() -> None:
+    async def story(world: World) -> None:
+        world.ask(*world.pods(20))
         await asyncio.sleep(0.5)
-        assert len(world.sent) == MAX_WRITES_OF_ONE_JOB < MAX_PARALLEL_WRITES
+        assert world.sent == ["pod-0"]
+        await asyncio.sleep(1.0)
+        assert world.sent == world.pods(20)
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", ["delete", "workload"])
+def test_job_is_planned_again_once_when_all_writes_of_a_kind_are_done(kind: str) -> None:
+    async def story(world: World) -> None:
+        world.ask(*(f"{kind}-{number}" for number in range(1900)))
+        await asyncio.sleep(0.5)
+        assert len(world.sent) == MAX_SHARE
         await asyncio.sleep(100)
         assert len(world.done) == 1900
-        assert [ended.rest for ended in world.ended].count(True) == 1, "planned again once, when all are done"
+        assert [ended.rest for ended in world.ended].count(True) == 1
 
     play(story)
 
@@ -212,7 +266,7 @@ def test_quota_that_is_used_up_halfway_stops_the_rest() -> None:
         world.errors = dict.fromkeys(world.pods(4000)[20:], QUOTA)
         world.ask(*world.pods(4000))
         await asyncio.sleep(60)
-        assert len(world.sent) < 2 * MAX_WRITES_OF_ONE_JOB, "those that were sent together"
+        assert len(world.sent) < 3 * MAX_SHARE, "those that were sent together"
         assert sorted(world.done) == sorted(world.pods(20))
         assert world.writer.failed[PODS].times == 1
         assert [ended.news for ended in world.ended].count(True) == 1
@@ -327,10 +381,9 @@ def test_pod_is_not_created_if_a_dry_run_has_found_it_malformed(error: ClusterEr
     play(story)
 
 
-@pytest.mark.parametrize("code", [0, 429])
-def test_api_server_that_does_not_answer_or_asks_for_a_rest_is_asked_no_more(code: int) -> None:
+def test_api_server_that_asks_for_a_rest_is_asked_no_more() -> None:
     async def story(world: World) -> None:
-        world.errors["pod-0"] = ClusterError(code, "later", retry_after_seconds=4.0)
+        world.errors["pod-0"] = ClusterError(429, "later", retry_after_seconds=4.0)
         world.ask("pod-0", "pod-1")
         await asyncio.sleep(1.05)
         assert world.writer.failed[PODS].retry_at == pytest.approx(5.0, abs=0.01)
@@ -393,5 +446,30 @@ def test_what_cannot_be_built_is_malformed_and_its_user_is_told() -> None:
         assert ended.error is not None
         assert (ended.error.judgement, str(ended.error)) == (Judgement.MALFORMED, words)
         assert (world.writer.failed[PODS].words, world.writer.failed[PODS].lasting) == (words, True)
+
+    play(story)
+
+
+class Full(WriteSlots):
+    """Has no slot free; knows what was offered: whether it was urgent."""
+
+    def offer(self, sender: Sender) -> None:
+        self.urgent = sender.has_urgent()
+
+
+@pytest.mark.parametrize(
+    ("failed", "urgent"),
+    [
+        ({}, True),
+        ({PODS: FailedWrite("no", 0.0, times=2)}, True),
+        ({PODS: FailedWrite("no", 0.0, times=3, lasting=True)}, False),
+        ({STATUS: FailedWrite("no", 0.0, times=3, lasting=True)}, True),
+    ],
+)
+def test_what_has_failed_for_longer_is_no_longer_urgent(failed: dict[str, FailedWrite], urgent: bool) -> None:
+    async def story(world: World) -> None:
+        slots = Full()
+        JobWriter(KEY, "uid", slots, lambda writer, ended: None, world.clock).ask([world.write("pod-0")], failed)
+        assert slots.urgent is urgent
 
     play(story)

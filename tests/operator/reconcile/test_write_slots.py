@@ -1,4 +1,4 @@
-"""Whose write is next, how many are on their way, and when none is sent."""
+"""Writes are sent when their turn comes; what decides that has its table in `test_write_shares`."""
 
 import asyncio
 from collections import deque
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.reconcile.write_slots import MAX_PARALLEL_WRITES, WriteSlots
+from elastic_pytorch_operator.reconcile.write_shares import MAX_SHARE, MAX_WRITES
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 
 from tests.operator.virtual_time import run_in_virtual_time
 
@@ -37,8 +38,8 @@ class Api:
 
 
 class Job:
-    def __init__(self, api: Api, name: str, writes: int, *, urgent: bool = True) -> None:
-        self.api, self.name, self.left, self.urgent = api, name, writes, urgent
+    def __init__(self, api: Api, name: str, writes: int, *, urgent: bool = True, namespace: str = "team") -> None:
+        self.api, self.name, self.left, self.urgent, self.namespace = api, name, writes, urgent, namespace
 
     def has_urgent(self) -> bool | None:
         return self.urgent if self.left else None
@@ -59,9 +60,10 @@ def play(story: Callable[[WriteSlots, Api], Coroutine[Any, Any, None]]) -> None:
 
 def test_so_many_writes_are_on_their_way_and_no_more() -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "a", 4 * MAX_PARALLEL_WRITES))
-        await asyncio.sleep(4.5)
-        assert (len(api.sent), api.most) == (4 * MAX_PARALLEL_WRITES, MAX_PARALLEL_WRITES)
+        for number in range(2 * MAX_WRITES):
+            slots.offer(Job(api, f"job-{number}", 4, namespace=f"team-{number}"))
+        await asyncio.sleep(9.5)
+        assert (len(api.sent), api.most) == (8 * MAX_WRITES, MAX_WRITES)
         assert slots.longest_write_seconds == 0
 
     play(story)
@@ -83,29 +85,30 @@ def test_job_with_thousands_of_writes_delays_another_by_one() -> None:
         slots.offer(Job(api, "large", 4000))
         slots.offer(Job(api, "small", 2))
         await asyncio.sleep(1.5)
-        assert api.names[MAX_PARALLEL_WRITES : MAX_PARALLEL_WRITES + 4].count("small") == 2
+        assert api.names[MAX_SHARE : MAX_SHARE + 4].count("small") == 2
 
     play(story)
 
 
 def test_urgent_writes_go_before_others() -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "first", MAX_PARALLEL_WRITES))
+        slots.offer(Job(api, "first", MAX_SHARE))
         for number in range(200):
             slots.offer(Job(api, f"progress-{number}", 1, urgent=False))
         slots.offer(Job(api, "loss", 3))
         await asyncio.sleep(1.5)
-        assert api.names[MAX_PARALLEL_WRITES:][:4].count("loss") == 3
+        assert api.names[MAX_SHARE:][:4].count("loss") == 3
 
     play(story)
 
 
 def test_sender_that_no_longer_has_anything_loses_its_turn() -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "first", MAX_PARALLEL_WRITES))
+        slots.offer(Job(api, "first", MAX_SHARE))
         job = Job(api, "scaled down", 10)
         slots.offer(job)
         job.left = 0
+        slots.offer(job)
         await asyncio.sleep(1.5)
         assert "scaled down" not in api.names
 
@@ -118,48 +121,27 @@ def test_api_server_that_asks_to_wait_is_left_alone_by_all() -> None:
         slots.offer(Job(api, "a", 1))
         await asyncio.sleep(1.5)
         slots.offer(Job(api, "a", 100))
-        slots.offer(Job(api, "b", 100))
+        slots.offer(Job(api, "b", 100, namespace="b"))
         await asyncio.sleep(6.0)
         assert len(api.sent) == 1
         await asyncio.sleep(1.0)
-        assert (api.sent[1][0], len(api.sent)) == (8.0, 1 + MAX_PARALLEL_WRITES // 2), "then half as many at once"
+        assert api.sent[1][0] == 8.0
         await asyncio.sleep(20)
-        assert (len(api.sent), slots.limit) == (201, MAX_PARALLEL_WRITES)
+        assert len(api.sent) == 201
 
     play(story)
 
 
-def test_many_that_are_asked_to_wait_together_are_one_request_to_wait() -> None:
+def test_api_server_that_answers_nothing_is_tried_less_and_less_often() -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        api.errors.extend(ClusterError(429, "too many requests") for _ in range(MAX_PARALLEL_WRITES))
-        slots.offer(Job(api, "a", 2 * MAX_PARALLEL_WRITES))
-        await asyncio.sleep(2.5)
-        assert slots.limit == MAX_PARALLEL_WRITES // 2
-        assert len(api.sent) == MAX_PARALLEL_WRITES + slots.limit
-
-    play(story)
-
-
-def test_api_server_that_does_not_answer_is_tried_by_one_write_at_a_time_less_and_less_often() -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        away = 50 + 4
-        api.errors.extend(ClusterError(0, "no answer") for _ in range(away))
-        slots.offer(Job(api, "a", 500))
+        api.errors.extend(ClusterError(0, "no answer") for _ in range(6))
+        for name in "ab":
+            slots.offer(Job(api, name, 1, namespace=name))
+        await asyncio.sleep(1.1)
+        for name in "abcdef":
+            slots.offer(Job(api, name, 2, namespace=name))
         await asyncio.sleep(100)
-        assert [moment for moment, _ in api.sent[50 : away + 3]] == [1.2, 2.6, 4.4, 7.0, 11.2, 12.2, 12.2]
-        assert len(api.sent) == 500
-        assert slots.limit == MAX_PARALLEL_WRITES
-
-    play(story)
-
-
-@pytest.mark.parametrize("code", [403, 409, 422, 500])
-def test_other_errors_are_answers(code: int) -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        api.errors.append(ClusterError(code, "no"))
-        slots.offer(Job(api, "a", MAX_PARALLEL_WRITES + 1))
-        await asyncio.sleep(1.5)
-        assert len(api.sent) == MAX_PARALLEL_WRITES + 1
+        assert [moment for moment, _ in api.sent] == [0.0] * 2 + [1.2] * 2 + [2.6] * 2 + [4.4] * 2 + [5.4] * 4 + [6.4] * 2
 
     play(story)
 
@@ -175,20 +157,20 @@ def test_fault_in_a_write_takes_no_slot_away() -> None:
             return fail
 
     async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Broken(api, "broken", 2 * MAX_PARALLEL_WRITES))
-        slots.offer(Job(api, "sound", MAX_PARALLEL_WRITES))
+        slots.offer(Broken(api, "broken", 2 * MAX_SHARE))
+        slots.offer(Job(api, "sound", MAX_SHARE))
         await asyncio.sleep(0.5)
-        assert api.most == MAX_PARALLEL_WRITES
+        assert api.most == MAX_SHARE
 
     play(story)
 
 
 def test_closing_ends_what_is_on_its_way() -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "a", 3 * MAX_PARALLEL_WRITES))
+        slots.offer(Job(api, "a", 3 * MAX_SHARE))
         await asyncio.sleep(0.5)
         await slots.close()
         await asyncio.sleep(5)
-        assert len(api.sent) == MAX_PARALLEL_WRITES
+        assert len(api.sent) == MAX_SHARE
 
     play(story)
