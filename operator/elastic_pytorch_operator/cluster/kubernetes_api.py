@@ -19,6 +19,10 @@ from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 
 PAGE_SIZE = 250
 REQUEST_TIMEOUT_SECONDS = 15
+# Of a write that webhooks may hold up, each for up to 30 s. In a request that ends before its webhook does, the API server answers 504
+# without naming the webhook, and passes over none whose failurePolicy is Ignore (measured: API server 1.34). By itself it waits for 34 s.
+ADMISSION_TIMEOUT_SECONDS = 32
+WRITE_TIMEOUT_SECONDS = 35
 MAX_CONNECTIONS = 200  # writes, reviews of tokens and lists together: the lease is not renewed behind them
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -94,39 +98,39 @@ class KubernetesCluster:
         return await self._request("GET", f"/api/v1/namespaces/{namespace}/services/{name}")
 
     async def create_service(self, manifest: Manifest) -> Manifest:
-        return await self._request("POST", f"/api/v1/namespaces/{manifest['metadata']['namespace']}/services", manifest)
+        return await self._write("POST", f"/api/v1/namespaces/{manifest['metadata']['namespace']}/services", manifest)
 
     async def get_claim(self, namespace: str, name: str) -> Manifest:
         return await self._request("GET", f"{_claims(namespace)}/{name}")
 
     async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         path = _claims(manifest["metadata"]["namespace"])
-        return await self._request("POST", path, manifest, query=_creation(strict=True, dry_run=dry_run))
+        return await self._write("POST", path, manifest, **_creation(strict=True, dry_run=dry_run))
 
     async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
         return await self._find(f"{_pod_groups(api_version, namespace)}/{name}")
 
     async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
         path = _pod_groups(manifest["apiVersion"], manifest["metadata"]["namespace"])
-        await self._put(path, manifest, query=_creation(strict=True, dry_run=dry_run))
+        await self._write(*_target(path, manifest), manifest, **_creation(strict=True, dry_run=dry_run))
 
     async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
         try:
-            await self._request("DELETE", f"{_pod_groups(api_version, namespace)}/{name}", {"preconditions": {"uid": uid}})
+            await self._write("DELETE", f"{_pod_groups(api_version, namespace)}/{name}", {"preconditions": {"uid": uid}})
         except ClusterError as error:
             if error.code not in (404, 409):
                 raise
 
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
-        return await self._request("POST", path, manifest, query=_creation(strict=strict, dry_run=dry_run))
+        return await self._write("POST", path, manifest, **_creation(strict=strict, dry_run=dry_run))
 
     async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         try:
-            return await self._request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", options)
+            return await self._write("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", options)
         except ClusterError as error:
             if error.code in (404, 409):  # gone, or another pod by now
                 return None
@@ -135,7 +139,7 @@ class KubernetesCluster:
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
-            await self._request("DELETE", f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}", options)
+            await self._write("DELETE", f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}", options)
         except ClusterError as error:
             if error.code not in (404, 409):
                 raise
@@ -143,7 +147,7 @@ class KubernetesCluster:
     async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
         path = f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}/status"
         patch = {"metadata": {"resourceVersion": version}, "status": status}
-        return await self._request("PATCH", path, patch, content_type=MERGE_PATCH)
+        return await self._write("PATCH", path, patch, content_type=MERGE_PATCH)
 
     async def list_workloads(self, namespace: str = "") -> list[Manifest]:
         ours = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
@@ -155,7 +159,7 @@ class KubernetesCluster:
             raise
 
     async def create_workload(self, manifest: Manifest) -> Manifest:
-        return await self._request("POST", _workloads(manifest["metadata"]["namespace"]), manifest)
+        return await self._write("POST", _workloads(manifest["metadata"]["namespace"]), manifest)
 
     async def get_workload(self, namespace: str, name: str) -> Manifest:
         return await self._request("GET", f"{_workloads(namespace)}/{name}")
@@ -177,7 +181,7 @@ class KubernetesCluster:
 
     async def _patch_workload(self, path: str, body: Body, content_type: str) -> Manifest | None:
         try:
-            return await self._request("PATCH", path, body, content_type=content_type)
+            return await self._write("PATCH", path, body, content_type=content_type)
         except ClusterError as error:
             if error.code == 404:
                 return None
@@ -185,7 +189,7 @@ class KubernetesCluster:
 
     async def delete_workload(self, namespace: str, name: str, uid: str) -> None:
         try:
-            await self._request("DELETE", f"{_workloads(namespace)}/{name}", {"preconditions": {"uid": uid}})
+            await self._write("DELETE", f"{_workloads(namespace)}/{name}", {"preconditions": {"uid": uid}})
         except ClusterError as error:
             if error.code not in (404, 409):
                 raise
@@ -201,7 +205,7 @@ class KubernetesCluster:
 
     async def create_event(self, manifest: Manifest) -> None:
         namespace = manifest["metadata"]["namespace"]
-        await self._request("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", manifest)
+        await self._write("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", manifest)
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         review = {
@@ -254,13 +258,16 @@ class KubernetesCluster:
                 return None
             raise
 
-    async def _put(self, path: str, manifest: Manifest, *, query: Mapping[str, str] | None = None) -> Manifest:
-        if manifest["metadata"].get("resourceVersion"):
-            return await self._replace(path, manifest, query=query)
-        return await self._request("POST", path, manifest, query=query)
+    async def _write(
+        self, method: str, path: str, body: Body, *, content_type: str = "application/json", **query: str
+    ) -> dict[str, Any]:
+        """Writes into a job's namespace: the API server asks that namespace's webhooks, and says which one is too slow."""
+        query["timeout"] = f"{ADMISSION_TIMEOUT_SECONDS}s"
+        timeout = WRITE_TIMEOUT_SECONDS
+        return await self._request(method, path, body, query=query, content_type=content_type, timeout_seconds=timeout)
 
-    async def _replace(self, path: str, manifest: Manifest, *, query: Mapping[str, str] | None = None) -> Manifest:
-        return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest, query=query)
+    async def _replace(self, path: str, manifest: Manifest) -> Manifest:
+        return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest)
 
     async def _list(self, path: str, reduce: Callable[[Manifest], Manifest] | None = None, **query: str) -> list[Manifest]:
         items: list[Manifest] = []
@@ -283,6 +290,7 @@ class KubernetesCluster:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
+        timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
         pairs = "&".join(f"{name}={quote(value)}" for name, value in (query or {}).items())
         headers = {"Accept": accept, "Content-Type": content_type}
@@ -295,7 +303,7 @@ class KubernetesCluster:
                 f"{url}?{pairs}" if pairs else url,
                 sent_headers,
                 body=body,
-                _request_timeout=REQUEST_TIMEOUT_SECONDS,
+                _request_timeout=timeout_seconds,
             )
             self.server_clock.note(answer.headers.get("Date", ""))
             text = await answer.read()  # type: ignore[no-untyped-call]
@@ -325,6 +333,12 @@ def _creation(*, strict: bool, dry_run: bool) -> dict[str, str]:
 
 def _place(namespace: str) -> str:
     return f"/namespaces/{namespace}" if namespace else ""
+
+
+def _target(path: str, manifest: Manifest) -> tuple[str, str]:
+    """Method and path of the request that creates an object, or replaces the one of the resource version in it."""
+    metadata = manifest["metadata"]
+    return ("PUT", f"{path}/{metadata['name']}") if metadata.get("resourceVersion") else ("POST", path)
 
 
 def _claims(namespace: str) -> str:

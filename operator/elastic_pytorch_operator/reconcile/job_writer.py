@@ -3,6 +3,7 @@
 Each plan replaces what waits by what it asks for. What is on its way is not sent a second time: the plan that follows its end decides.
 """
 
+import asyncio
 import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -18,6 +19,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
+MAX_WRITE_SECONDS = 55.0  # of a write of several requests; the alert for an operator that hangs fires after a minute
 MAX_EVENTS = 100  # that wait; of more, the oldest are dropped
 
 
@@ -245,9 +247,12 @@ class JobWriter:
     async def _send(self, write: JobWrite) -> ClusterError | None:
         batch, error = self._batches[write.key], None
         try:
-            await write.send()
+            async with asyncio.timeout(MAX_WRITE_SECONDS):
+                await write.send()
         except ClusterError as found:
             error = found
+        except TimeoutError:
+            error = ClusterError(504, f"a write took longer than {MAX_WRITE_SECONDS:.0f} s, perhaps because of slow webhooks")
         except Exception as fault:
             logger.exception("cannot write", extra={"job": str(self.key), "write": write.id})
             if isinstance(fault, UnbuildableError):

@@ -116,6 +116,21 @@ REFUSED = [
         '"https://policy.team.svc:443/v1/admit?timeout=3s": dial tcp 10.112.0.99:8443: i/o timeout',
         (),
     ),
+    # A webhook that is too slow, if the request lasts longer than the webhook may take (API server 1.34).
+    (
+        500,
+        'Internal error occurred: failed calling webhook "thirty.example.com": failed to call webhook: Post '
+        '"https://127.0.0.1:19443/x?timeout=30s": context deadline exceeded',
+        (Cause("", 'failed calling webhook "thirty.example.com": failed to call webhook: ...', ""),),
+    ),
+    (
+        500,
+        'Internal error occurred: failed calling webhook "thirty.example.com": failed to call webhook: Post '
+        '"https://127.0.0.1:19443/x?timeout=30s": net/http: request canceled (Client.Timeout exceeded while awaiting headers)',
+        (),
+    ),
+    # Any code, too: this one is no request of the API server to wait.
+    (429, 'admission webhook "w.example.com" denied the request: not so fast', ()),
     # What is not known to be the pod's fault never ends a job.
     (400, "the namespace of the provided object does not match the namespace sent on the request", ()),
     (422, "something that a later API server says", ()),
@@ -135,6 +150,7 @@ TROUBLE = [
     (500, "etcdserver: request timed out", ()),
     (503, "the server is currently unable to handle the request", ()),
     (504, "Timeout: request did not complete within requested timeout - context deadline exceeded", ()),
+    (504, "Timeout: request did not complete within the allotted timeout", ()),
 ]
 
 

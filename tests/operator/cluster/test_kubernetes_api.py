@@ -7,7 +7,11 @@ import pytest
 from aiohttp import web
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
+from elastic_pytorch_operator.cluster.kubernetes_api import (
+    ADMISSION_TIMEOUT_SECONDS,
+    WRITE_TIMEOUT_SECONDS,
+    KubernetesCluster,
+)
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from kubernetes.aio import client
 
@@ -64,7 +68,7 @@ async def test_how_a_pod_is_created(
 ) -> None:
     server, cluster = served
     await cluster.create_pod(POD, **options)
-    assert server.queries == [query]
+    assert server.queries == [{**query, "timeout": "32s"}]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,34 @@ async def test_how_a_volume_claim_is_created(
 ) -> None:
     server, cluster = served
     await cluster.create_claim({"metadata": {"name": "checkpoints-lm", "namespace": "default"}}, **options)
-    assert server.queries == [query]
+    assert server.queries == [{**query, "timeout": "32s"}]
+
+
+async def test_api_server_has_time_to_name_the_webhook_that_a_write_waits_for(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
+    """A webhook has at most 30 s."""
+    server, cluster = served
+    object_ = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "metadata": {"name": "lm", "namespace": "team"}}
+    known = {**object_, "metadata": {**object_["metadata"], "resourceVersion": "1"}}
+    await cluster.create_service(object_)
+    await cluster.create_claim(object_)
+    await cluster.create_event(object_)
+    await cluster.create_workload(object_)
+    await cluster.put_pod_group(object_)
+    await cluster.put_pod_group(known)
+    await cluster.patch_workload("team", "lm", {}, "1")
+    await cluster.patch_job_status("team", "lm", {}, "1")
+    await cluster.delete_pod("team", "lm", "uid")
+    await cluster.delete_job("team", "lm", "uid")
+    assert {query["timeout"] for query in server.queries} == {"32s"}
+    assert 30 < ADMISSION_TIMEOUT_SECONDS < 34, "the API server itself gives a write up after 34 s"
+    assert WRITE_TIMEOUT_SECONDS > ADMISSION_TIMEOUT_SECONDS
+    server.queries.clear()
+    await cluster.put_lease(object_)
+    await cluster.put_lease(known)
+    await cluster.list_pods()
+    assert not any("timeout" in query for query in server.queries)
 
 
 async def test_error_carries_what_the_status_object_says(served: tuple[Server, KubernetesCluster]) -> None:

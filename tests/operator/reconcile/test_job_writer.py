@@ -19,7 +19,7 @@ from elastic_pytorch_operator.planning.failed_writes import (
     FailedWrite,
     mark_reported,
 )
-from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWrite, JobWriter, Lane
+from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITE_SECONDS, Ended, JobWrite, JobWriter, Lane
 from elastic_pytorch_operator.reconcile.write_shares import MAX_SHARE
 from elastic_pytorch_operator.reconcile.write_slots import Sender, WriteSlots
 
@@ -446,6 +446,18 @@ def test_what_cannot_be_built_is_malformed_and_its_user_is_told() -> None:
         assert ended.error is not None
         assert (ended.error.judgement, str(ended.error)) == (Judgement.MALFORMED, words)
         assert (world.writer.failed[PODS].words, world.writer.failed[PODS].lasting) == (words, True)
+
+    play(story)
+
+
+def test_write_of_many_slow_requests_is_given_up_before_it_looks_as_if_the_operator_hangs() -> None:
+    async def story(world: World) -> None:
+        world.writer.ask([JobWrite(Lane.DRY_RUN, DRY_RUN, DRY_RUN, lambda: asyncio.sleep(300)), world.write("pod-0")], {})
+        await asyncio.sleep(MAX_WRITE_SECONDS - 1)
+        assert (world.slots.longest_write_seconds, world.sent) == (pytest.approx(MAX_WRITE_SECONDS - 1), [])
+        await asyncio.sleep(2.5)
+        assert (world.failed, world.done) == ([DRY_RUN], ["pod-0"])
+        assert MAX_WRITE_SECONDS < 60, "ElasticPyTorchQueueStuck"
 
     play(story)
 

@@ -1,0 +1,106 @@
+"""A webhook that hangs for the pods of some namespaces, and what their neighbors notice of it."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError
+
+from tests.operator.builders import a_manifest
+from tests.operator.running_controller import RunningController
+from tests.operator.virtual_time import run_in_virtual_time
+
+HANG_SECONDS, ANSWER_SECONDS = 30.0, 0.03
+TOO_SLOW = (
+    'Internal error occurred: failed calling webhook "images.example.com": failed to call webhook: Post '
+    '"https://policy.images.svc:443/verify?timeout=30s": context deadline exceeded'
+)
+
+
+class SlowAdmission(FakeCluster):
+    """Answers each creation of a pod after a moment; in some namespaces, and for some jobs, only to say that a webhook was too slow."""
+
+    def __init__(self) -> None:
+        super().__init__(nodes=4, pods_per_node=100)
+        self.error = ClusterError(500, TOO_SLOW)
+
+    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        if manifest["metadata"]["labels"][names.LABEL_JOB_NAME].startswith("hangs"):
+            await asyncio.sleep(HANG_SECONDS)
+            raise self.error
+        await asyncio.sleep(ANSWER_SECONDS)
+        return await super().create_pod(manifest, strict=strict, dry_run=dry_run)
+
+
+class World(RunningController[SlowAdmission]):
+    def apply(self, name: str, namespace: str) -> None:
+        manifest = a_manifest(name)
+        manifest["metadata"]["namespace"] = namespace
+        self.cluster.apply_job(manifest)
+
+    async def begin(self, name: str, namespace: str) -> None:
+        """Has a job of three workers begun."""
+        self.apply(name, namespace)
+        await self.pods_are(3, namespace)
+        version = self.cluster.job(name, namespace)["metadata"]["resourceVersion"]
+        await self.cluster.patch_job_status(namespace, name, {"round": 1}, version)
+
+    async def pods_are(self, count: int, namespace: str) -> None:
+        async with asyncio.timeout(60):
+            while len(self.cluster.pods(namespace)) != count:
+                await asyncio.sleep(0.01)
+
+    async def replacement_seconds(self, namespace: str) -> float:
+        """For how long a lost pod's replacement waits to be made."""
+        self.cluster.finish_deletion(namespace, self.cluster.pods(namespace)[0]["metadata"]["name"])
+        began = self.loop.time()
+        await self.pods_are(3, namespace)
+        return self.loop.time() - began
+
+    def condition(self, name: str, namespace: str, type_: str) -> Mapping[str, str]:
+        return find_condition(self.cluster.job(name, namespace)["status"], type_) or {}
+
+
+@pytest.mark.parametrize("error", [ClusterError(500, TOO_SLOW), ClusterError(0, "no answer from the API server: TimeoutError")])
+@pytest.mark.parametrize(("namespaces", "jobs"), [(1, 1), (1, 4), (1, 20), (5, 4), (20, 2)])
+def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(namespaces: int, jobs: int, error: ClusterError) -> None:
+    async def story() -> None:
+        world = World(SlowAdmission())
+        world.cluster.error = error
+        async with world.runs():
+            await world.begin("lm", "default")
+            for number in range(namespaces * jobs):
+                world.apply(f"hangs-{number}", f"team-{number % namespaces}")
+            waits = []
+            for _ in range(20):
+                await asyncio.sleep(7)
+                waits.append(await world.replacement_seconds("default"))
+            assert max(waits) < 0.5
+
+    run_in_virtual_time(story())
+
+
+@pytest.mark.parametrize("jobs", [1, 20])
+def test_user_learns_which_webhook_hangs_and_other_jobs_of_the_namespace_go_on(jobs: int) -> None:
+    async def story() -> None:
+        world = World(SlowAdmission())
+        async with world.runs():
+            await world.begin("lm", "team")
+            for number in range(jobs):
+                world.apply(f"hangs-{number}", "team")
+            await asyncio.sleep(2 * HANG_SECONDS)
+            for number in range(jobs):
+                running = world.condition(f"hangs-{number}", "team", names.RUNNING)
+                assert 'failed calling webhook "images.example.com"' in running["message"]
+            waits = []
+            for _ in range(20):
+                waits.append(await world.replacement_seconds("team"))
+                await asyncio.sleep(7)
+            assert max(waits) < HANG_SECONDS
+            assert sorted(waits)[10] < 1.0
+
+    run_in_virtual_time(story())
