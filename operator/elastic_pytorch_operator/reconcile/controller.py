@@ -148,16 +148,16 @@ class Controller:
             self._writers.clear()
 
     def _plan_next(self, key: JobKey) -> None:
-        began = time.monotonic()
+        began, rest_seconds = time.monotonic(), 0.0
         result = "error"
         try:
             result = self.reconcile(key)
             self._queue.forget(key)
         except Exception:
-            delay = self._queue.add_after_failure(key)
-            logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": delay})
+            rest_seconds = self._queue.add_after_failure(key)  # news of the job would only make it fail again
+            logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": rest_seconds})
         seconds = time.monotonic() - began
-        self._queue.done(key, rest_seconds=seconds * RESTS_PER_WORK)
+        self._queue.done(key, rest_seconds=max(rest_seconds, seconds * RESTS_PER_WORK))
         self._metrics.reconciled(result, seconds)
 
     async def _relist(self, *, leave_out_failing: bool = True) -> None:

@@ -139,7 +139,7 @@ class WorkQueue(Generic[Key]):
         self._failures[key] = failures + 1
         if self._observer:
             self._observer.retried()
-        delay = float(min(FIRST_BACKOFF_SECONDS * 2**failures, MAX_BACKOFF_SECONDS))
+        delay = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures, 16), MAX_BACKOFF_SECONDS)
         self.add(key, delay, urgent=False)
         return delay
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES, WorkQueue
+from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, MAX_BACKOFF_SECONDS, SPARE_ENTRIES, WorkQueue
 
 from tests.operator.virtual_time import run_in_virtual_time
 
@@ -53,6 +53,7 @@ async def test_keys_are_taken_in_once_work_begins() -> None:
 async def test_failures_wait_longer_each_time_until_forgiven() -> None:
     queue: WorkQueue[str] = WorkQueue()
     assert [queue.add_after_failure("a") for _ in range(3)] == [0.2, 0.4, 0.8]
+    assert [queue.add_after_failure("a") for _ in range(2000)][-1] == MAX_BACKOFF_SECONDS
     queue.forget("a")
     assert queue.add_after_failure("a") == 0.2
 
