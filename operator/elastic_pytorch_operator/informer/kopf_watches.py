@@ -73,12 +73,14 @@ async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: 
 
     A namespace that could not be listed is watched once it could: else a job would be known before its pods, and get them twice.
     """
-    pause_seconds = MIN_PAUSE_SECONDS
+    pause_seconds, ended = MIN_PAUSE_SECONDS, None
     while True:
         if namespace in cache.unavailable:
             await asyncio.sleep(MIN_PAUSE_SECONDS)
             continue
         began = time.monotonic()
+        if ended is not None:
+            cache.watch_lag.begins_again(began)
         ended = await _watch(kind, namespace, cache, request_work)
         cache.watch_lag.fails(WATCHES[kind], namespace)
         if namespace and getattr(ended, "status", 0) in REFUSALS:
@@ -92,7 +94,6 @@ async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: 
         )
         await asyncio.sleep(pause_seconds)
         pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
-        cache.watch_lag.begins_again(time.monotonic())
 
 
 async def _watch(kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]) -> BaseException:
@@ -126,7 +127,7 @@ async def _watch(kind: str, namespace: str, cache: Cache, request_work: Callable
 
 
 async def _require_resource(insights: Insights, kind: str) -> None:
-    """Ends if the API server does not serve a kind, as while it starts: kopf asks it once, and would wait without a word.
+    """Ends if the API server does not serve a kind, as while it starts: kopf asks it once, and would wait and watch nothing.
 
     Raises:
         LookupError: it does not.
