@@ -314,7 +314,7 @@ class Controller:
     def _plan_again(self, key: JobKey, writer: JobWriter, todo: Plan | None = None) -> None:
         """Has a job planned again when its plan asks for that, and when a write that has failed may be tried again.
 
-        What may be tried already is with the writer: while it waits for its turn, each further plan would only ask for it again.
+        What may be tried already waits in the writer for its turn. Its end has the job planned; before that, a plan changes nothing.
         """
         now = self._clock()
         at = earliest(todo.recheck_at if todo else None, *(w.retry_at for w in writer.failed.values() if w.retry_at > now))

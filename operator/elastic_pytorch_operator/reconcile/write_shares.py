@@ -108,7 +108,7 @@ class WriteShares(Generic[Sender]):
             self._place(namespace, known)
 
     def take(self, now: float) -> Turn[Sender] | None:
-        """Takes the next sender out, which has a slot until `end`; None: nobody may send now."""
+        """Takes the next sender out, which has a slot until `end`; None: no sender may send now."""
         if now < self.paused_until:
             return None
         first = self._urgent_in_a_row < URGENT_IN_A_ROW  # then one that is not urgent: it may have waited for long
