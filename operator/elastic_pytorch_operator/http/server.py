@@ -32,9 +32,7 @@ REFUSED_SECONDS = 0.25  # that a known client waits for a refusal: so long its n
 SHUTDOWN_SECONDS = 0.5
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 256
-MAX_BEGUN_AT_ONCE = (
-    8  # connections, or steps of their handshakes: then others have their turn; each may be a millisecond of TLS
-)
+MAX_BEGUN_AT_ONCE = 8  # connections, or steps of handshakes, of a millisecond each: then others have their turn
 MAX_WAITING = 512  # for their turn: about as many as are served in the two seconds that agents wait
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
 TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
@@ -278,6 +276,10 @@ class _Gate:
 
     def _serve(self) -> None:
         """Goes on with a few handshakes, or begins with the newest connections; with more in the next turn of the event loop."""
+        self._serving = bool(self._steps or self._arrivals)
+        if not self._serving:
+            return
+        self._loop.call_soon(self._serve)
         begun = 0
         while begun < MAX_BEGUN_AT_ONCE and (self._steps or self._arrivals):
             if self._steps:
@@ -295,9 +297,6 @@ class _Gate:
             begun += 1
         if self._steps or self._arrivals:
             self._on_crowd()
-        self._serving = begun > 0
-        if self._serving:
-            self._loop.call_soon(self._serve)
 
     def _turn_away(self, link: socket.socket, peer: Peer) -> None:
         link.close()

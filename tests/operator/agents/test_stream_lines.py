@@ -1,0 +1,91 @@
+"""Lines as they come in pieces, what they count as, and how long the next is not read after one that was refused."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.agents.stream_lines import (
+    LINE_BYTES,
+    MAX_LINE_BYTES,
+    PAUSE_SECONDS,
+    LineTooLongError,
+    StreamLines,
+)
+
+from tests.operator.virtual_time import run_in_virtual_time
+
+
+class Body:
+    """The body of a request, as it comes."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = list(pieces)
+
+    async def readany(self) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+
+def lines_of(*pieces: bytes, refuse: tuple[int, ...] = ()) -> tuple[StreamLines, list[float]]:
+    """The lines of a body, of which some are refused, and what each has counted as."""
+    prices: list[float] = []
+
+    def admit(price: float) -> float:
+        prices.append(price)
+        return 0.05 if len(prices) in refuse else 0.0
+
+    body: Any = Body(*pieces)
+    return StreamLines(body, admit), prices
+
+
+async def read(lines: StreamLines) -> list[bytes]:
+    found = []
+    while line := await lines.next():
+        found.append(line)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pieces", "lines"),
+    [
+        ([], []),
+        ([b"a\nb\n"], [b"a\n", b"b\n"]),
+        ([b"a", b"b\nc", b"\n"], [b"ab\n", b"c\n"]),
+        ([b"\n", b"\n"], [b"\n", b"\n"]),
+        ([b"a\nb"], [b"a\n", b"b"]),
+        ([bytes([byte]) for byte in b"ab\n"], [b"ab\n"]),
+        ([b"x" * (MAX_LINE_BYTES - 1) + b"\n"], [b"x" * (MAX_LINE_BYTES - 1) + b"\n"]),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_lines_are_put_together_from_pieces(pieces: list[bytes], lines: list[bytes]) -> None:
+    assert await read(lines_of(*pieces)[0]) == lines
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [[b"x" * MAX_LINE_BYTES + b"\n"], [b"x" * 1000] * 66, [b"a\n" + b"x" * 70_000 + b"\n"]],
+    ids=["whole", "parts", "second"],
+)
+async def test_line_may_not_be_too_long(pieces: list[bytes]) -> None:
+    with pytest.raises(LineTooLongError):
+        await read(lines_of(*pieces)[0])
+
+
+async def test_line_counts_by_its_length() -> None:
+    lines, prices = lines_of(b"a\n", b"x" * (3 * LINE_BYTES - 1) + b"\n")
+    await read(lines)
+    assert prices[:2] == [1.0, 3.0]
+
+
+def test_nothing_is_read_for_a_while_after_a_refused_line() -> None:
+    async def story() -> None:
+        lines, _ = lines_of(b"a\nb\nc\n", refuse=(2,))
+        loop, times = asyncio.get_running_loop(), []
+        for refused in (False, True, False):
+            await lines.next()
+            assert bool(lines.refused_seconds) is refused
+            times.append(loop.time())
+        assert times[1] - times[0] < 0.01
+        assert times[2] - times[1] >= PAUSE_SECONDS
+
+    run_in_virtual_time(story())
