@@ -51,6 +51,10 @@ class Observer:
         self.restarts: list[Restart] = []  # of operators
         self.violations: list[Violation] = []
 
+    def quiet_seconds(self) -> float:
+        """How long ago a training process last told of anything."""
+        return time.time() - max((lines[-1]["at"] for lines in self.lines.values() if lines), default=0.0)
+
     async def run(self) -> None:
         """Observes until cancelled."""
         async with asyncio.TaskGroup() as group:

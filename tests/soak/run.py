@@ -29,8 +29,7 @@ from tests.soak.verdict import Seen
 
 T = TypeVar("T")
 START_SECONDS = 900.0  # until all jobs train and the undisturbed ones are done
-END_SECONDS = 900.0  # after the last fault, besides the time that the steps that are left take
-STEP_SECONDS = 2.0  # more than a step takes on a machine that does little else
+QUIET_SECONDS = 600.0  # after the last fault: so long no job has told of anything, although one has not ended
 GONE_SECONDS = 180.0
 HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of its acts once
 LOOK_SECONDS = 1.0
@@ -98,11 +97,11 @@ async def _act(
                 break
             await perform(stage, act, hits, partial(_say_of, say, f"{number}/{len(acts)}"))
     say("no more faults: the jobs train to their ends")
-    steps = max(expected(sort, seconds).total for sort in sorts)
-    try:
-        await _until(lambda: not stage.running_jobs(), END_SECONDS + steps * STEP_SECONDS, "the jobs to end")
-    except Stuck as stuck:
-        say(str(stuck))
+    while stage.running_jobs():
+        if stage.observer.quiet_seconds() > QUIET_SECONDS:
+            say(f"no job has told of anything for {QUIET_SECONDS:.0f} s: {', '.join(stage.running_jobs())} will not end")
+            break
+        await asyncio.sleep(LOOK_SECONDS)
     hostile = {act: count - before[act] for act, count in tenant.counts().items()} if tenant else None
     states = {name: job.state for name, job in stage.observer.jobs.items()}
     await asyncio.to_thread(report, stage.namespace)

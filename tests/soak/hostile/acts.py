@@ -34,7 +34,7 @@ ACTS: Mapping[str, str] = {
 }
 
 LONG = "9" * 5000
-# Python's str.isdigit is true of the first and the second, and int() takes neither the first nor the third.
+# Python's str.isdigit is true of the first three, and int() takes neither the first nor the third.
 UNREADABLE_TEXTS = ("²", "٣", LONG, "-1", "1e309", "NaN", "{", ",,,", "0x10", "1_000")
 UNREADABLE_ANNOTATIONS = (
     names.ANNOTATION_GROUP_RESTARTS,

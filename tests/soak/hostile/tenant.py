@@ -29,8 +29,8 @@ TOKEN_SECONDS = 12 * 3600
 GONE_SECONDS = 180.0
 KEEP_SECONDS, ANNOTATE_SECONDS, WRITE_SECONDS, CHURN_SECONDS, PASSING_SECONDS = 10.0, 2.0, 5.0, 1.0, 5.0
 SEEN_SECONDS = 30.0  # until the operator has made pods in the namespace that is deleted then
+STRAYS_TURNS = 5  # from one look for such pods to the next
 WANTING_JOBS, WANTED_REPLICAS = 2, 4  # in each namespace where no pod can be made
-STRAYS = 4  # pods at once that claim to be workers
 
 
 class Tenant:
@@ -109,16 +109,19 @@ class Tenant:
         new.replace(self._folder / "operators")
 
     async def _annotate(self, turn: int) -> None:
-        """Makes the metadata of a worker's pod, of a pod that claims to be one, and of their job unreadable."""
+        """Makes the metadata of a worker's pod and of its job unreadable, and keeps pods that claim to be workers, one of each text."""
         path, change = pods_path(self._namespaces.own), acts.unreadable(turn)
         job = jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB)
         owner = (await self._api.ask("PATCH", job, {"metadata": change}))["metadata"]
         found = await self._api.ask("GET", f"{path}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}")
-        pods = [pod["metadata"]["name"] for pod in found["items"]]
-        if len(pods) <= STRAYS:
-            await self._api.ask("POST", path, manifests.stray_pod(turn, owner))
-        if pods:
-            await self._api.ask("PATCH", f"{path}/{pods[turn % len(pods)]}", {"metadata": change})
+        pods = {pod["metadata"]["name"] for pod in found["items"]}
+        strays = {
+            pod["metadata"]["name"]: pod for pod in (manifests.stray_pod(n, owner) for n in range(len(acts.UNREADABLE_TEXTS)))
+        }
+        for name in strays.keys() - pods if turn % STRAYS_TURNS == 0 else ():  # the operator deletes those that it can read
+            await self._api.ask("POST", path, strays[name])
+        for name in pods - strays.keys():
+            await self._api.ask("PATCH", f"{path}/{name}", {"metadata": change})
             self._done[acts.ANNOTATIONS] += 1
 
     async def _replace_job(self, act: str, table: Mapping[str, Mapping[str, Any]], turn: int) -> None:
