@@ -1,11 +1,13 @@
 """How the ends of pods, and what processes hold, are read."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from measure.records import seconds_of
 
-from tests.soak.observe import end_of, read_usage, restarts_of
+from tests.soak.observe import Observer, end_of, read_usage, restarts_of
 from tests.soak.timeline import Restart, Usage
 
 
@@ -56,3 +58,10 @@ def test_each_end_of_an_operators_container_counts_once() -> None:
     assert restarts_of(an_operator(last=an_end("b", 12)), known, since) == [], "the same end"
     assert len(restarts_of(an_operator(now=an_end("d", 30), last=an_end("c", 20)), known, since)) == 2
     assert restarts_of(an_operator(now=an_end("e", 40, 0), deletionTimestamp="now"), known, since) == [], "its pod is deleted"
+
+
+def test_it_is_quiet_since_the_newest_line_of_all_jobs(tmp_path: Path) -> None:
+    observer = Observer(None, None, "ns", tmp_path, [])  # type: ignore[arg-type]
+    now = time.time()
+    observer.lines |= {"a": [{"at": now - 500}], "b": [{"at": now - 900}, {"at": now - 300}], "c": []}
+    assert 300 <= observer.quiet_seconds() < 400
