@@ -18,6 +18,7 @@ import kopf
 from kopf._cogs.structs.references import Insights
 
 from elastic_pytorch_operator.api import kueue, names
+from elastic_pytorch_operator.cluster.interface import REFUSALS
 from elastic_pytorch_operator.informer.cache import WATCHES, Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -33,7 +34,6 @@ RESOURCES = {
 # How long a watch that has ended waits before it begins again: at first, and at most.
 MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
-REFUSALS = (403, 404)  # of a namespace: it is not asked again until a list has it
 HEALTHY_SECONDS = 120.0  # of a watch, after which its next pause is short; kopf itself retries for a minute before it gives up
 # A quiet watch is opened again after that time, so that a stall ends.
 SERVER_TIMEOUT_SECONDS = 270
@@ -83,7 +83,7 @@ async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: 
             cache.watch_lag.begins_again(began)
         ended = await _watch(kind, namespace, cache, request_work)
         cache.watch_lag.fails(WATCHES[kind], namespace)
-        if namespace and getattr(ended, "status", 0) in REFUSALS:
+        if namespace and getattr(ended, "status", 0) in REFUSALS:  # it is not asked again until a list has it
             cache.unavailable |= {namespace}
         if time.monotonic() - began > HEALTHY_SECONDS:
             pause_seconds = MIN_PAUSE_SECONDS

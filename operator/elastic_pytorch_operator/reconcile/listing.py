@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
-
-REFUSALS = (403, 404)  # what an API server says of a namespace whose Role is gone, which happens as the namespace is deleted
+from elastic_pytorch_operator.cluster.interface import REFUSALS, Cluster, ClusterError
 
 
 @dataclass(frozen=True, slots=True)
