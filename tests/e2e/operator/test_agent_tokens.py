@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, ask_operator, leading_operator, run_kubectl
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -70,10 +71,14 @@ def test_only_a_workers_own_token_is_taken(start_job: StartJob) -> None:
 
 def test_new_agents_are_known_by_their_tokens_signatures(start_job: StartJob) -> None:
     start_job(args=ENDLESS, replicas=1).until_world(1)
+    until(lambda: tokens_known_by_their_signatures() >= 1, "the metric of signatures, which may be some seconds old")
+
+
+def tokens_known_by_their_signatures() -> float:
+    """What the leader's metrics say."""
     metrics = ask_operator(leading_operator()["metadata"]["name"], "metrics")
     found = re.search(r'^elastic_pytorch_token_reviews_total{result="signature"} (.*)$', metrics, re.MULTILINE)
-    assert found
-    assert float(found[1]) >= 1
+    return float(found[1]) if found else 0.0
 
 
 @pytest.mark.long

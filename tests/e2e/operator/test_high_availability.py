@@ -234,11 +234,15 @@ def test_operators_are_well_and_say_who_leads() -> None:
     assert leader in running
     for name in running:
         assert ask_operator(name, "healthz") == ask_operator(name, "readyz") == "ok"
-        metrics = ask_operator(name, "metrics")
-        leads = f'leader_election_master_status{{name="elastic-pytorch-operator"}} {float(name == leader)}'
-        assert leads in metrics
+        metrics = metrics_that_say_whether_it_leads(name, leads=name == leader)
         assert name == leader or "elastic_pytorch_jobs{" not in metrics, "the leader tells where there are jobs"
         assert 'rest_client_requests_total{code="200",method="GET"}' in metrics
+
+
+def metrics_that_say_whether_it_leads(operator: str, *, leads: bool) -> str:
+    """Waits for them: an operator answers with the same text for some seconds, perhaps with one from before it led."""
+    sign = f'leader_election_master_status{{name="elastic-pytorch-operator"}} {float(leads)}'
+    return until(lambda: text if sign in (text := ask_operator(operator, "metrics")) else "", sign)
 
 
 def test_only_the_leader_is_behind_the_service() -> None:
