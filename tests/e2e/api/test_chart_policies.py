@@ -192,7 +192,7 @@ def test_api_server_finds_no_fault_in_the_expressions(applied: list[dict[str, An
         pytest.param(spec(ttlSecondsAfterFinished=0), "", id="deleted at once"),
         pytest.param(
             image("other.invalid/train"),
-            f"names the image 'other.invalid/train': images of jobs have to be from {REGISTRY}",
+            f"names the image 'other.invalid/train': images of jobs must be from {REGISTRY}",
             id="image",
         ),
         pytest.param(image(f"{REGISTRY}evil/train"), f"names the image '{REGISTRY}evil/train'", id="a name that begins alike"),
@@ -254,7 +254,7 @@ def test_namespace_limits_replicas_of_new_jobs_and_of_those_that_are_scaled(jobs
         assert "spec.replicas is 12" in jobs.scale(large, 12)
         assert jobs.patch(large, {"spec": {"suspend": True}}) == ""
         jobs.limit("four")
-        until(lambda: "is 'four', which is no number" in jobs.create(), "the unreadable limit")
+        until(lambda: "is 'four', which is not a number" in jobs.create(), "the unreadable limit")
         assert "set the label to a number" in jobs.scale(job, 5)
         assert jobs.scale(job, 3) == ""
     finally:
