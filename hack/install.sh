@@ -39,7 +39,7 @@ install_release() {
         kubectl --namespace "$NAMESPACE" logs --tail 20 --selector "app.kubernetes.io/name=$RELEASE" --ignore-errors
         return 1
     }
-    # What Kubernetes has written for a Service that had a selector before, and the mirror of that, would go on leading agents astray.
+    # In 0.2 the agents' Service had a selector. What Kubernetes has written for it would still lead agents to pods of that release.
     kubectl --namespace "$NAMESPACE" delete endpoints "$RELEASE" --ignore-not-found
     kubectl --namespace "$NAMESPACE" delete endpointslices \
         --selector "kubernetes.io/service-name=$RELEASE,endpointslice.kubernetes.io/managed-by!=$RELEASE"
