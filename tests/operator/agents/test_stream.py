@@ -232,13 +232,16 @@ async def test_flood_on_a_stream_is_refused_and_the_stream_goes_on(served: Serve
 
 async def test_refused_line_has_its_stream_read_no_further_for_a_while(served: Served) -> None:
     async with begun(served) as stream:
-        for _ in range(100):
+        for _ in range(300):
             stream.send()
-        while (await stream.receive_any())[0] != "refused":
-            pass
-        refused_at = time.monotonic()
-        await stream.receive_any()
-        assert time.monotonic() - refused_at > PAUSE_SECONDS / 2
+        pauses = []
+        while len(pauses) < 4:  # this test may hear of a refusal late, and of the next line in time: not again and again
+            while (await stream.receive_any())[0] != "refused":
+                pass
+            refused_at = time.monotonic()
+            await stream.receive_any()
+            pauses.append(time.monotonic() - refused_at)
+        assert max(pauses) > PAUSE_SECONDS / 2
 
 
 @pytest.mark.parametrize(
