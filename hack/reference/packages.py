@@ -11,11 +11,21 @@ BEGIN, END = "<!-- packages: written by `make docs` -->\n", "<!-- end of package
 
 def page(text: str) -> str:
     """Returns a page with the flowchart between its two markers."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page lacks the lines {BEGIN.strip()} and {END.strip()}")
-    return f"{before}{BEGIN}\n```mermaid\n{flowchart(grimp.build_graph(PACKAGE, cache_dir=None), PACKAGE)}```\n\n{END}{after}"
+    chart = flowchart(grimp.build_graph(PACKAGE, cache_dir=None), PACKAGE)
+    return replace_between(text, BEGIN, END, f"```mermaid\n{chart}```\n")
+
+
+def replace_between(text: str, begin: str, end: str, content: str) -> str:
+    """Returns a page with other content between two lines of it.
+
+    Raises:
+        ValueError: the page lacks the lines.
+    """
+    before, _, rest = text.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"the page lacks the lines {begin.strip()} and {end.strip()}")
+    return f"{before}{begin}\n{content}\n{end}{after}"
 
 
 def flowchart(graph: grimp.ImportGraph, package: str) -> str:

@@ -3,23 +3,20 @@
 import math
 
 from elastic_pytorch_operator.planning.workers.silence import ARRIVALS, CROWD, LATE, NEW_LEADER, TABLE, Delay, Wait
+from packages import replace_between
 
 BEGIN, END = "<!-- silence: written by `make docs` -->\n", "<!-- end of silence -->\n"
 
 
 def page(text: str) -> str:
     """Returns a page with the tables between its two markers."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page lacks the lines {BEGIN.strip()} and {END.strip()}")
     head = "| what is known of it and its group | counted from | alive for at least | at most | ends early when |"
     waits = [head, "|---|---|---|---|---|", *map(wait, TABLE)]
     head = (
         "| what keeps agents from being heard | a new leader decides nothing for at most | a worker is lost later by at most |"
     )
     delays = [head, "|---|---|---|", *map(delay, (ARRIVALS, CROWD, LATE))]
-    return "\n".join([f"{before}{BEGIN}", *waits, "", *delays, "", f"{END}{after}"])
+    return replace_between(text, BEGIN, END, "\n".join([*waits, "", *delays, ""]))
 
 
 def wait(row: Wait) -> str:
