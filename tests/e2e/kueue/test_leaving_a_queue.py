@@ -70,5 +70,5 @@ def test_a_job_that_leaves_its_queue_gives_its_quota_back_when_its_pods_are_gone
         until(lambda: queue.used_workers() == 0, "the quota", QUEUE_SECONDS)
         assert not before & there()
     job.until(lambda status: status.get("worldSize") == 2 and status["state"] == "Running", "the job again", QUEUE_SECONDS)
-    assert Workload.all_in(namespace) == []
+    until(lambda: not Workload.all_in(namespace), "its Workload to be gone")  # a finalizer of Kueue may keep it for a while
     assert job.status["failures"] == 0
