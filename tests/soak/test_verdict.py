@@ -46,7 +46,7 @@ def test_flaws_are_listed_by_time() -> None:
 def test_an_operator_that_starts_again_by_itself_breaks_a_promise() -> None:
     seen = whole()
     seen.restarts = [Restart(105, "op", "n1", "its container ended with 1 (Error)")]
-    assert [violation.rule for violation in violations(seen)] == ["the operator runs through"]
+    assert [violation.rule for violation in violations(seen)] == ["the operator keeps running"]
 
 
 def test_a_hostile_tenant_that_leaves_out_an_act_shows_nothing() -> None:

@@ -49,7 +49,7 @@ def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterato
     """No operator starts again but for a fault of its own, of its node or of the control plane."""
     for seen in restarts:
         if not any(_restarts(hit, seen) for hit in hits):
-            yield Violation("the operator runs through", "", seen.at, f"{seen.pod} on {seen.node}: {seen.how}")
+            yield Violation("the operator keeps running", "", seen.at, f"{seen.pod} on {seen.node}: {seen.how}")
 
 
 def _restarts(hit: Hit, seen: Restart) -> bool:
