@@ -234,7 +234,7 @@ async def test_refused_line_has_its_stream_read_no_further_for_a_while(served: S
     async with begun(served) as stream:
         for _ in range(300):
             stream.send()
-        pauses = []
+        pauses: list[float] = []
         while len(pauses) < 4:  # this test may hear of a refusal late, and of the next line in time: not again and again
             while (await stream.receive_any())[0] != "refused":
                 pass
