@@ -12,7 +12,7 @@ MAX_COUNT_DIGITS = 9  # more than any count that the operator writes; it fits in
 MAX_INDEX = 65_535  # far beyond the workers of a job: what claims more is no index that the operator gives
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 # Quantities are those of apimachinery's `resource.Quantity`.
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]?|[KMGTPE]i)")
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]?|[KMGTPE]i)")
 _UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _UNITS |= {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", start=1)}
 

@@ -1,5 +1,7 @@
 """Numbers, as the API has them in labels, annotations and quantities, and sets of indexes as Indexed Jobs write them."""
 
+import time
+
 import pytest
 from elastic_pytorch_operator.api.numbers import MAX_INDEX, format_ranges, parse_count, parse_quantity, parse_ranges
 from hypothesis import given
@@ -38,6 +40,13 @@ def test_quantity(text: object, amount: float) -> None:
 @pytest.mark.parametrize("text", ["", None, ".", "..", "1.2.3", "1 Gi", "Gi", "1gi", "1e400", "NaN", "\u0662"])
 def test_what_is_no_quantity(text: object) -> None:
     assert parse_quantity(text) is None
+
+
+@pytest.mark.parametrize("text", ["9" * 10_000 + "x", "9" * 5_000 + "." + "9" * 5_000 + "x", "." + "9" * 10_000 + "x"])
+def test_time_to_refuse_a_text_grows_with_its_length_only(text: str) -> None:
+    began = time.thread_time()
+    assert parse_quantity(text) is None
+    assert time.thread_time() - began < 0.5, "the square of the length would take seconds"
 
 
 @pytest.mark.parametrize("text", ["9" * 310, "-" + "9" * 310, "9" * 300 + "Ei", "inf", float("inf")])

@@ -1,5 +1,6 @@
 """Whose fault a failure is: one table for workers, one for pods."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -159,3 +160,14 @@ def test_root_cause_is_the_earliest_that_is_not_an_echo() -> None:
     mine = record_of(an_agent("w2", "failed", failure=a_failure(failed_at=NOW - 2)))
     assert root_cause([replace(mine, worker="w1", failed_at=NOW - 1), echo, mine]) == mine
     assert root_cause([echo]) is None
+
+
+@pytest.mark.parametrize(
+    "words", ["nccl", "gloo ", "store", "tcp", "connection closed by ", "cuda error", "instance of 'gloo::"]
+)
+def test_time_to_judge_a_failure_grows_with_the_length_of_its_words_only(words: str) -> None:
+    text = words * (16_000 // len(words))
+    began = time.thread_time()
+    assert fault_of_worker(a_failure(message=text)) is not None
+    assert fault_of_worker(a_failure(message=text, **ABORTED)) is not None
+    assert time.thread_time() - began < 0.5, "the square of the length would take seconds"
