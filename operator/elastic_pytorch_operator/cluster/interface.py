@@ -8,8 +8,6 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
 
 WorkloadPart = Literal["metadata", "spec", "status"]
-# Codes of an API server for a namespace whose Role is gone, which happens as the namespace is deleted.
-REFUSALS = (403, 404)
 
 
 class ClusterError(Exception):

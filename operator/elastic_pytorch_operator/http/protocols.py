@@ -50,13 +50,11 @@ class Tls(SSLProtocol):
         self._link: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection begins."""
         assert isinstance(transport, asyncio.Transport)
         self._link = transport
         super().connection_made(transport)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The buffer has been filled."""
         if self._link is None or self._state is not SSLProtocolState.DO_HANDSHAKE:  # type: ignore[attr-defined]
             super().buffer_updated(nbytes)
             return
@@ -70,7 +68,6 @@ class Tls(SSLProtocol):
             super().buffer_updated(len(received))
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is closed."""
         self._link = None
         super().connection_lost(exc)
         self._on_close()
@@ -91,30 +88,23 @@ class Plain(asyncio.BufferedProtocol):
         self._received = received
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection begins."""
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
         self._inner.connection_lost(exc)
         self._on_close()
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        """Where the event loop is to write what it receives."""
         return self._received
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The buffer has been filled."""
         self._inner.data_received(bytes(memoryview(self._received)[:nbytes]))
 
     def eof_received(self) -> bool | None:
-        """The client sends no more."""
         return self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has read."""
         self._inner.resume_writing()

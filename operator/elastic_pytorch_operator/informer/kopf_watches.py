@@ -18,7 +18,7 @@ import kopf
 from kopf._cogs.structs.references import Insights
 
 from elastic_pytorch_operator.api import kueue, names
-from elastic_pytorch_operator.cluster.interface import REFUSALS
+from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.informer.cache import WATCHES, Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -83,7 +83,7 @@ async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: 
             cache.watch_lag.begins_again(began)
         ended = await _watch(kind, namespace, cache, request_work)
         cache.watch_lag.fails(WATCHES[kind], namespace)
-        if namespace and getattr(ended, "status", 0) in REFUSALS:  # it is not asked again until a list has it
+        if namespace and getattr(ended, "status", 0) in UNAVAILABLE_CODES:  # it is not asked again until a list has it
             cache.unavailable |= {namespace}
         if time.monotonic() - began > HEALTHY_SECONDS:
             pause_seconds = MIN_PAUSE_SECONDS

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.interface import REFUSALS, Cluster, ClusterError
+from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Listing:
     @property
     def trouble(self) -> ClusterError | None:
         """The first error that is no refusal, so that it may pass by itself."""
-        return next((error for error in self.failed.values() if error.code not in REFUSALS), None)
+        return next((error for error in self.failed.values() if error.code not in UNAVAILABLE_CODES), None)
 
 
 async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
