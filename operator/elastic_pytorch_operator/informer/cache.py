@@ -285,8 +285,7 @@ class Cache:
         except Exception as fault:
             self.unreadable.note(kind, manifest, fault)
             return None
-        if concerned is not None:
-            self.unreadable.forget(kind, identify(manifest).uid)
+        self.unreadable.forget(kind, identify(manifest).uid)
         return concerned
 
     def _remove(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:

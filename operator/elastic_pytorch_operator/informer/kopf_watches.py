@@ -82,7 +82,7 @@ async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: 
         if ended is not None:
             cache.watch_lag.begins_again(began)
         ended = await _watch(kind, namespace, cache, request_work)
-        cache.watch_lag.fails(WATCHES[kind], namespace)
+        cache.watch_lag.fails(WATCHES[kind], namespace, time.monotonic())
         if namespace and getattr(ended, "status", 0) in UNAVAILABLE_CODES:  # it is not asked again until a list has it
             cache.unavailable |= {namespace}
         if time.monotonic() - began > HEALTHY_SECONDS:

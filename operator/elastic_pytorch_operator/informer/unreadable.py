@@ -8,10 +8,9 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.informer.identity import identify
+from elastic_pytorch_operator.spec.fields import MAX_WORDS
 
 logger = logging.getLogger(__name__)
-
-MAX_WORDS = 300  # of a fault: it may quote what cannot be read
 
 
 @dataclass(slots=True)
@@ -39,7 +38,7 @@ class UnreadableObjects:
 
     def forget(self, kind: str, uid: str) -> None:
         """An object has been read, or is gone."""
-        if kind in self._uids:  # nearly never
+        if uid in self._uids.get(kind, ()):
             self._keep(kind, self._uids[kind] - {uid})
 
     def forget_others(self, kind: str, uids: Container[str]) -> None:

@@ -16,6 +16,7 @@ from elastic_pytorch_operator.informer.identity import identify
 
 GONE = 2**63  # newer than any version
 BEGIN_SECONDS = 1.0  # without a further object that was there when its watch began: then all have been reported
+FAILING_SECONDS = 400.0  # after an error: kopf tries for some minutes before the next one, and the alert waits for ten
 BEGIN_AGAIN_SECONDS = 5.0  # in which a watch that has failed begins again, if the API server answers
 MIN_LIST_SECONDS = 60.0  # between two lists for the sake of watches that fail
 
@@ -23,7 +24,7 @@ MIN_LIST_SECONDS = 60.0  # between two lists for the sake of watches that fail
 @dataclass(slots=True)
 class _Watch:
     heard_at: float = -math.inf  # when it last reported anything
-    failing: bool = False  # it has ended with an error, and reported nothing since
+    failed_at: float = -math.inf  # when it last ended with an error; -inf: it has reported something since
     reported: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has reported
     awaited: dict[str, tuple[int, float]] = field(
         default_factory=dict
@@ -67,7 +68,7 @@ class WatchLag:
             self.began_at = now
         found = identify(manifest)
         watch, uid, version = self._watch(kind, found.namespace), found.uid, GONE if gone else found.version
-        watch.heard_at, watch.failing = now, False
+        watch.heard_at, watch.failed_at = now, -math.inf
         watch.reported[uid] = max(version, watch.reported.get(uid, -1))
         if uid in watch.awaited and version >= watch.awaited[uid][0]:
             del watch.awaited[uid]
@@ -85,9 +86,9 @@ class WatchLag:
                 watch.reported = {uid: version for uid, version in watch.reported.items() if uid in uids}
                 watch.awaited = {uid: found for uid, found in watch.awaited.items() if uid in uids}
 
-    def fails(self, kind: str, namespace: str) -> None:
+    def fails(self, kind: str, namespace: str, now: float) -> None:
         """A watch has ended with an error. Until it reports something, it is no wonder that it is silent."""
-        self._watch(kind, namespace).failing = True
+        self._watch(kind, namespace).failed_at = now
 
     def begins_again(self, now: float) -> None:
         """A watch that has ended begins again: a list has to show what was deleted meanwhile."""
@@ -112,10 +113,9 @@ class WatchLag:
             and any(since < self.began_at for watch in self._watches.values() for _, since in watch.awaited.values())
         )
 
-    @property
-    def failing(self) -> set[str]:
-        """The namespaces with a watch of their own that fails."""
-        return {namespace for (_, namespace), watch in self._watches.items() if watch.failing and namespace}
+    def failing(self, now: float) -> set[str]:
+        """The namespaces with a watch of their own that fails. One that lasts has begun again, although there may be nothing to report."""
+        return {place for (_, place), watch in self._watches.items() if place and now < watch.failed_at + FAILING_SECONDS}
 
     def silent_since(self) -> Mapping[str, float]:
         """By kind: since when a watch has reported nothing, although it should have.
@@ -124,7 +124,7 @@ class WatchLag:
         """
         found: dict[str, float] = {}
         for (kind, namespace), watch in self._watches.items():
-            if watch.awaited and not (watch.failing and namespace):
+            if watch.awaited and not (watch.failed_at > -math.inf and namespace):
                 silent = max(watch.heard_at, min(since for _, since in watch.awaited.values()))
                 found[kind] = min(silent, found.get(kind, silent))
         return found

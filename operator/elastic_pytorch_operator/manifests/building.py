@@ -7,6 +7,8 @@ at each further try.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from elastic_pytorch_operator.spec.fields import MAX_WORDS
+
 
 class UnbuildableError(ValueError):
     """An object that the operator cannot build as a job asks for it: no further try helps, until the job's spec is changed.
@@ -17,7 +19,7 @@ class UnbuildableError(ValueError):
     """
 
     def __init__(self, kind: str, fault: Exception) -> None:
-        super().__init__(f"{kind}: the operator cannot build it: {fault!r}")
+        super().__init__(f"{kind}: the operator cannot build it: {fault!r}"[:MAX_WORDS])
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def begin_to_read(
         queued=len(queue),
         longest_reconcile_seconds=longest_work_seconds,
         unreadable=cache.unreadable.counts,
-        unavailable=cache.unavailable | cache.watch_lag.failing,
+        unavailable=cache.unavailable | cache.watch_lag.failing(now),
     )
     manifests = [(key, cache.job_manifest(key)) for key in cache.keys] if leading else []
     return partial(_count, manifests, time, others)
@@ -74,7 +74,7 @@ def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, oth
                 workers[key.namespace].update(count_states(status))
                 stragglers[key.namespace] += len(status.get("stragglers") or ())
             figures.append(_figures(key, manifest))
-        except Exception:  # whoever may write one job's status must not take away the metrics of all
+        except Exception:  # a status that its author has spoilt must not take away the metrics of all
             logger.debug("cannot read a status", extra={"job": str(key)}, exc_info=True)
     return replace(others, jobs=jobs, workers=workers, pending_seconds=pending, stragglers=stragglers, figures=figures)
 

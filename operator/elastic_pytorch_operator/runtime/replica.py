@@ -187,7 +187,7 @@ class Replica:
             done, _ = await asyncio.wait({acting, renewing}, return_when=asyncio.FIRST_COMPLETED)
             if acting in done:
                 acting.result()
-            raise LeadershipLostError(f"the lease is {self._elector.holder or 'nobody'}'s, or could not be renewed")
+            raise LeadershipLostError(f"the lease is {self._elector.holder or 'no replica'}'s, or could not be renewed")
         finally:
             for task in (acting, renewing):
                 task.cancel()

@@ -201,6 +201,24 @@ def test_pod_that_can_no_longer_be_read_keeps_its_place_while_it_lives(by_list: 
     assert (cache.pods_of("uid-lm"), cache.unreadable.counts) == ((), {})
 
 
+def test_node_that_can_be_read_again_is_not_unreadable_though_it_is_no_news() -> None:
+    cache, again = Cache(), a_reported("Node")
+    cache.replace_all([], [], [a_reported("Node")], 1.0)
+    cache.observe_change("Node", "MODIFIED", spoilt("Node", 6), 2.0)
+    assert cache.unreadable.counts == {"Node": 1}
+    again["metadata"]["resourceVersion"] = "7"
+    assert cache.observe_change("Node", "MODIFIED", again, 3.0) == set()
+    assert cache.unreadable.counts == {}
+
+
+def test_pod_that_is_no_longer_a_jobs_is_not_unreadable() -> None:
+    cache, stray = Cache(), a_reported("Pod")
+    cache.observe_change("Pod", "ADDED", spoilt("Pod", 6), 1.0)
+    stray["metadata"] |= {"resourceVersion": "7", "labels": {}}
+    cache.observe_change("Pod", "MODIFIED", stray, 2.0)
+    assert cache.unreadable.counts == {}
+
+
 def test_pod_that_can_be_read_again_is_news() -> None:
     cache = Cache()
     cache.replace_all([a_manifest()], [a_reported("Pod")], [], 1.0)

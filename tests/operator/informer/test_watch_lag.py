@@ -1,7 +1,13 @@
 """What a watch misses as it begins. `test_health.py` has watches that have died."""
 
 import pytest
-from elastic_pytorch_operator.informer.watch_lag import BEGIN_AGAIN_SECONDS, BEGIN_SECONDS, MIN_LIST_SECONDS, WatchLag
+from elastic_pytorch_operator.informer.watch_lag import (
+    BEGIN_AGAIN_SECONDS,
+    BEGIN_SECONDS,
+    FAILING_SECONDS,
+    MIN_LIST_SECONDS,
+    WatchLag,
+)
 
 
 def an_object(uid: str) -> dict[str, object]:
@@ -47,11 +53,20 @@ def test_watch_of_a_namespace_that_is_known_to_fail_is_not_waited_for(by_namespa
     lag = WatchLag(by_namespace=by_namespace)
     lag.expect("pods", of_namespace("gone"), 10.0)
     lag.expect("pods", of_namespace("there"), 20.0)
-    lag.fails("pods", "gone" if by_namespace else "")
+    lag.fails("pods", "gone" if by_namespace else "", 25.0)
     assert lag.silent_since() == silent, "the one watch of all namespaces must not fail for long"
-    assert lag.failing == ({"gone"} if by_namespace else set())
+    assert lag.failing(25.0) == ({"gone"} if by_namespace else set())
     lag.observe("pods", of_namespace("gone", 4), 30.0, gone=False)
-    assert (lag.failing, lag.silent_since()["pods"]) == (set(), 20.0 if by_namespace else 30.0), "it reports again"
+    assert (lag.failing(30.0), lag.silent_since()["pods"]) == (set(), 20.0 if by_namespace else 30.0), "it reports again"
+
+
+def test_watch_of_a_namespace_without_objects_fails_no_longer_once_it_lasts() -> None:
+    lag = WatchLag(by_namespace=True)
+    lag.fails("workloads", "empty", 10.0)
+    assert lag.failing(10.0 + FAILING_SECONDS - 1.0) == {"empty"}
+    assert lag.failing(10.0 + FAILING_SECONDS) == set(), "it has nothing to report, and has not failed since"
+    lag.fails("workloads", "empty", 1_000.0)
+    assert lag.failing(1_001.0) == {"empty"}
 
 
 def test_watch_that_begins_again_has_the_cluster_listed_once() -> None:

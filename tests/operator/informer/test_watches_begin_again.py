@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -159,7 +160,7 @@ async def test_namespace_whose_watches_are_refused_is_not_asked_again_until_a_li
         asked = server.watches["refused"]
         await asyncio.sleep(2 * kopf_watches.MIN_PAUSE_SECONDS)
         assert server.watches["refused"] == asked
-        assert cache.watch_lag.failing == {"b"}
+        assert cache.watch_lag.failing(time.monotonic()) == {"b"}
         server.refused = ""
         cache.replace_all([], [], [], 2.0)
         await until(lambda: server.watches["api/v1/namespaces/b/pods"] == 1)

@@ -289,7 +289,7 @@ def test_what_is_left_out_is_told_while_it_is_so() -> None:
     cache, metrics = Cache(watch_lag=WatchLag(by_namespace=True)), Metrics()
     unreadable = {"metadata": {"uid": "u", "name": "gpu-0", "resourceVersion": "1"}, "spec": {"taints": 7}}
     cache.replace_all([], [], [unreadable], 1.0, unavailable={"refused"})
-    cache.watch_lag.fails("pods", "failing")
+    cache.watch_lag.fails("pods", "failing", 0.0)
     found = read(metrics, gauges_of(cache))
     assert found["elastic_pytorch_unreadable_objects{kind=Node}"] == 1
     assert found["elastic_pytorch_unreadable_objects{kind=Pod}"] == 0
