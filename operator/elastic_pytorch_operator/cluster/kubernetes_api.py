@@ -13,6 +13,7 @@ from kubernetes.aio import client, config
 
 from elastic_pytorch_operator.api import gang_schedulers, kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.numbers import parse_count
 from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.cluster.clocks import ServerClock
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver, TokenKeys, WorkloadPart
@@ -24,6 +25,7 @@ REQUEST_TIMEOUT_SECONDS = 15
 ADMISSION_TIMEOUT_SECONDS = 32
 WRITE_TIMEOUT_SECONDS = 35
 MAX_CONNECTIONS = 200  # writes, reviews of tokens and lists together: the lease is not renewed behind them
+MAX_QUOTED = 500  # bytes of an answer that cannot be read
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 KUEUE_PATH = f"/apis/{kueue.API_VERSION}"
@@ -316,8 +318,12 @@ class KubernetesCluster:
             self._answering_since = time.monotonic()
         if not 200 <= answer.status < 300:
             raise _error_of(answer.status, text, answer.headers.get("Retry-After", ""))
-        found = json.loads(text)
-        assert isinstance(found, dict)  # the API server answers with objects
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):  # a proxy's page, for instance
+            raise ClusterError(answer.status, f"the answer is no object: {text[:MAX_QUOTED].decode(errors='replace')}")
         return found
 
 
@@ -376,7 +382,7 @@ def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
 
 def _error_of(code: int, text: bytes, retry_after: str) -> ClusterError:
     """The error in a Status object, or else the start of the answer. Retry-After is in seconds here, never a date."""
-    seconds = float(retry_after) if retry_after.isdigit() else 0.0
+    seconds = float(parse_count(retry_after) or 0)
     try:
         status = json.loads(text)
         listed = (status.get("details") or {}).get("causes") or []
@@ -385,4 +391,4 @@ def _error_of(code: int, text: bytes, retry_after: str) -> ClusterError:
             code, str(status["message"]), reason=str(status.get("reason", "")), causes=causes, retry_after_seconds=seconds
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return ClusterError(code, text[:500].decode(errors="replace"), retry_after_seconds=seconds)
+        return ClusterError(code, text[:MAX_QUOTED].decode(errors="replace"), retry_after_seconds=seconds)

@@ -133,6 +133,24 @@ async def test_answer_that_is_no_status_object_is_an_error_too(served: tuple[Ser
     assert str(found.value) == body
 
 
+@pytest.mark.parametrize("body", ["<html>", "", "[]", "7", "[" * 100_000])
+async def test_answer_that_is_no_object_is_an_error(served: tuple[Server, KubernetesCluster], body: str) -> None:
+    server, cluster = served
+    server.answer = web.Response(text=body)
+    with pytest.raises(ClusterError) as found:
+        await cluster.list_pods()
+    assert found.value.judgement is Judgement.TROUBLE
+
+
+@pytest.mark.parametrize("seconds", ["²", "soon", "-1", "9" * 400])
+async def test_time_to_wait_that_is_no_number_is_not_waited(served: tuple[Server, KubernetesCluster], seconds: str) -> None:
+    server, cluster = served
+    server.answer = web.Response(status=429, text="too many", headers={"Retry-After": seconds})
+    with pytest.raises(ClusterError) as found:
+        await cluster.list_pods()
+    assert found.value.retry_after_seconds == 0
+
+
 @pytest.mark.parametrize(
     ("environment", "host", "proxy"),
     [
