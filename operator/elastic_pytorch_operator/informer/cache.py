@@ -132,11 +132,6 @@ class Cache:
         """How many worker pods run."""
         return sum(pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER for _, pod in self._pods)
 
-    @property
-    def silent_since(self) -> Mapping[str, float]:
-        """By kind: since when a watch has reported nothing, although a change is known."""
-        return self.watch_lag.silent_since()
-
     def observe_change(self, kind: str, change: str | None, manifest: Manifest, now: float) -> set[JobKey]:
         """Takes note of what a watch has reported.
 
@@ -150,54 +145,37 @@ class Cache:
             return set()
         deleted = change == "DELETED"
         self.watch_lag.observe(WATCHES[kind], manifest, now, gone=deleted, begins=change is None)
-        return self._remove(kind, manifest, now) if deleted else self._take(kind, manifest, now) or set()
+        return self.remove(kind, manifest, now) if deleted else self.apply(kind, manifest, now)
 
-    def note_written_pod(self, manifest: Manifest, now: float) -> None:
-        """Takes note of a pod that this operator has just created; the watch has yet to report it."""
-        self.apply_pod(manifest, now)
-        self.watch_lag.expect("pods", manifest, now)
+    def note_written(self, kind: str, manifest: Manifest, now: float) -> None:
+        """Takes note of an object that this operator has just written; the watch has yet to report that."""
+        self.apply(kind, manifest, now)
+        self.watch_lag.expect(WATCHES[kind], manifest, now)
 
-    def note_written_workload(self, manifest: Manifest, now: float) -> None:
-        """Takes note of a Workload that this operator has just written; the watch has yet to report that."""
-        self.apply_workload(manifest, now)
-        self.watch_lag.expect("workloads", manifest, now)
+    def apply(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
+        """Takes note of an object. What is not news, is no job's, or is read by no plan concerns no job."""
+        return self._take(kind, manifest, now) or set()
 
-    def note_written_job(self, manifest: Manifest, now: float) -> None:
-        """Takes note of a job that this operator has just changed; the watch has yet to report that."""
-        self.apply_job(manifest, now)
-        self.watch_lag.expect("jobs", manifest, now)
-
-    def apply_job(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of a job. What is not news, or no plan reads, concerns no job."""
-        return self._take(names.KIND, manifest, now) or set()
-
-    def remove_job(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Forgets a job, unless another one has taken its name."""
-        return self._remove(names.KIND, manifest, now)
-
-    def apply_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of a pod, as `apply_job` does of a job; those that are no job's are ignored."""
-        return self._take("Pod", manifest, now) or set()
-
-    def remove_pod(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Forgets a pod, unless another one has taken its name."""
-        return self._remove("Pod", manifest, now)
-
-    def apply_workload(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of a Workload of Kueue, as `apply_job` does of a job; those that are no job's are ignored."""
-        return self._take(kueue.WORKLOAD, manifest, now) or set()
-
-    def remove_workload(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Forgets a Workload, unless another one has taken its name."""
-        return self._remove(kueue.WORKLOAD, manifest, now)
-
-    def apply_node(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of a node; only what changes its view matters to the jobs with pods there."""
-        return self._take("Node", manifest, now) or set()
-
-    def remove_node(self, manifest: Manifest, now: float) -> set[JobKey]:
-        """Remembers a node as removed, unless another one has taken its name."""
-        return self._remove("Node", manifest, now)
+    def remove(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
+        """Forgets an object that is gone, unless another one has taken its name. A node is remembered as removed."""
+        found = identify(manifest)
+        self.unreadable.forget(kind, found.uid)
+        if kind == "Node":
+            return self._jobs_on(found.name) if self._nodes.remove(manifest, now) else set()
+        self._tombstones.leave(found.uid, now)
+        if kind == names.KIND:
+            key = JobKey(found.namespace or "default", found.name)
+            if not self.has_job(key, found.uid):
+                return set()
+            self._forget_job(key)
+            return {key}
+        index: PodIndex | WorkloadIndex = self._pods if kind == "Pod" else self._workloads
+        place = (found.namespace, found.name)
+        known = index.get(place)
+        if known is None or known.uid != found.uid:
+            return set()
+        index.drop(place)
+        return {known.owner[0]}
 
     def mark_ended_before_takeover(self) -> None:
         """Marks the pods that have ended: they did so before this operator began to decide anything."""
@@ -287,27 +265,6 @@ class Cache:
             return None
         self.unreadable.forget(kind, identify(manifest).uid)
         return concerned
-
-    def _remove(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
-        """Forgets an object that is gone; returns whom that concerns."""
-        found = identify(manifest)
-        self.unreadable.forget(kind, found.uid)
-        if kind == "Node":
-            return self._jobs_on(found.name) if self._nodes.remove(manifest, now) else set()
-        self._tombstones.leave(found.uid, now)
-        if kind == names.KIND:
-            key = JobKey(found.namespace or "default", found.name)
-            if not self.has_job(key, found.uid):
-                return set()
-            self._forget_job(key)
-            return {key}
-        index: PodIndex | WorkloadIndex = self._pods if kind == "Pod" else self._workloads
-        place = (found.namespace, found.name)
-        known = index.get(place)
-        if known is None or known.uid != found.uid:
-            return set()
-        index.drop(place)
-        return {known.owner[0]}
 
     def _take_job(self, manifest: Manifest, now: float, *, listed: bool) -> set[JobKey] | None:
         """Takes note of a job, as `_take` does. One whose spec cannot be read is a job that is not valid: its status says why."""

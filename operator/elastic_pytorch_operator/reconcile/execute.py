@@ -242,7 +242,7 @@ class Executor:
         # A job that has begun goes on with the template it has, even if that holds fields which were dropped when it began.
         strict = not job.status.get("round")
         pod = await self._send_pod(job, action, strict=strict)
-        self._cache.note_written_pod(pod, self._clock())
+        self._cache.note_written("Pod", pod, self._clock())
         logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
 
     async def _send_pod(self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False) -> Manifest:
@@ -267,9 +267,9 @@ class Executor:
         pod = await self._cluster.delete_pod(job.key.namespace, action.name, action.uid, grace_seconds=grace)
         if pod is None:
             gone = {"metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}}
-            self._cache.remove_pod(gone, self._clock())
+            self._cache.remove("Pod", gone, self._clock())
         elif pod.get("kind") == "Pod":
-            self._cache.apply_pod(pod, self._clock())
+            self._cache.apply("Pod", pod, self._clock())
         logger.info("deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why})
 
     async def _delete_job(self, job: Job) -> None:
@@ -289,10 +289,10 @@ class Executor:
                 raise
             self._forget_job(key, uid)
             return
-        self._cache.note_written_job(manifest, self._clock())
+        self._cache.note_written(names.KIND, manifest, self._clock())
 
     def _forget_job(self, key: JobKey, uid: str) -> None:
-        self._cache.remove_job({"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
+        self._cache.remove(names.KIND, {"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
 
     async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int) -> None:
         now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)

@@ -90,10 +90,10 @@ class WorkloadWriter:
             case DeleteWorkload(name, uid, why):
                 await self._cluster.delete_workload(namespace, name, uid)
                 gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
-                self._cache.remove_workload(gone, self._clock())
+                self._cache.remove(kueue.WORKLOAD, gone, self._clock())
                 logger.info("deleted workload", extra={"job": str(job.key), "workload": name, "why": why})
         if written is not None:
-            self._cache.note_written_workload(written, self._clock())
+            self._cache.note_written(kueue.WORKLOAD, written, self._clock())
 
     async def place(self, pod: MutableManifest, grant: Grant) -> None:
         """Has a pod run by a Workload's quota.

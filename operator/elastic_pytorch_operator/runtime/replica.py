@@ -254,7 +254,7 @@ class Replica:
     def _failed_checks(self) -> tuple[str, ...]:
         sample = HealthSample(
             now=time.monotonic(),
-            silent_since=self._cache.silent_since,
+            silent_since=self._cache.watch_lag.silent_since(),
             answering_since=self._answering_since(),
             longest_reconcile_seconds=self._controller.longest_work_seconds,
         )

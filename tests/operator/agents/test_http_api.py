@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.agents.registry import AgentRegistry
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Member, Round
 from yarl import URL
@@ -39,7 +40,7 @@ async def test_agents_are_told_how_long_they_may_take_to_leave(served: Served) -
     policy = {"checkpointWaitSeconds": 5, "checkpointPath": "/checkpoints"}
     changed = a_manifest(resizePolicy=policy)
     changed["metadata"]["resourceVersion"] = "2"
-    served.cache.apply_job(changed, 1.0)
+    served.cache.apply(names.KIND, changed, 1.0)
     _, answer = await served.post(BEAT)
     assert answer["leaveSeconds"] == 7
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.manifests.stock_pods import store_pod
@@ -44,35 +45,35 @@ def test_announced_end_of_a_node_concerns_the_jobs_there() -> None:
     cache.replace_all([a_manifest()], [pod(0)], [node("node-0")], 1.0)
     going = node("node-0", version=2)
     going["metadata"]["labels"] = {"acme.io/going": "yes"}
-    assert cache.apply_node(going, 2.0) == {KEY}
+    assert cache.apply("Node", going, 2.0) == {KEY}
     assert cache.nodes["node-0"].end is not None
-    assert cache.apply_node(node("node-0", version=3), 3.0) == {KEY}
+    assert cache.apply("Node", node("node-0", version=3), 3.0) == {KEY}
     assert cache.nodes["node-0"].end is None
 
 
 def test_job_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:
     cache = Cache()
-    assert cache.apply_job(a_manifest(minimum=9), 1.0) == {KEY}
+    assert cache.apply(names.KIND, a_manifest(minimum=9), 1.0) == {KEY}
     assert isinstance(cache.job(KEY), InvalidJob)
 
 
 def test_news_that_is_old_is_ignored() -> None:
     cache = primed(pod(0, version=5))
-    assert cache.apply_pod(pod(0, version=4, phase="Pending"), 2.0) == set()
-    assert cache.apply_pod(pod(0, version=6, phase="Failed"), 2.0) == {KEY}
+    assert cache.apply("Pod", pod(0, version=4, phase="Pending"), 2.0) == set()
+    assert cache.apply("Pod", pod(0, version=6, phase="Failed"), 2.0) == {KEY}
     assert cache.pods_of("uid-lm")[0].phase == "Failed"
 
 
 def test_end_of_a_pod_whose_name_was_taken_is_ignored() -> None:
     cache = primed(pod(0, uid="new"))
-    assert cache.remove_pod(pod(0, uid="old"), 2.0) == set()
-    assert cache.remove_pod(pod(0, uid="new"), 2.0) == {KEY}
+    assert cache.remove("Pod", pod(0, uid="old"), 2.0) == set()
+    assert cache.remove("Pod", pod(0, uid="new"), 2.0) == {KEY}
     assert cache.pods_of("uid-lm") == ()
 
 
 def test_list_removes_ghosts_but_not_what_came_while_listing() -> None:
     cache = primed(pod(0))
-    cache.apply_pod(pod(1), 7.0)
+    cache.apply("Pod", pod(1), 7.0)
     assert cache.replace_all([a_manifest()], [], [node("node-0")], 5.0) == {KEY}
     assert [view.index for view in cache.pods_of("uid-lm")] == [1]
     assert cache.replace_all([], [], [], 8.0) == {KEY}
@@ -81,54 +82,54 @@ def test_list_removes_ghosts_but_not_what_came_while_listing() -> None:
 
 def test_node_news_matters_to_the_jobs_with_pods_there_and_only_if_it_is_news() -> None:
     cache = primed(pod(0))
-    assert cache.apply_node(node("node-0"), 2.0) == set()
-    assert cache.apply_node(node("node-0", ready="Unknown"), 2.0) == {KEY}
-    assert cache.apply_node(node("elsewhere"), 2.0) == set()
-    assert cache.remove_node(node("node-0"), 2.0) == {KEY}
+    assert cache.apply("Node", node("node-0"), 2.0) == set()
+    assert cache.apply("Node", node("node-0", ready="Unknown"), 2.0) == {KEY}
+    assert cache.apply("Node", node("elsewhere"), 2.0) == set()
+    assert cache.remove("Node", node("node-0"), 2.0) == {KEY}
 
 
 def test_node_is_removed_once_its_deletion_is_told_and_until_another_takes_its_name() -> None:
     cache = primed(pod(0))
     assert "elsewhere" not in cache.nodes
-    assert cache.remove_node(node("node-0", version=4), 2.0) == {KEY}
+    assert cache.remove("Node", node("node-0", version=4), 2.0) == {KEY}
     assert cache.nodes["node-0"] == NodeView("node-0", ready=False, removed=True)
-    assert cache.apply_node(node("node-0", version=3), 3.0) == set(), "an older list does not bring it back"
-    assert cache.apply_node(node("node-0", uid="another", version=5), 4.0) == {KEY}
+    assert cache.apply("Node", node("node-0", version=3), 3.0) == set(), "an older list does not bring it back"
+    assert cache.apply("Node", node("node-0", uid="another", version=5), 4.0) == {KEY}
     assert cache.nodes["node-0"].ready
-    assert cache.remove_node(node("node-0", version=4), 5.0) == set(), "that was the one before it"
+    assert cache.remove("Node", node("node-0", version=4), 5.0) == set(), "that was the one before it"
     assert cache.nodes["node-0"].ready
 
 
 def test_news_of_a_node_that_is_old_is_ignored() -> None:
     cache = primed(pod(0))
-    assert cache.apply_node(node("node-0", ready="False", version=7), 2.0) == {KEY}
-    assert cache.apply_node(node("node-0", version=6), 3.0) == set()
+    assert cache.apply("Node", node("node-0", ready="False", version=7), 2.0) == {KEY}
+    assert cache.apply("Node", node("node-0", version=6), 3.0) == set()
     assert not cache.nodes["node-0"].ready
 
 
 def test_nodes_are_copied_only_when_one_of_them_has_changed() -> None:
     cache = Cache()
-    cache.apply_node(node("node-0"), 1.0)
+    cache.apply("Node", node("node-0"), 1.0)
     before = cache.nodes
-    cache.apply_node(node("node-0"), 2.0)
+    cache.apply("Node", node("node-0"), 2.0)
     assert cache.nodes is before
-    cache.apply_node(node("node-1"), 3.0)
+    cache.apply("Node", node("node-1"), 3.0)
     assert (set(before), set(cache.nodes)) == ({"node-0"}, {"node-0", "node-1"})
 
 
 def test_list_removes_nodes_but_not_those_that_came_while_listing() -> None:
     cache = primed(pod(0), pod(1, node="node-1"))
-    cache.apply_node(node("node-1"), 7.0)
+    cache.apply("Node", node("node-1"), 7.0)
     assert cache.replace_all([a_manifest()], [pod(0), pod(1, node="node-1")], [], 5.0) == {KEY}
     assert (cache.nodes["node-0"].removed, cache.nodes["node-1"].removed) == (True, False)
-    cache.apply_node(node("node-1", version=9), 9.0)
+    cache.apply("Node", node("node-1", version=9), 9.0)
     cache.replace_all([a_manifest()], [pod(0), pod(1, node="node-1")], [], 8.0)
     assert cache.nodes["node-1"].removed, "it has been known for longer than the list took"
 
 
 def test_removed_node_is_forgotten_once_no_pod_is_on_it() -> None:
     cache = primed(pod(0))
-    cache.remove_node(node("node-0"), 2.0)
+    cache.remove("Node", node("node-0"), 2.0)
     cache.replace_all([a_manifest()], [pod(0)], [], 3.0)
     assert set(cache.nodes) == {"node-0"}
     cache.replace_all([a_manifest()], [], [], 4.0)
@@ -143,7 +144,7 @@ def test_pod_that_had_ended_before_its_deletion_was_asked_for() -> None:
             {"name": "pytorch", "state": state},
             {"name": "proxy", "state": {"running": {}}},
         ]
-        cache.apply_pod(found | {"metadata": found["metadata"] | ({"deletionTimestamp": "now"} if deleting else {})}, 2.0)
+        cache.apply("Pod", found | {"metadata": found["metadata"] | ({"deletionTimestamp": "now"} if deleting else {})}, 2.0)
 
     for ended_first in (True, False):
         cache = primed(pod(0))
@@ -155,8 +156,8 @@ def test_pod_that_had_ended_before_its_deletion_was_asked_for() -> None:
 
 def test_pod_dead_before_the_operator_started_is_marked_for_good() -> None:
     cache = primed(pod(0, phase="Failed"))
-    cache.apply_pod(pod(1, phase="Failed"), 2.0)
-    cache.apply_pod(pod(0, version=9, phase="Failed"), 2.0)
+    cache.apply("Pod", pod(1, phase="Failed"), 2.0)
+    cache.apply("Pod", pod(0, version=9, phase="Failed"), 2.0)
     assert [view.ended_before_takeover for view in cache.pods_of("uid-lm")] == [True, False]
 
 
@@ -185,7 +186,7 @@ def test_pod_of_another_namespace_is_nobodys_worker() -> None:
     cache = primed(pod(0))
     forged = pod(0, uid="forged")
     forged["metadata"]["namespace"] = "elsewhere"
-    cache.apply_pod(forged, 2.0)
+    cache.apply("Pod", forged, 2.0)
     assert cache.worker("elsewhere", forged["metadata"]["name"], "forged") is None
     assert [view.uid for view in cache.pods_of("uid-lm")] == [pod(0)["metadata"]["uid"]]
 
@@ -198,16 +199,16 @@ def test_pod_that_cannot_be_made_is_stuck_since_that_began() -> None:
 
     cache = primed(pod(0, version=1, phase="Pending"))
     for version, (reason, now) in enumerate([("ErrImagePull", 400.0), ("ImagePullBackOff", 410.0)], start=2):
-        cache.apply_pod(waiting(reason, version), now)
+        cache.apply("Pod", waiting(reason, version), now)
     assert cache.pods_of("uid-lm")[0].stuck_since == 400.0
-    cache.apply_pod(waiting("ContainerCreating", 8), 420.0)
-    cache.apply_pod(waiting("ErrImagePull", 9), 430.0)
+    cache.apply("Pod", waiting("ContainerCreating", 8), 420.0)
+    cache.apply("Pod", waiting("ErrImagePull", 9), 430.0)
     assert cache.pods_of("uid-lm")[0].stuck_since == 430.0
 
 
 def test_dead_of_before_are_no_news_to_an_operator_that_begins_to_lead() -> None:
     cache = primed(pod(0), pod(1))
-    cache.apply_pod(pod(1, version=9, phase="Failed"), 2.0)
+    cache.apply("Pod", pod(1, version=9, phase="Failed"), 2.0)
     cache.mark_ended_before_takeover()
     assert [view.ended_before_takeover for view in cache.pods_of("uid-lm")] == [False, True]
 
@@ -215,45 +216,45 @@ def test_dead_of_before_are_no_news_to_an_operator_that_begins_to_lead() -> None
 def test_what_was_deleted_while_a_list_was_on_its_way_does_not_come_back() -> None:
     cache = primed(pod(0), pod(1))
     listed = [pod(0), pod(1)]  # the listing began at 5.0
-    assert cache.remove_pod(pod(0), 6.0) == {KEY}
-    cache.remove_job(a_manifest(), 6.0)
+    assert cache.remove("Pod", pod(0), 6.0) == {KEY}
+    cache.remove(names.KIND, a_manifest(), 6.0)
     cache.replace_all([a_manifest()], listed, [node("node-0")], 5.0)
     assert cache.job(KEY) is None
-    cache.apply_job({**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-lm-again"}}, 7.0)
+    cache.apply(names.KIND, {**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-lm-again"}}, 7.0)
     assert not cache.has_job(KEY, "uid-lm")
     assert cache.worker("default", "lm-worker-0-x7k2p", "uid-0") is None
 
 
 def test_deletion_is_remembered_although_the_pod_was_not_known_yet() -> None:
     cache = Cache()
-    assert cache.remove_pod(pod(0), 6.0) == set()
+    assert cache.remove("Pod", pod(0), 6.0) == set()
     cache.replace_all([a_manifest()], [pod(0), pod(1)], [node("node-0")], 5.0)
     assert [view.index for view in cache.pods_of("uid-lm")] == [1]
 
 
 def test_late_answers_and_late_events_bring_nothing_back() -> None:
     cache = primed(pod(0))
-    cache.remove_pod(pod(0, version=7), 6.0)
-    assert cache.apply_pod(pod(0, version=5), 6.1) == set(), "the answer to its creation"
-    assert cache.apply_pod(pod(0, version=9), 6.1) == set(), "a watch that lags behind"
-    cache.remove_job(a_manifest(), 6.0)
+    cache.remove("Pod", pod(0, version=7), 6.0)
+    assert cache.apply("Pod", pod(0, version=5), 6.1) == set(), "the answer to its creation"
+    assert cache.apply("Pod", pod(0, version=9), 6.1) == set(), "a watch that lags behind"
+    cache.remove(names.KIND, a_manifest(), 6.0)
     late = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "9"}}
-    assert cache.apply_job(late, 6.1) == set(), "the answer to a status write"
+    assert cache.apply(names.KIND, late, 6.1) == set(), "the answer to a status write"
     assert (cache.pods_of("uid-lm"), cache.job(KEY)) == ((), None)
 
 
 def test_ghosts_that_a_list_has_removed_do_not_come_back_either() -> None:
     cache = primed(pod(0))
     cache.replace_all([a_manifest()], [], [node("node-0")], 5.0)
-    assert cache.apply_pod(pod(0, version=9), 5.5) == set()
+    assert cache.apply("Pod", pod(0, version=9), 5.5) == set()
 
 
 def test_job_of_the_same_name_made_anew_is_not_replaced_by_the_one_before() -> None:
     cache = primed()
     again = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-again", "resourceVersion": "8"}}
-    assert cache.apply_job(again, 2.0) == {KEY}, "its predecessor's deletion was never told"
+    assert cache.apply(names.KIND, again, 2.0) == {KEY}, "its predecessor's deletion was never told"
     before = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}
-    assert cache.apply_job(before, 3.0) == set()
+    assert cache.apply(names.KIND, before, 3.0) == set()
     cache.replace_all([before], [], [], 1.5)
     assert cache.has_job(KEY, "uid-again")
 
@@ -261,36 +262,36 @@ def test_job_of_the_same_name_made_anew_is_not_replaced_by_the_one_before() -> N
 def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_restored() -> None:
     cache = primed(pod(0, version=500, phase="Running"), pod(1, version=501))
     cache.observe_change("Pod", "MODIFIED", pod(0, version=500), 2.0)
-    cache.remove_pod(pod(2, version=502), 2.0)  # deleted after the backup was made
+    cache.remove("Pod", pod(2, version=502), 2.0)  # deleted after the backup was made
     restored = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "1"}, "status": {"round": 3}}
-    cache.apply_job({**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}}, 2.0)
-    cache.apply_pod(pod(3, version=503), 6.0)  # while the list is on its way
+    cache.apply(names.KIND, {**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}}, 2.0)
+    cache.apply("Pod", pod(3, version=503), 6.0)  # while the list is on its way
     touched = cache.replace_all([restored], [pod(0, version=90, phase="Failed"), pod(2, version=91)], [node("node-0")], 5.0)
     assert touched == {KEY}
     assert [(view.index, view.phase) for view in cache.pods_of("uid-lm")] == [(0, "Failed"), (2, "Running"), (3, "Running")]
-    assert cache.apply_pod(pod(0, version=95, phase="Running"), 7.0) == {KEY}, "news are news again"
-    silent = cache.silent_since
+    assert cache.apply("Pod", pod(0, version=95, phase="Running"), 7.0) == {KEY}, "news are news again"
+    silent = cache.watch_lag.silent_since()
     assert (silent["pods"], silent["jobs"]) == (5.0, 5.0), "a watch that goes on at the old version is found out"
 
 
 def test_address_is_known_while_a_pod_of_a_job_has_it() -> None:
     cache = primed()
-    cache.apply_pod({**pod(0), "status": {"phase": "Running", "podIP": "10.1.2.3"}}, 2.0)
+    cache.apply("Pod", {**pod(0), "status": {"phase": "Running", "podIP": "10.1.2.3"}}, 2.0)
     forged = {**pod(1, uid="forged"), "status": {"phase": "Running", "podIP": "10.9.9.9"}}
     forged["metadata"]["namespace"] = "elsewhere"
-    cache.apply_pod(forged, 2.0)
+    cache.apply("Pod", forged, 2.0)
     assert [cache.has_pod_at(address) for address in ("10.1.2.3", "10.9.9.9", "")] == [True, False, False]
-    cache.remove_pod(pod(0), 3.0)
+    cache.remove("Pod", pod(0), 3.0)
     assert not cache.has_pod_at("10.1.2.3")
 
 
 def test_pods_are_sorted_once_for_many_plans() -> None:
     cache = primed(pod(0), pod(1))
     before = cache.pods_of("uid-lm")
-    cache.apply_node(node("node-9"), 2.0)
-    cache.note_written_job({**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}, 2.0)
+    cache.apply("Node", node("node-9"), 2.0)
+    cache.note_written(names.KIND, {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}, 2.0)
     assert cache.pods_of("uid-lm") is before
-    cache.apply_pod(pod(1, version=9, phase="Failed"), 3.0)
+    cache.apply("Pod", pod(1, version=9, phase="Failed"), 3.0)
     assert [view.phase for view in cache.pods_of("uid-lm")] == ["Running", "Failed"]
 
 
@@ -302,10 +303,10 @@ def test_what_a_list_could_not_have_stays_but_is_not_waited_for() -> None:
     cache = Cache(watch_lag=WatchLag(by_namespace=True))
     job = in_namespace(a_manifest(), "refused")
     cache.replace_all([job], [in_namespace(pod(0), "refused")], [node("node-0")], 1.0)
-    assert cache.silent_since.keys() == {"jobs", "pods", "nodes"}
+    assert cache.watch_lag.silent_since().keys() == {"jobs", "pods", "nodes"}
     assert cache.replace_all([], [], [node("node-0")], 5.0, unavailable={"refused"}) == set()
     key = JobKey("refused", "lm")
     assert (cache.keys, len(cache.pods_of("uid-lm")), cache.unavailable) == ([key], 1, {"refused"})
-    assert cache.silent_since.keys() == {"nodes"}
+    assert cache.watch_lag.silent_since().keys() == {"nodes"}
     assert cache.replace_all([], [], [node("node-0")], 9.0) == {key}
     assert (cache.keys, cache.unavailable) == ([], set())

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.spec.fields import InvalidJob
@@ -123,7 +124,7 @@ def test_life_of_a_pod_asks_for_the_plans_that_read_it_and_for_no_others() -> No
     found = copy.deepcopy(a_worker_pod(a_job(), 0))
     found["metadata"] |= {"uid": "uid-0", "resourceVersion": "2"}
     found["status"] = {"phase": "Pending"}
-    cache.note_written_pod(found, 1.5)
+    cache.note_written("Pod", found, 1.5)
     assert cache.observe_change("Pod", "ADDED", found, 1.6) == set(), "the watch reports what the operator has written"
     plans = 0
     for version, (what, change, planned) in enumerate(LIFE, start=3):
@@ -140,7 +141,7 @@ def test_status_that_the_operator_has_written_asks_for_no_plan_when_the_watch_re
     cache = Cache()
     cache.replace_all([a_manifest()], [], [], 1.0)
     written = {**a_manifest(), "status": {"round": 1}, "metadata": {**a_manifest()["metadata"], "resourceVersion": "5"}}
-    cache.note_written_job(written, 2.0)
+    cache.note_written(names.KIND, written, 2.0)
     assert cache.observe_change("ElasticPyTorchJob", "MODIFIED", written, 2.1) == set()
     labelled = {**written, "metadata": {**written["metadata"], "resourceVersion": "6", "labels": {"team": "a"}}}
     assert cache.observe_change("ElasticPyTorchJob", "MODIFIED", labelled, 2.2) == set()
@@ -157,4 +158,4 @@ def test_list_that_shows_a_change_which_no_plan_reads_still_awaits_it_on_the_wat
     cache.observe_change("ElasticPyTorchJob", None, a_manifest(), 1.5)
     newer = {**found, "metadata": {**found["metadata"], "resourceVersion": "9"}}
     assert cache.replace_all([a_manifest()], [newer], [], 5.0) == set()
-    assert cache.silent_since == {"pods": 5.0}
+    assert cache.watch_lag.silent_since() == {"pods": 5.0}

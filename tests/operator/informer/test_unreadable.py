@@ -115,7 +115,7 @@ def check_that_others_are_known(kind: str, bad: Any) -> None:
         assert len(cache.workloads_of("uid-lm")) == 1
         assert "node-of-lm" in cache.nodes
         assert cache.running_workers >= 1
-        assert cache.silent_since is not None
+        assert cache.watch_lag.silent_since() is not None
 
     for now, bad_too in ((1.0, True), (10.0, False), (20.0, True)):
         jobs, pods, nodes, workloads = listed(bad_too=bad_too)
@@ -196,7 +196,9 @@ def test_pod_that_can_no_longer_be_read_keeps_its_place_while_it_lives(by_list: 
         assert cache.observe_change("Pod", "MODIFIED", spoilt("Pod", 6), 10.0) == set()
     assert cache.pods_of("uid-lm") == before
     assert cache.unreadable.counts == {"Pod": 1}
-    assert "pods" not in cache.silent_since or not by_list or cache.silent_since["pods"] == 1.0, "its watch is not waited for"
+    assert "pods" not in cache.watch_lag.silent_since() or not by_list or cache.watch_lag.silent_since()["pods"] == 1.0, (
+        "its watch is not waited for"
+    )
     assert cache.observe_change("Pod", "DELETED", spoilt("Pod", 7), 11.0) == {KEY}
     assert (cache.pods_of("uid-lm"), cache.unreadable.counts) == ((), {})
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.workload_views import job_of_workload, view_workload
 from elastic_pytorch_operator.manifests.workload import workload
@@ -52,7 +52,7 @@ def test_only_workloads_of_our_jobs_are_known() -> None:
 
 def test_cache_has_the_workloads_of_a_job_and_tells_whom_a_change_concerns() -> None:
     cache, key = Cache(), JobKey("default", "lm")
-    cache.apply_job(a_manifest(), 1.0)
+    cache.apply(names.KIND, a_manifest(), 1.0)
     assert cache.observe_change(kueue.WORKLOAD, "ADDED", a_reported(1), 2.0) == {key}
     assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(2), 3.0) == set(), "nothing that a plan reads"
     assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(1, status=STATUS), 3.0) == set(), "older"
@@ -66,9 +66,9 @@ def test_cache_has_the_workloads_of_a_job_and_tells_whom_a_change_concerns() -> 
 
 def test_list_corrects_what_the_watch_has_missed() -> None:
     cache = Cache()
-    cache.apply_workload(a_reported(1), 1.0)
+    cache.apply(kueue.WORKLOAD, a_reported(1), 1.0)
     assert cache.replace_all([a_manifest()], [], [], 2.0, [a_reported(5, status=STATUS)]) >= {JobKey("default", "lm")}
     assert [view.granted for view in cache.workloads_of("uid-lm")] == [2]
-    assert cache.silent_since.keys() >= {"workloads"}
+    assert cache.watch_lag.silent_since().keys() >= {"workloads"}
     cache.replace_all([a_manifest()], [], [], 9.0, [])
     assert cache.workloads_of("uid-lm") == ()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.actions import AdoptWorkload
@@ -36,7 +37,7 @@ async def test_a_workload_that_is_there_becomes_the_base() -> None:
     assert (owner["uid"], owner["controller"]) == (JOB.uid, True)
     assert metadata["labels"]["kueue.x-k8s.io/job-uid"] == JOB.uid
     assert metadata["labels"]["kueue.x-k8s.io/multikueue-origin"] == "multikueue"
-    cache.apply_job({"metadata": {"name": JOB.key.name, "namespace": "default", "uid": JOB.uid}, "spec": {}}, 0.0)
+    cache.apply(names.KIND, {"metadata": {"name": JOB.key.name, "namespace": "default", "uid": JOB.uid}, "spec": {}}, 0.0)
     (view,) = cache.workloads_of(JOB.uid)
     assert (view.name, view.number, view.count) == ("made", 0, 2)
 
