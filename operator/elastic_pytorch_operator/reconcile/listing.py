@@ -2,19 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
-
-@dataclass(frozen=True, slots=True)
-class _Namespace:
-    jobs: list[Manifest]
-    pods: list[Manifest]
-    workloads: list[Manifest]
+Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]  # a namespace's jobs, pods and Workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +28,7 @@ class Listing:
     pods: list[Manifest]
     nodes: list[Manifest]
     workloads: list[Manifest]
-    failed: Mapping[str, ClusterError] = field(default_factory=dict)
+    failed: Mapping[str, ClusterError]
 
     @property
     def trouble(self) -> ClusterError | None:
@@ -56,25 +51,19 @@ async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
     failed = {place: found for place, found in zip(places, answers, strict=True) if isinstance(found, ClusterError)}
     if len(failed) == len(places):
         raise failed[places[0]]
-    listed = [found for found in answers if isinstance(found, _Namespace)]
-    return Listing(
-        jobs=list(chain.from_iterable(found.jobs for found in listed)),
-        pods=list(chain.from_iterable(found.pods for found in listed)),
-        nodes=await cluster.list_nodes(),
-        workloads=list(chain.from_iterable(found.workloads for found in listed)),
-        failed=failed,
-    )
+    listed: list[Lists] = [found for found in answers if not isinstance(found, ClusterError)]
+    jobs, pods, workloads = (list(chain.from_iterable(lists)) for lists in zip(*listed, strict=True))
+    return Listing(jobs, pods, await cluster.list_nodes(), workloads, failed)
 
 
 async def can_list(cluster: Cluster, namespace: str, *, kueue: bool) -> bool:
     """Whether a namespace can be listed."""
-    return isinstance(await _try_namespace(cluster, namespace, kueue=kueue), _Namespace)
+    return not isinstance(await _try_namespace(cluster, namespace, kueue=kueue), ClusterError)
 
 
-async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> _Namespace | ClusterError:
-    place = (namespace,) if namespace else ()
+async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> Lists | ClusterError:
     try:
-        jobs, pods = await cluster.list_jobs(*place), await cluster.list_pods(*place)
-        return _Namespace(jobs, pods, await cluster.list_workloads(*place) if kueue else [])
+        jobs, pods = await cluster.list_jobs(namespace), await cluster.list_pods(namespace)
+        return jobs, pods, await cluster.list_workloads(namespace) if kueue else []
     except ClusterError as error:
         return error
