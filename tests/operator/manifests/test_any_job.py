@@ -14,7 +14,7 @@ from elastic_pytorch_operator.manifests.workload import base_priority, workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.model.workload import Admission, Grant
-from elastic_pytorch_operator.planning.workers.placement import could_take
+from elastic_pytorch_operator.planning.workers.placement import nodes_for
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, parse_job
 from hypothesis import given, settings
@@ -60,7 +60,7 @@ def test_a_job_is_read_or_refused_and_what_is_read_can_be_built(manifest: dict[s
         return
     for built in everything(job):
         json.dumps(built)
-    could_take(NODE, job.template["spec"])
+    list(nodes_for([NODE], job.template["spec"]))
 
 
 def test_the_job_that_the_property_starts_from_is_read() -> None:

@@ -11,7 +11,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.workers.evacuation import seconds_left
-from elastic_pytorch_operator.planning.workers.placement import could_take, tolerates
+from elastic_pytorch_operator.planning.workers.placement import nodes_for, tolerates
 from elastic_pytorch_operator.planning.workers.suspect_nodes import others_have_room
 
 MAX_AVOIDED = 200
@@ -45,7 +45,8 @@ def nodes_to_avoid(
         doubtful: nodes that have probably died, and those where pods have failed to start.
         left_out: nodes that have failed their check.
     """
-    ending = {name: node.end for name, node in observed.nodes.items() if node.end and could_take(node, template["spec"])}
+    marked = (node for node in observed.nodes.values() if node.end)
+    ending = {node.name: node.end for node in nodes_for(marked, template["spec"]) if node.end}
     sure = {name for name, end in ending.items() if seconds_left(end, observed.time) is not None}
     soft = {name for name, end in ending.items() if end.certainty is Certainty.SOFT and not _repels(end, template)}
     never, known = {*left_out, *sure}, {*left_out, *doubtful}

@@ -1,27 +1,32 @@
-"""Could a node take a pod? It looks at the node and the pod's spec alone; only the scheduler knows which other pods are there.
+"""Which nodes could take a pod? It looks at each node and the pod's spec alone; only the scheduler knows which other pods are there.
 
 The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.spec.pod_requests import pod_requests
+from elastic_pytorch_operator.spec.pod_requests import Amounts, pod_requests
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads labels
 
 
-def could_take(node: NodeView, spec: Manifest) -> bool:
-    """Whether a node, were it empty, could take a pod.
+def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
+    """Those of some nodes that could take a pod, were they empty.
 
     Args:
-        node: as the API server last reported it.
+        nodes: as the API server last reported them.
         spec: of the pod.
     """
+    requests = pod_requests(spec)  # once: a template may be as large as an object can be
+    return (node for node in nodes if _could_take(node, spec, requests))
+
+
+def _could_take(node: NodeView, spec: Manifest, requests: Amounts) -> bool:
     selector: Manifest = spec.get("nodeSelector") or {}
     return (
         node.ready
@@ -29,7 +34,7 @@ def could_take(node: NodeView, spec: Manifest) -> bool:
         and all(node.labels.get(key) == value for key, value in selector.items())
         and _has_affinity(node, spec)
         and all(tolerates(spec, taint) for taint in node.taints)
-        and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in pod_requests(spec).items())
+        and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in requests.items())
     )
 
 

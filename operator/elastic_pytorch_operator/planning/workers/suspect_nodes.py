@@ -9,7 +9,7 @@ from typing import Any
 from elastic_pytorch_operator.model.announced_ends import Certainty
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
-from elastic_pytorch_operator.planning.workers.placement import could_take
+from elastic_pytorch_operator.planning.workers.placement import nodes_for
 
 SUSPICION_SECONDS = 90.0  # by then the cluster has found out by itself
 
@@ -59,7 +59,8 @@ def others_have_room(
     """
     if any(pod.unschedulable and pod.avoids for pod in pods):
         return False
-    return any(node.name not in suspects and could_take(node, template["spec"]) for node in nodes.values())
+    others = (node for node in nodes.values() if node.name not in suspects)
+    return any(nodes_for(others, template["spec"]))
 
 
 def avoids_in_vain(pod: PodView, suspects: Collection[str], nodes: Mapping[str, NodeView]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.planning.workers.placement import could_take
+from elastic_pytorch_operator.planning.workers.placement import nodes_for
 
 NODE = NodeView(
     "gpu-0",
@@ -75,7 +75,7 @@ def asks(**quantities: str) -> dict[str, Any]:
     ],
 )
 def test_what_a_pod_asks_for(spec: dict[str, Any], fits: bool) -> None:
-    assert could_take(NODE, {"tolerations": [TOLERATION], **spec}) is fits
+    assert list(nodes_for([NODE], {"tolerations": [TOLERATION], **spec})) == ([NODE] if fits else [])
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_what_a_pod_asks_for(spec: dict[str, Any], fits: bool) -> None:
     ],
 )
 def test_taints(toleration: dict[str, str], tolerated: bool) -> None:
-    assert could_take(NODE, {"tolerations": [{"key": "another"}, toleration]}) is tolerated
+    assert any(nodes_for([NODE], {"tolerations": [{"key": "another"}, toleration]})) is tolerated
 
 
 @pytest.mark.parametrize("node", [NodeView("n", ready=False), NodeView("n", unschedulable=True)])
 def test_node_that_takes_no_pods(node: NodeView) -> None:
-    assert not could_take(node, {})
+    assert not any(nodes_for([node], {}))
