@@ -62,8 +62,9 @@ async def can_list(cluster: Cluster, namespace: str, *, kueue: bool) -> bool:
 
 
 async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> Lists | ClusterError:
+    place = (namespace,) if namespace else ()
     try:
-        jobs, pods = await cluster.list_jobs(namespace), await cluster.list_pods(namespace)
-        return jobs, pods, await cluster.list_workloads(namespace) if kueue else []
+        jobs, pods = await cluster.list_jobs(*place), await cluster.list_pods(*place)
+        return jobs, pods, await cluster.list_workloads(*place) if kueue else []
     except ClusterError as error:
         return error
