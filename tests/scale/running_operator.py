@@ -12,6 +12,7 @@ from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.runtime.replica import Replica
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
+from elastic_pytorch_operator.tls.secret import SECRET_NAME
 
 
 def a_free_port() -> int:
@@ -33,6 +34,7 @@ async def running_operator() -> AsyncIterator[FakeCluster]:
         await asyncio.Event().wait()
 
     settings = ReplicaSettings(f"https://localhost:{port}", "127.0.0.1", port, a_free_port())
+    cluster.add_object("Secret", settings.namespace, SECRET_NAME)
     replica = asyncio.create_task(Replica(cluster, settings, watch).run(stop))
     yield cluster
     stop.set()
