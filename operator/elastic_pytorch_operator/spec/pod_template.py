@@ -61,6 +61,9 @@ TEMPLATE = an_object(
 RESTARTS = ("restartPolicy", "restartPolicyRules")
 NO_RESTARTS = "may not be set for the container that trains: the operator replaces its pod, as spec.failurePolicy says"
 MAX_GRACE_SECONDS = 10**7  # 115 days; agents accept no more
+# Each is compared with the taints or the labels of many nodes whenever a pod is planned.
+MAX_TOLERATIONS = 200
+MAX_REQUIREMENTS = 100
 
 
 def find_problem(template: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -68,7 +71,12 @@ def find_problem(template: Mapping[str, Any]) -> tuple[str, str] | None:
     spec = template.get("spec")
     if not isinstance(spec, Mapping):
         return "spec", f"must be {OBJECT.words}"
-    return _find_wrong(template, TEMPLATE, "") or _find_wrong_grace(spec) or _find_wrong_container(spec.get("containers") or ())
+    return (
+        _find_wrong(template, TEMPLATE, "")
+        or _find_too_many(spec)
+        or _find_wrong_grace(spec)
+        or _find_wrong_container(spec.get("containers") or ())
+    )
 
 
 def _find_wrong(value: Any, form: Form, path: str) -> tuple[str, str] | None:
@@ -90,6 +98,20 @@ def _has_form(value: object, form: Form) -> bool:
     if form.words == OBJECT.words:
         return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     return isinstance(value, list) and (form is LIST or all(isinstance(item, Mapping) for item in value))
+
+
+def _find_too_many(spec: Mapping[str, Any]) -> tuple[str, str] | None:
+    if len(spec.get("tolerations") or ()) > MAX_TOLERATIONS:
+        return "spec.tolerations", f"must have at most {MAX_TOLERATIONS} entries"
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    if (
+        sum(1 + sum(len(term.get(kind) or ()) for kind in ("matchExpressions", "matchFields")) for term in terms)
+        > MAX_REQUIREMENTS
+    ):
+        path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+        return path, f"must have at most {MAX_REQUIREMENTS} entries and requirements in all"
+    return None
 
 
 def _find_wrong_grace(spec: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -48,6 +48,9 @@ def with_terms(*terms: dict[str, Any]) -> dict[str, Any]:
         (with_terms({"matchExpressions": [{"values": "a"}]}), f"{TERMS}[0].matchExpressions[0].values"),
         ({"spec": {"terminationGracePeriodSeconds": "30s"}}, "spec.terminationGracePeriodSeconds"),
         ({"spec": {"terminationGracePeriodSeconds": 10**7 + 1}}, "spec.terminationGracePeriodSeconds"),
+        ({"spec": {"tolerations": [{"operator": "Exists"}] * 201}}, "spec.tolerations"),
+        (with_terms(*[{}] * 101), TERMS),
+        (with_terms({"matchExpressions": [{"key": "a"}] * 60, "matchFields": [{"key": "a"}] * 40}), TERMS),
         (with_container(resources=["gpu"]), "spec.containers[1].resources"),
         (with_container(resources={"limits": "1"}), "spec.containers[1].resources.limits"),
         (with_container(restartPolicy="OnFailure"), "spec.containers[1].restartPolicy"),
@@ -67,6 +70,12 @@ def test_problem_is_named(template: dict[str, Any], path: str) -> None:
 def test_whatever_the_operator_does_not_touch_is_left_to_the_api_server() -> None:
     assert find_problem({"spec": {"containers": [{"name": "pytorch", "ports": "all"}], "nodeName": 7}}) is None
     assert find_problem({"spec": {"containers": [{"name": "pytorch", "env": None}], "volumes": None}}) is None
+
+
+def test_many_rules_for_nodes_are_allowed() -> None:
+    spec = with_terms({"matchExpressions": [{"key": "a"}] * 99})["spec"]
+    containers = [{"name": "pytorch"}]
+    assert find_problem({"spec": {**spec, "tolerations": [{"operator": "Exists"}] * 200, "containers": containers}}) is None
 
 
 def test_other_containers_may_be_restarted_in_place() -> None:

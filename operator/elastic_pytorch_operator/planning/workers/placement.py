@@ -4,7 +4,8 @@ The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration an
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
@@ -22,18 +23,20 @@ def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
         nodes: as the API server last reported them.
         spec: of the pod.
     """
-    requests = pod_requests(spec)  # once: a template may be as large as an object can be
-    return (node for node in nodes if _could_take(node, spec, requests))
+    # Once for all nodes: a template may be as large as an object can be.
+    requests = {name: amount for name, amount in pod_requests(spec).items() if amount > 0}
+    tolerated = cache(partial(tolerates, spec))
+    return (node for node in nodes if _could_take(node, spec, requests, tolerated))
 
 
-def _could_take(node: NodeView, spec: Manifest, requests: Amounts) -> bool:
+def _could_take(node: NodeView, spec: Manifest, requests: Amounts, tolerated: Callable[[Taint], bool]) -> bool:
     selector: Manifest = spec.get("nodeSelector") or {}
     return (
         node.ready
         and not node.unschedulable
         and all(node.labels.get(key) == value for key, value in selector.items())
         and _has_affinity(node, spec)
-        and all(tolerates(spec, taint) for taint in node.taints)
+        and all(map(tolerated, node.taints))
         and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in requests.items())
     )
 
