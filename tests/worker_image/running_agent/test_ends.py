@@ -57,7 +57,7 @@ def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Event
     operator.wait_for("leaving", "w0")
     assert not events.all(what="saved")  # it trains on until the operator has spoken
     leaving.signal()
-    number = operator.declare("w1")
+    number = operator.declare("w1", orderly=True)  # as all are alive, a worker may wait for its peer before it saves
     operator.wait_for("running", "w1", number=number)
     assert leaving.wait() == 143
     saved = events.wait(2, what="saved")
