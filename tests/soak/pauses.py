@@ -9,7 +9,7 @@ from tests.soak.checks.cluster import spread
 from tests.soak.plan import Act, from_json
 from tests.soak.verdict import Seen, pauses
 
-MOST_TIMES = 2.0  # a hostile tenant may make the pauses of other jobs so many times as long, and no longer
+MOST_TIMES = 2.0  # a hostile tenant may make the pauses of other jobs at most this many times as long
 FIGURES = ("median", "90 %", "longest")
 
 

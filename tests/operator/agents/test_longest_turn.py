@@ -63,7 +63,7 @@ REQUESTS = {
 
 
 async def turn_while_pods_send(pods: int, opening: str, block: bytes, connections: int) -> float:
-    """The longest turn, in the best of some periods, while each pod sends on so many connections."""
+    """The longest turn, in the best of some periods, while each pod sends on that number of connections."""
     cluster, cache = FakeCluster(), Cache()
     created = [await cluster.create_pod(a_worker_pod(a_job(replicas=8, maximum=8), index)) for index in range(pods)]
     cache.replace_all([a_manifest(replicas=8, maximum=8)], await cluster.list_pods(), await cluster.list_nodes(), 0.0)

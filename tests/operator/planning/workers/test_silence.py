@@ -202,12 +202,12 @@ def test_silent_worker_of_a_broken_group_beside_a_leader_that_let_its_lease_run_
 @pytest.mark.parametrize(
     "fields",
     [
-        {"lost_leader_node": ""},  # it gave its lease back, or nobody knows where it ran
+        {"lost_leader_node": ""},  # it gave its lease back, or its node is not known
         {"lost_leader_node": "node-1"},  # it ran elsewhere
         {"agents": [an_agent("w0"), an_agent("w1")]},  # the group trains on
         {"agents": [an_agent("w0", "failed"), an_agent("w1"), an_agent("w2")]},  # it has spoken
         {"agents": [an_agent("w0", "failed", 0), an_agent("w1")]},  # the failure of an earlier round
-        {"agents": []},  # nobody has spoken
+        {"agents": []},  # no agent has reported
         {"heard_before": frozenset({"w0", "w1"})},  # its agent has yet to speak for the first time
         {"pods": [*PODS[:2], a_pending_pod(2, node="node-2")]},
         {"pods": [*PODS[:2], a_dead_pod(2, node="node-2")]},  # the kubelet has told of its end
