@@ -16,7 +16,7 @@ from elastic_pytorch_operator.informer.unreadable import UnreadableObjects
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.informer.workload_views import WorkloadIndex, job_of_workload, view_workload
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
-from elastic_pytorch_operator.model.observed import Nodes, PodView
+from elastic_pytorch_operator.model.observed import Nodes, PodView, UnreadableObject
 from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
@@ -115,6 +115,11 @@ class Cache:
         """Kueue's Workloads of a job, by number."""
         key = self._keys.get(job_uid)
         return self._workloads.of((key, job_uid)) if key else ()
+
+    def unreadable_of(self, job_uid: str) -> tuple[UnreadableObject, ...]:
+        """The pods and Workloads of a job that cannot be read."""
+        key = self._keys.get(job_uid)
+        return self.unreadable.of((key, job_uid)) if key else ()
 
     def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
         """The job of a worker pod, with its UID; None if the pod is not known, or is another one by now."""
@@ -242,7 +247,7 @@ class Cache:
         return {key for _, key in gone}
 
     def _take(self, kind: str, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
-        """Takes note of an object; returns whom it concerns, None if it is not news or cannot be read.
+        """Takes note of an object; returns whom it concerns, None if it is not news, or if a list has it and it cannot be read.
 
         Args:
             kind: of the object.
@@ -261,8 +266,8 @@ class Cache:
                 case _:
                     concerned = self._take_job(manifest, now, listed=listed)
         except Exception as fault:
-            self.unreadable.note(kind, manifest, fault)
-            return None
+            owner = self.unreadable.note(kind, manifest, fault)
+            return {owner[0]} if owner is not None and not listed else None  # after a list, all jobs are planned
         self.unreadable.forget(kind, identify(manifest).uid)
         return concerned
 

@@ -1,53 +1,89 @@
-"""The objects that cannot be read: each is told once, and counted for as long as it is there.
+"""The objects that cannot be read: each is reported once, and counted for as long as it is there.
 
 An object is what its author has made of it. A fault in one must not hide the others, so each is read by itself.
 """
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
+from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.identity import identify
+from elastic_pytorch_operator.informer.owned_objects import Owner
+from elastic_pytorch_operator.informer.pod_views import job_of_pod
+from elastic_pytorch_operator.informer.workload_views import job_of_workload
+from elastic_pytorch_operator.model.observed import UnreadableObject
 from elastic_pytorch_operator.spec.fields import MAX_WORDS
 
 logger = logging.getLogger(__name__)
+
+OWNERS: Mapping[str, Callable[[Manifest], Owner | None]] = {"Pod": job_of_pod, kueue.WORKLOAD: job_of_workload}
 
 
 @dataclass(slots=True)
 class UnreadableObjects:
     """Those that are there now."""
 
-    _uids: dict[str, set[str]] = field(default_factory=dict)  # by kind; a kind without any is left out
+    _owners: dict[str, dict[str, Owner | None]] = field(default_factory=dict)  # by kind and UID; a kind without any is left out
+    _of_owner: dict[Owner, dict[str, UnreadableObject]] = field(default_factory=dict)  # by UID
 
     @property
     def counts(self) -> Mapping[str, int]:
         """How many there are, by kind."""
-        return {kind: len(uids) for kind, uids in self._uids.items()}
+        return {kind: len(uids) for kind, uids in self._owners.items()}
 
-    def note(self, kind: str, manifest: object, fault: Exception) -> None:
-        """An object cannot be read. Only the first time is logged, until it can be read again."""
+    def of(self, owner: Owner) -> tuple[UnreadableObject, ...]:
+        """The pods and Workloads of a job that cannot be read, in the order in which they became so."""
+        return tuple(self._of_owner.get(owner, {}).values())
+
+    def note(self, kind: str, manifest: object, fault: Exception) -> Owner | None:
+        """An object cannot be read. Only the first time is logged, until it can be read again.
+
+        Returns:
+            The job that owns it; None if none is known, or if this is not the first time.
+        """
         found = identify(manifest)
-        known = self._uids.setdefault(kind, set())
-        if found.uid not in known:
-            known.add(found.uid)
-            logger.error(
-                "cannot read an object, which is left out: %s",
-                f"{type(fault).__name__}: {fault}"[:MAX_WORDS],
-                extra={"kind": kind, "object": f"{found.namespace}/{found.name}", "uid": found.uid, "version": found.version},
-            )
+        known = self._owners.setdefault(kind, {})
+        if found.uid in known:
+            return None
+        words = f"{type(fault).__name__}: {fault}"[:MAX_WORDS]
+        owner = known[found.uid] = _owner_of(kind, manifest)
+        if owner is not None:
+            self._of_owner.setdefault(owner, {})[found.uid] = UnreadableObject(kind, found.name, words)
+        logger.error(
+            "cannot read an object, which is left out: %s",
+            words,
+            extra={"kind": kind, "object": f"{found.namespace}/{found.name}", "uid": found.uid, "version": found.version},
+        )
+        return owner
 
     def forget(self, kind: str, uid: str) -> None:
         """An object has been read, or is gone."""
-        if uid in self._uids.get(kind, ()):
-            self._keep(kind, self._uids[kind] - {uid})
+        uids = self._owners.get(kind, {})
+        if uid not in uids:
+            return
+        owner = uids.pop(uid)
+        if not uids:
+            del self._owners[kind]
+        if owner is not None:
+            objects = self._of_owner[owner]
+            del objects[uid]
+            if not objects:
+                del self._of_owner[owner]
 
     def forget_others(self, kind: str, uids: Container[str]) -> None:
         """Drops all objects of a kind but these, which are all there are."""
-        if kind in self._uids:
-            self._keep(kind, {uid for uid in self._uids[kind] if uid in uids})
+        for uid in [uid for uid in self._owners.get(kind, ()) if uid not in uids]:
+            self.forget(kind, uid)
 
-    def _keep(self, kind: str, uids: set[str]) -> None:
-        if uids:
-            self._uids[kind] = uids
-        else:
-            del self._uids[kind]
+
+def _owner_of(kind: str, manifest: object) -> Owner | None:
+    """The job that owns an object, if that much of it can be read."""
+    read = OWNERS.get(kind)
+    try:
+        owner = read(manifest) if read is not None and isinstance(manifest, Mapping) else None
+        hash(owner)
+    except Exception:
+        return None
+    return owner

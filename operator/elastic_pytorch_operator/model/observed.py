@@ -186,6 +186,21 @@ class AgentView:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableObject:
+    """An object of the job that the operator cannot read, and leaves out.
+
+    Attributes:
+        kind: of the object.
+        name: of the object.
+        fault: what it stumbled on.
+    """
+
+    kind: str
+    name: str
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """Everything known about one job at one moment.
 
@@ -214,6 +229,7 @@ class Observed:
     reports_progress: bool = False  # an agent has reported a step
     reporting_jobs: int = 1  # how many jobs report progress
     workloads: tuple[WorkloadView, ...] | None = None  # by number; None: the operator does not support Kueue here
+    unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
 

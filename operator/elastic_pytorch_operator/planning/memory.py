@@ -6,6 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.check import CheckRequest
+from elastic_pytorch_operator.model.observed import UnreadableObject
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget_refused_pods
 from elastic_pytorch_operator.planning.failures.budget import Budget
@@ -45,6 +46,7 @@ class Memory:
         stock: of a group that stock torchrun forms.
         stragglers: the ranks that are slow.
         preflight: which nodes have been checked, and which are left out.
+        unreadable: the job's objects that could not be read at the last plan.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -69,6 +71,7 @@ class Memory:
     stock: StockMemory | None = None
     stragglers: Stragglers = NO_STRAGGLERS
     preflight: Preflight = NO_PREFLIGHT
+    unreadable: tuple[UnreadableObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

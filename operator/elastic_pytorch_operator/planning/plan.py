@@ -16,6 +16,7 @@ from elastic_pytorch_operator.planning.queueing.delegation import delegate
 from elastic_pytorch_operator.planning.queueing.placement import grant_pods
 from elastic_pytorch_operator.planning.queueing.quota import Quota, find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, plan_workloads
+from elastic_pytorch_operator.planning.reporting.events import record_unreadable
 from elastic_pytorch_operator.planning.reporting.recovery import pause_seconds
 from elastic_pytorch_operator.planning.scaling.scaling import advance_scaling, note_change
 from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
@@ -37,9 +38,11 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if has_ended(job.status):
         ended = plan_ended(job, observed, memory)
         return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))
-    if job.stock:
-        return _plan_by_quota(job, observed, memory, plan_stock)
-    return _plan_by_worth(job, observed, memory)
+    todo = _plan_by_quota(job, observed, memory, plan_stock) if job.stock else _plan_by_worth(job, observed, memory)
+    if observed.unreadable == memory.unreadable:
+        return todo
+    events = record_unreadable(observed.unreadable, memory.unreadable)
+    return replace(todo, actions=(*todo.actions, *events), memory=replace(todo.memory, unreadable=observed.unreadable))
 
 
 def _plan_by_worth(job: Job, observed: Observed, memory: Memory) -> Plan:

@@ -55,6 +55,7 @@ def observe(
         reports_progress=any(agent.progress.step is not None for agent in agents.values()),
         reporting_jobs=reporting_jobs,
         workloads=cache.workloads_of(job.uid) if kueue else None,
+        unreadable=cache.unreadable_of(job.uid),
     )
 
 

@@ -193,14 +193,17 @@ def test_pod_that_can_no_longer_be_read_keeps_its_place_while_it_lives(by_list: 
     if by_list:
         cache.replace_all([a_manifest()], [spoilt("Pod", 6)], [], 10.0)
     else:
+        assert cache.observe_change("Pod", "MODIFIED", spoilt("Pod", 6), 10.0) == {KEY}, "an event reports it"
         assert cache.observe_change("Pod", "MODIFIED", spoilt("Pod", 6), 10.0) == set()
     assert cache.pods_of("uid-lm") == before
     assert cache.unreadable.counts == {"Pod": 1}
+    [unreadable] = cache.unreadable_of("uid-lm")
+    assert (unreadable.kind, unreadable.name, unreadable.fault[:9]) == ("Pod", before[0].name, "TypeError")
     assert "pods" not in cache.watch_lag.silent_since() or not by_list or cache.watch_lag.silent_since()["pods"] == 1.0, (
         "its watch is not waited for"
     )
     assert cache.observe_change("Pod", "DELETED", spoilt("Pod", 7), 11.0) == {KEY}
-    assert (cache.pods_of("uid-lm"), cache.unreadable.counts) == ((), {})
+    assert (cache.pods_of("uid-lm"), cache.unreadable.counts, cache.unreadable_of("uid-lm")) == ((), {}, ())
 
 
 def test_node_that_can_be_read_again_is_not_unreadable_though_it_is_no_news() -> None:

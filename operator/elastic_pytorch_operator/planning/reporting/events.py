@@ -1,12 +1,12 @@
 """The events of a job, as `kubectl describe` lists them: one for each change."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.failure import FailureRecord
-from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS, PreflightStep
@@ -20,7 +20,7 @@ from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
-MAX_NAMED = 3  # workers whose faults an event has
+MAX_NAMED = 3  # workers or objects whose faults an event has
 BAD_NEWS = (
     names.WORKER_LOST,
     names.WORKER_FAILED,
@@ -118,10 +118,8 @@ def record_preflight(step: PreflightStep) -> list[RecordEvent]:
         for each in step.left_out
     ]
     if step.undecided:
-        named = [f"{worker} {why}" for worker, why in sorted(step.undecided.items())]
-        if len(named) > MAX_NAMED:
-            named[MAX_NAMED:] = [f"and {len(named) - MAX_NAMED} others"]
-        note = f"No pair shows which node is at fault, so none is left out: {'; '.join(named)}"
+        named = _enumerate([f"{worker} {why}" for worker, why in sorted(step.undecided.items())])
+        note = f"No pair shows which node is at fault, so none is left out: {named}"
         events.append(RecordEvent(names.NO_NODE_LEFT_OUT, note, warning=True))
     return events
 
@@ -142,6 +140,22 @@ def _events_of_quota(job: Job, quota: Quota) -> list[RecordEvent]:
 def record_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
     """Returns one event for each write that the API server does not accept."""
     return [RecordEvent(names.REFUSED, _sentence(words), warning=True) for words in refusals]
+
+
+def record_unreadable(now: Sequence[UnreadableObject], before: Collection[UnreadableObject]) -> list[RecordEvent]:
+    """Returns one event for all objects of the job that can no longer be read."""
+    known = frozenset(before)
+    named = [f"{each.kind} {each.name} ({each.fault})" for each in now if each not in known]
+    if not named:
+        return []
+    note = f"The operator cannot read what follows, and uses the last versions that it could read: {_enumerate(named)}"
+    return [RecordEvent(names.UNREADABLE, note, warning=True)]
+
+
+def _enumerate(named: list[str]) -> str:
+    """The first of several, and how many more there are."""
+    more = [f"and {len(named) - MAX_NAMED} more"] if len(named) > MAX_NAMED else []
+    return "; ".join([*named[:MAX_NAMED], *more])
 
 
 def _sentence(clause: str) -> str:

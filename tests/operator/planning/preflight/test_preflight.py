@@ -187,7 +187,7 @@ def test_where_no_two_reach_each_other_the_checks_end() -> None:
     assert len(simulation.asked) == 6
     [event] = [event for event in simulation.events if event.reason == "NoNodeLeftOut"]
     assert event.note.count("all-reduces: timed out") == 3
-    assert event.note.endswith("; and 3 others")
+    assert event.note.endswith("; and 3 more")
 
 
 def test_a_bad_link_is_no_nodes_fault() -> None:
