@@ -28,7 +28,7 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWriter, Lane
-from elastic_pytorch_operator.reconcile.listing import Listing, can_list, list_cluster
+from elastic_pytorch_operator.reconcile.listing import Listing, can_list_any, list_cluster
 from elastic_pytorch_operator.reconcile.observe import observe
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
@@ -191,8 +191,7 @@ class Controller:
             due = self._cache.watch_lag.missed(self._clock())
             if not due and self._clock() >= asked_at + UNAVAILABLE_SECONDS:
                 asked_at = self._clock()
-                asked = (can_list(self._cluster, name, kueue=self._kueue) for name in self._cache.unavailable)
-                due = any(await asyncio.gather(*asked))
+                due = await can_list_any(self._cluster, self._cache.unavailable, kueue=self._kueue)
             if due:
                 await self._try_relist()
 

@@ -1,7 +1,7 @@
 """Lists the cluster, each namespace by itself: one that is gone, or that may not be read, must not hide the others."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -9,6 +9,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
+MAX_AT_ONCE = 10  # namespaces: each lists its jobs, then its pods, then its Workloads
 Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]  # a namespace's jobs, pods and Workloads
 
 
@@ -47,7 +48,7 @@ async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
         ClusterError: the nodes cannot be listed, or no namespace can.
     """
     places = tuple(cluster.namespaces) or ("",)
-    answers = await asyncio.gather(*(_try_namespace(cluster, place, kueue=kueue) for place in places))
+    answers = await _try_namespaces(cluster, places, kueue=kueue)
     failed = {place: found for place, found in zip(places, answers, strict=True) if isinstance(found, ClusterError)}
     if len(failed) == len(places):
         raise failed[places[0]]
@@ -56,9 +57,20 @@ async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
     return Listing(jobs, pods, await cluster.list_nodes(), workloads, failed)
 
 
-async def can_list(cluster: Cluster, namespace: str, *, kueue: bool) -> bool:
-    """Whether a namespace can be listed."""
-    return not isinstance(await _try_namespace(cluster, namespace, kueue=kueue), ClusterError)
+async def can_list_any(cluster: Cluster, namespaces: Collection[str], *, kueue: bool) -> bool:
+    """Whether one of these namespaces can be listed."""
+    answers = await _try_namespaces(cluster, namespaces, kueue=kueue)
+    return not all(isinstance(found, ClusterError) for found in answers)
+
+
+async def _try_namespaces(cluster: Cluster, namespaces: Iterable[str], *, kueue: bool) -> Sequence[Lists | ClusterError]:
+    slots = asyncio.Semaphore(MAX_AT_ONCE)
+
+    async def ask(namespace: str) -> Lists | ClusterError:
+        async with slots:
+            return await _try_namespace(cluster, namespace, kueue=kueue)
+
+    return await asyncio.gather(*map(ask, namespaces))
 
 
 async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> Lists | ClusterError:

@@ -1,8 +1,11 @@
 """What a list of the cluster has, if some of its namespaces cannot be listed."""
 
+import asyncio
+
 import pytest
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.reconcile.listing import can_list, list_cluster
+from elastic_pytorch_operator.reconcile.listing import MAX_AT_ONCE, can_list_any, list_cluster
 
 from tests.operator.builders import a_manifest
 from tests.operator.faulty_cluster import FaultyCluster
@@ -56,7 +59,28 @@ async def test_nodes_and_all_namespaces_together_must_be_listed(verb: str, names
 
 async def test_namespace_is_there_if_all_of_it_can_be_listed() -> None:
     cluster = a_cluster("a", "b", b=403)
-    assert await can_list(cluster, "a", kueue=True)
-    assert not await can_list(cluster, "b", kueue=True)
+    assert await can_list_any(cluster, ["b", "a"], kueue=True)
+    assert not await can_list_any(cluster, ["b"], kueue=True)
+    assert not await can_list_any(cluster, [], kueue=True)
     cluster.fail_next("list_workloads", 403)
-    assert not await can_list(cluster, "a", kueue=True)
+    assert not await can_list_any(cluster, ["a"], kueue=True)
+
+
+class CountedLists(FaultyCluster):
+    """Counts the lists that are on their way."""
+
+    now = most = 0
+
+    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        self.now -= 1
+        return await super().list_jobs(namespace)
+
+
+async def test_many_namespaces_are_not_all_listed_at_once() -> None:
+    cluster = CountedLists()
+    cluster.namespaces = tuple(f"tenant-{number}" for number in range(3 * MAX_AT_ONCE))
+    await list_cluster(cluster, kueue=False)
+    assert cluster.most == MAX_AT_ONCE
