@@ -19,7 +19,7 @@ from torchtitan.components.dataloader import BaseDataLoader
 from elastic_pytorch.group import agent_link
 from elastic_pytorch.progress.report import report
 from elastic_pytorch.state.commit_interval import CommitInterval
-from elastic_pytorch.state.state import cpu_group
+from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.step_boundary import StepBoundary, start_maximum
 from elastic_pytorch.training.epoch_order import EpochOrder
 

@@ -75,3 +75,14 @@ def test_what_is_left_is_told_until_it_is_given_back_or_made_again() -> None:
     assert names.left() == {first.memory}
     names.forget(first.memory)
     assert not names.left()
+
+
+@pytest.mark.parametrize("folder", ["s3://bucket/run1", "gs://bucket", "file:///data", Path("s3://bucket/run1"), "az+x://a"])
+def test_url_is_not_taken_for_a_folder(folder: str | Path) -> None:
+    with pytest.raises(ValueError, match="a URL is not a folder"):
+        StateNames().give(folder, "")
+
+
+@pytest.mark.parametrize("folder", ["runs/s3", "a:b", "./s3:/x", "/data:/x"])
+def test_folder_may_have_a_colon(folder: str) -> None:
+    assert StateNames().give(folder, "").folder.endswith(folder.removeprefix("."))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from elastic_pytorch.processes.run_script import SAME_SEED
 
 from tests.torch_features import needs_torchrun_handlers
 from tests.worker_image.agents import SCRIPTS, Agent, Events
@@ -81,6 +82,8 @@ def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Sta
     assert [e["sums"] for e in events.all(what="batches")] == [[14, 126]] * 4
     random = events.all(what="random")
     assert len({e["numpy"] for e in random}) == 2
+    seeds = {e["seed"] for e in random}
+    assert len(seeds) == 2 or seeds == {SAME_SEED}, "as in processes that are not forked"
     assert {(e["threads"], e["omp"]) for e in random} == {(1, "1")}
 
 

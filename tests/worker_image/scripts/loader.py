@@ -20,4 +20,10 @@ if __name__ == "__main__":
     for method in ("fork", "spawn"):
         batches = DataLoader(Squares(), batch_size=4, num_workers=1, multiprocessing_context=method)
         event("batches", method=method, sums=[int(batch.sum()) for batch in batches])
-    event("random", numpy=float(numpy.random.random()), threads=torch.get_num_threads(), omp=os.environ.get("OMP_NUM_THREADS"))
+    event(
+        "random",
+        numpy=float(numpy.random.random()),
+        seed=torch.initial_seed(),
+        threads=torch.get_num_threads(),
+        omp=os.environ.get("OMP_NUM_THREADS"),
+    )

@@ -134,10 +134,13 @@ class Committed:
     def restore(self) -> None:
         """There is nothing."""
 
-    def commit(self, *, loss: Any) -> None:
+    def end_step(self, *, loss: Any) -> None:
         assert loss is None or loss.requires_grad is False
         self.step += 1
         self.registered[0].advance()
+
+    def complete_step(self) -> None:
+        """There is nothing to be kept."""
 
 
 def whole(parameter: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import NoReturn, Protocol
 
 from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOCAL_SOCKET, LOST_PEER, PARKED, Message
+from elastic_pytorch.pod.planned_stop import script_end
 
 CHECK_SECONDS = 60.0  # from one check whether the agent is still there to the next
 MAX_MESSAGE_CHARACTERS = 4000
@@ -54,15 +55,18 @@ class AgentLink:
         self._client.send({"kind": PARKED, "step": step})
 
     def stop_process(self, step: int) -> NoReturn:
-        """Reports a step that all workers have saved, and waits until the agent ends this process: its successor goes on from there.
+        """Ends this process after a step that all workers have saved: its successor goes on from there.
 
         Raises:
+            PlannedStop: the script is to end; what runs it then waits until the agent ends this process.
             ConnectionError: the agent is gone.
         """
-        self.stop_at_boundary(step)
         with contextlib.suppress(ValueError):  # not the main thread
             # All is saved: a handler that would save something has nothing to do.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        script_end.begin(lambda: self.stop_at_boundary(step), self._wait_for_end)
+
+    def _wait_for_end(self) -> NoReturn:
         while True:
             self.wait_for_go()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # also as a Path, which has merged the slashes
 
 
 class Identity(NamedTuple):
@@ -59,12 +60,17 @@ class StateNames:
             name: of the State, in that folder; empty: it has none.
 
         Raises:
-            ValueError: the name cannot be one of a folder.
+            ValueError: the name cannot be one of a folder, or the folder is a URL.
             RuntimeError: the process has such a State already.
         """
         if name and not _NAME.fullmatch(name):
             raise ValueError(
                 f"name={name!r}: a name is of letters, digits, '_', '.' and '-', as it may become that of a folder"
+            )
+        if folder is not None and _URL.match(os.fspath(folder)):
+            raise ValueError(
+                f"folder={os.fspath(folder)!r}: a URL is not a folder, and would become one on the container's own disk. Give a path on a "
+                "volume that all pods share, and copy the checkpoints from there"
             )
         given, numbers = self._count
         if folder is not None:

@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from elastic_pytorch.pod.planned_stop import PlannedStop, script_end
 from elastic_pytorch.processes.parent_death import die_with_parent
 from elastic_pytorch.processes.stderr_tail import attach
 from elastic_pytorch.stopping.answers import answer_stops
@@ -37,6 +38,7 @@ SCRIPT = "script"
 MODULE = "module"
 INTERRUPTED = 128 + signal.SIGINT
 OUTPUT_LOST = 120  # Python's own
+SAME_SEED = 67280421310721  # with which torch before 2.15 begins in each process
 
 _BUFFERS = (io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair)
 _IMPORTED_WITH_THREADS = os.environ.get("OMP_NUM_THREADS")
@@ -54,8 +56,10 @@ def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
     try:
         _reset_process()
         sys.argv = [target, *arguments]
+        script_end.orderly = True
         code = _outcome(lambda: _run(mode, target))
         code = _finish(code)
+        script_end.complete()
     finally:
         # Not through torch's wrapper, which would wait for an agent that has stopped listening.
         os._exit(code)
@@ -113,10 +117,13 @@ def _reset_process() -> None:
     random = sys.modules.get("numpy.random")
     if random is not None:
         random.seed()  # otherwise all workers of a pod, and all after a restart, would draw the same numbers
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    if torch.initial_seed() != SAME_SEED:
+        torch.default_generator.seed()  # the same
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads != _IMPORTED_WITH_THREADS and threads.isdecimal() and int(threads) > 0:
-        import torch  # noqa: PLC0415 - it is imported already
-
         torch.set_num_threads(int(threads))  # torch read the variable when it was imported
 
 
@@ -129,13 +136,18 @@ def _outcome(run: Callable[[], Any]) -> int:
     """Runs a function. Prints an exception as Python does, records it as `@record` does, and returns the exit code."""
     try:
         run()
+    except PlannedStop:
+        return 0
     except SystemExit as error:
-        return _exit_code(error.code)
+        if code := _exit_code(error.code):
+            sys.last_value = error
+        return code
     except BaseException as error:  # KeyboardInterrupt, too, ends the script
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
             frames = frames.tb_next
         error.__traceback__ = frames
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
         sys.excepthook(type(error), error, frames)
         if isinstance(error, KeyboardInterrupt):
             return INTERRUPTED

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import sys
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import Protocol
 
 from elastic_pytorch.group import agent_link
 from elastic_pytorch.log import logger
+from elastic_pytorch.memory.state_names import names
+from elastic_pytorch.state.restore import RankGroup
 from elastic_pytorch.state_format.state_version import StateVersion
 
 LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
@@ -52,14 +55,31 @@ class Settles(Protocol):
         """
 
 
+class Unfinished(Protocol):
+    """A State whose last step is counted and not committed yet: the body of the loop may be at work."""
+
+    def complete_at_exit(self) -> None:
+        """Commits that step."""
+
+
+unfinished: "weakref.WeakSet[Unfinished]" = weakref.WeakSet()
 under_way: "weakref.WeakSet[Settles]" = weakref.WeakSet()
 last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
 
 
-def on_disk(names: Iterable[str]) -> list[str]:
+def give_back(group: RankGroup) -> None:
+    """Releases memories whose States are gone and whose commits are on the disk. Collective: only rank 0 knows that."""
+    for name in group.broadcast(_on_disk(names.left()) if group.rank == 0 else [], 0):
+        if name in names.left():
+            names.forget(name)
+            last_commits.pop(name, None)
+            agent_link.pod_client().drop(name)
+
+
+def _on_disk(left: Iterable[str]) -> list[str]:
     """Returns the memories whose last commit is on the disk, and requests the flush of the others."""
     done = []
-    for name in names:
+    for name in left:
         if (commit := last_commits.get(name)) is not None:
             commit.flush(name, now=True)
             flushed = agent_link.pod_client().flushed(name)
@@ -71,6 +91,10 @@ def on_disk(names: Iterable[str]) -> list[str]:
 @atexit.register
 def flush_last_commits() -> None:
     """Requests their flush. An agent carries it out, so that this process can end at once; without one, waits for it."""
+    if getattr(sys, "last_value", None) is None:  # an exception may have ended the loop's body in the midst of a step
+        for state in list(unfinished):
+            with contextlib.suppress(RuntimeError):
+                state.complete_at_exit()
     for commits in list(under_way):
         with contextlib.suppress(RuntimeError):
             commits.settle(wait=True)

@@ -119,6 +119,13 @@ class RankGroup(Protocol):
         """Fills the tensors of all given ranks with those of the first one. Only these ranks call it."""
 
 
+def cpu_group() -> Any:
+    """Returns the default group (None) if it can send CPU tensors, else a new one that can. Collective."""
+    if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
+        return None
+    return dist.new_group(backend="gloo")
+
+
 class TorchGroup:
     """A group of torch.distributed.
 

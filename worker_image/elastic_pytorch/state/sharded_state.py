@@ -9,8 +9,9 @@ import torch.distributed as dist
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.progress.report import report
+from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.registered import describe, refuse_foreign_sharding, refuse_unlike
-from elastic_pytorch.state.restore import Found, TorchGroup, claim
+from elastic_pytorch.state.restore import Found, TorchGroup, claim, cpu_group
 from elastic_pytorch.state.sharded_checkpoint import (
     Engine,
     load_sharded,
@@ -19,7 +20,7 @@ from elastic_pytorch.state.sharded_checkpoint import (
     save_sharded,
     states_of,
 )
-from elastic_pytorch.state.state import State, cpu_group
+from elastic_pytorch.state.state import State
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
@@ -81,6 +82,7 @@ class ShardedState(State):
         found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group, engine=self._engine)
         if found is not None:
             self._load(Found(found[0], found[1], generation, f"the checkpoint of {found[0]}"))
+        unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
         self._saved = found[0] if found else StateVersion(0, 0)
         if self._rank == 0:
@@ -104,6 +106,15 @@ class ShardedState(State):
         if self._saved.step != self._step:
             self._write()
         return self._saved.step == self._step
+
+    def complete_at_exit(self) -> None:
+        """A checkpoint takes all ranks, and the process ends: what is not saved is told."""
+        if self._saved.step != self._step and self._rank == 0:
+            logger.warning(
+                "steps %d to %d are not saved: give ShardedState total_steps, or call its flush() on all ranks at the end",
+                self._saved.step + 1,
+                self._step,
+            )
 
     def _next_generation(self) -> int:
         """Returns one more than the generation of any earlier group, as rank 0 finds it."""

@@ -19,7 +19,7 @@ from elastic_pytorch.progress.report import report
 from elastic_pytorch.state import rng_state
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.commits import Commits
-from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, last_commits, on_disk
+from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, give_back, last_commits, unfinished
 from elastic_pytorch.state.plain_values import PlainValues
 from elastic_pytorch.state.registered import (
     describe,
@@ -31,7 +31,7 @@ from elastic_pytorch.state.registered import (
     refuse_unlike,
     unwrap,
 )
-from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, find_newest
+from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, cpu_group, find_newest
 from elastic_pytorch.state.step_boundary import Done, StepBoundary, start_maximum
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.torch_fixes import destroy_deadlock
@@ -107,6 +107,7 @@ class State:
         self._leave: weakref.finalize[Any, Any] | None = None
         self._closed = False
         self._boundary: StepBoundary | None = None
+        self._loss: Any = None  # of a step that is counted and not committed yet
         self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = self._reported_at = float("-inf")
         self._trouble = ""
@@ -155,9 +156,10 @@ class State:
         group: RankGroup = TorchGroup(gloo) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         refuse_unlike(group, {"State": self._identity.description, **describe(self._objects)})
+        unfinished.discard(self)
         self._find_memory()
         self._commits.settle(wait=True)
-        _give_back(group)
+        give_back(group)
         found = find_newest(group, self._memory, self._folder, self._tree() if group.rank == 0 else None)
         self._load(found)
         if found.shared:
@@ -183,6 +185,12 @@ class State:
             RuntimeError: a peer is lost; or `restore` has not been called.
             GroupChanged: in a function decorated with `in_process`, which has it called again.
         """
+        self.end_step(loss=loss)
+        self.complete_step()
+
+    def end_step(self, *, loss: Any = None) -> None:
+        """Counts a step, and advances a registered `ElasticSampler`. `complete_step` does the rest of `commit`."""
+        self.complete_step()  # of a loop that was left
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
         self._commits.settle(wait=False)
@@ -191,31 +199,41 @@ class State:
         for each in self._objects.values():
             if (advance := getattr(each, "advance", None)) is not None:
                 advance()
+        if (kept := last_commits.get(self._name)) is not None:
+            kept.steps_done = self._step
+        self._loss = loss
+        unfinished.add(self)
+
+    def complete_step(self) -> None:
+        """Commits and reports the step that `end_step` has counted, and stops here if the group changes; does so once."""
+        boundary, agent = self._boundary, self._agent_link
+        if boundary is None or self not in unfinished:
+            return
+        unfinished.discard(self)
+        loss, self._loss = self._loss, None
         last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
         if due := last or self._interval.due(self._step, self._committed):
             self._committed = self._step
             self._write()
             self._share_values()
         self._commits.end_step()
-        agent = self._agent_link
-        stop = self._boundary.reached(lambda: agent is not None and agent.wanted())
+        stop = boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
             self._write()
             self._share_values()
         if stop or last:
             self._commits.settle(wait=True)
-        if (kept := last_commits.get(self._name)) is not None:
-            kept.steps_done = self._step
         self._flush(now=stop or last)
         self._report(loss)
         if stop and agent is not None:
             if in_process.active():
-                raise in_process.GroupChanged(self._step, self._boundary.meet)
+                raise in_process.GroupChanged(self._step, boundary.meet)
             agent.stop_process(self._step)
 
     def leave_group(self) -> None:
         """Drops the process group. To be called before it is destroyed and created again in the same process; `in_process` does so."""
         self._boundary = self._shared_values = None
+        unfinished.discard(self)  # the step may not have been done as a whole
 
     def close(self) -> None:
         """Ends this State in a process that continues with another training: waits until the last commit is on disk.
@@ -227,6 +245,7 @@ class State:
             return
         self.flush()
         self._closed, self._boundary = True, None
+        unfinished.discard(self)
         self._commits.close()
         if self._leave is not None:
             self._leave()
@@ -257,6 +276,11 @@ class State:
         done = agent_link.pod_client().drain(timeout_seconds, self._name)
         self._complain()
         return done
+
+    def complete_at_exit(self) -> None:
+        """Commits, without the other ranks, the last step of a loop that was left, as the process ends."""
+        if self._version.step != self._step:
+            self._write()
 
     def _tree(self) -> dict[str, Any]:
         return {
@@ -349,15 +373,14 @@ class State:
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = agent_link.pod_client().flushed(self._name)
             self._complain()
+        samples = (getattr(each, "samples_per_step", None) for each in self._objects.values())
         report(
             step=self._step,
             total=self._total,
             loss=loss,
             checkpoint_step=flushed.step if flushed else None,
             commit_every_steps=self._interval.steps,
-            samples_per_step=next(
-                (n for each in self._objects.values() if (n := getattr(each, "samples_per_step", None))), None
-            ),
+            samples_per_step=next(filter(None, samples), None),
         )
         if self._rank == 0 and self._interval.steps != self._reported_interval:
             self._reported_interval = self._interval.steps
@@ -374,19 +397,3 @@ def _leave(name: str, snapshot: Snapshot) -> None:
     """Called when a State is gone, and its process continues."""
     names.leave(name)
     snapshot.close()
-
-
-def _give_back(group: RankGroup) -> None:
-    """Releases memories whose States are gone and whose commits are on the disk. Collective: only rank 0 knows that."""
-    for name in group.broadcast(on_disk(names.left()) if group.rank == 0 else [], 0):
-        if name in names.left():
-            names.forget(name)
-            last_commits.pop(name, None)
-            agent_link.pod_client().drop(name)
-
-
-def cpu_group() -> Any:
-    """Returns the default group (None) if it can send CPU tensors, else a new one that can. Collective."""
-    if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
-        return None
-    return dist.new_group(backend="gloo")

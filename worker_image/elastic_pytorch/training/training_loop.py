@@ -40,7 +40,7 @@ class Step:
         self.ends_epoch = ends_epoch
 
     def backward(self, loss: Tensor, *, count: Tensor | float | None = None) -> None:
-        """Runs backward. After a step's last micro-batch, also runs the optimizer's step and the commit.
+        """Runs backward. After a step's last micro-batch, also runs the optimizer's step, and counts the step as done.
 
         Args:
             loss: the mean over the micro-batch; the library weights it, and scales it if there is a scaler.
@@ -48,7 +48,7 @@ class Step:
 
         Raises:
             RuntimeError: it was called before for this micro-batch; the loss has not come through the model that `steps` was given;
-                or what `State.commit` raises.
+                or what `State.commit` raises for the step before.
         """
         if self._done:
             raise RuntimeError("backward was called before for this micro-batch: add the losses up, and call it once")
@@ -82,14 +82,19 @@ def steps(
     epoch_scheduler: Any = None,
     scaler: Any = None,
     before_step: Callable[[], object] | None = None,
+    after_step: Callable[[], object] | None = None,
 ) -> Iterator[Step]:
     """The training loop, from the step of the state on. To be called in each group, after `State.restore`.
 
         for step in elastic.steps(state, loader, model, optimizer, epochs=3):
             step.backward(loss_of(model, *step.batch))
 
-    After a step's last micro-batch comes, in this order: `before_step`, `optimizer.step`, `zero_grad`, `scheduler.step`, `State.commit`.
-    The loop may be left after any `backward`, and continued by another call.
+    A step's last `backward` also runs, in this order: `before_step`, `optimizer.step`, `zero_grad`, `scheduler.step`. Then it counts the
+    step, so that `state.step` has its number, and calls `after_step`. What the loop's body does next still belongs to the step:
+    `State.commit` comes when the loop goes on, and a group that changes stops there.
+
+    The loop may be left after any `backward`, and continued by another call. A step after which it was left is committed by the next call,
+    by `State.flush` or `State.close`, or at the end of the process; not if an exception ends that.
 
     Args:
         state: the State with which the model, the optimizer, the schedulers, the scaler and the loader's sampler are registered.
@@ -102,6 +107,7 @@ def steps(
         epoch_scheduler: a scheduler that steps with each epoch.
         scaler: a torch.amp.GradScaler.
         before_step: called when the step's gradients are complete, and unscaled: to clip them, for example.
+        after_step: called when the step is counted: to update an averaged model, for example.
 
     Raises:
         TypeError: the loader has no ElasticSampler.
@@ -125,7 +131,7 @@ def steps(
         )
     # Sharded models wait for each other in forward, too, so that no one part of a step is a rank's own.
     timer = WorkTimer() if isinstance(model, DistributedDataParallel) and not alone else None
-    loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step, timer)
+    loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step, after_step, timer)
     return loop.run(loader, sampler, END if epochs is None else epochs, END if max_steps is None else max_steps)
 
 
@@ -138,12 +144,14 @@ class _Loop:
     epoch_scheduler: Any
     scaler: Any
     before_step: Callable[[], object] | None
+    after_step: Callable[[], object] | None
     timer: WorkTimer | None
     forwarded: bool = False  # whether the model has run since the micro-batch was taken
     counted: CountedStep | None = None  # of the current step
     losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
 
     def run(self, loader: Iterable[Any], sampler: ElasticSampler, epochs: int, max_steps: int) -> Iterator[Step]:
+        self.state.complete_step()  # after which the loop was left
         self.optimizer.zero_grad()  # left over from a loop that was left within a step
         with self._watched_model():
             for epoch in sampler.epochs(epochs):
@@ -158,6 +166,7 @@ class _Loop:
                         )
                         yield step
                         step.check()
+                    self.state.complete_step()
                     if self.state.step >= max_steps:
                         return
                 if sampler.epoch == epoch:
@@ -200,7 +209,9 @@ class _Loop:
         if self.epoch_scheduler is not None and ends_epoch:
             self.epoch_scheduler.step()
         losses, self.losses, self.counted = self.losses, [], None
-        self.state.commit(loss=_mean(losses))
+        self.state.end_step(loss=_mean(losses))
+        if self.after_step is not None:
+            self.after_step()
         if self.timer is not None:
             self.timer.end_step()
 

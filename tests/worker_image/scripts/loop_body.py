@@ -1,0 +1,74 @@
+"""Trains with `elastic.steps` and does after each `backward` what people do there: averages, counts, evaluates, writes metrics."""
+
+import argparse
+import atexit
+import os
+import time
+from pathlib import Path
+
+import elastic_pytorch as elastic
+import torch
+import torch.distributed as dist
+from events import event
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--in-process", action="store_true")
+parser.add_argument("--steps", type=int, default=120)
+parser.add_argument("--evaluate-every", type=int, default=50)
+parser.add_argument("--evaluation-seconds", type=float, default=0.0)
+parser.add_argument("--stay-in-finally", action="store_true", help="a script whose end takes longer than it may")
+options = parser.parse_args()
+
+data = TensorDataset(torch.randn(4000, 2), torch.randn(4000, 1))
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+sampler = elastic.ElasticSampler(data, batch_size=8, seed=3)
+averaged = torch.optim.swa_utils.AveragedModel(model)
+after = torch.optim.swa_utils.AveragedModel(model)
+state = elastic.State(
+    None,
+    every=1,
+    total_steps=options.steps,
+    model=model,
+    optimizer=optimizer,
+    sampler=sampler,
+    averaged=averaged,
+    after=after,
+    seen=0,
+)
+metrics = Path(f"metrics-{os.environ['WORKER']}-{os.getpid()}").open("w")  # noqa: SIM115 - left open, as scripts do
+atexit.register(lambda: event("at exit"))
+
+
+def train() -> None:
+    dist.init_process_group("gloo")
+    state.restore()
+    ddp = DistributedDataParallel(model)
+    loader = DataLoader(data, batch_sampler=sampler)
+
+    def update() -> None:
+        after.update_parameters(model)
+
+    try:
+        for step in elastic.steps(state, loader, ddp, optimizer, max_steps=options.steps, after_step=update):
+            inputs, targets = step.batch
+            event("step", step=state.step + 1)
+            step.backward((ddp(inputs) - targets).square().mean())
+            averaged.update_parameters(model)
+            state.seen += 1
+            time.sleep(0.02)
+            metrics.write(f"{state.step}\n")
+            if state.step % options.evaluate_every == 0:
+                time.sleep(options.evaluation_seconds if dist.get_rank() == 0 else 0)
+                event("evaluated", step=state.step)
+    finally:
+        event("finally")
+        if options.stay_in_finally and state.step < options.steps:
+            time.sleep(3600)
+    dist.destroy_process_group()
+
+
+(elastic.in_process(train) if options.in_process else train)()
+event("done", averaged=int(averaged.n_averaged), after=int(after.n_averaged), seen=state.seen)

@@ -1,0 +1,119 @@
+"""When a step of `elastic.steps` is committed: once the loop's body is done with it, however the loop is left."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import elastic_pytorch as elastic
+import pytest
+import torch
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.state.last_commits import flush_last_commits
+from elastic_pytorch.storage import checkpoint_folder
+from torch.utils.data import DataLoader, TensorDataset
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
+    monkeypatch.delattr(sys, "last_value", raising=False)
+
+
+class Training:
+    """A model, its State, and what its loop has done after each `backward`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        data = TensorDataset(torch.arange(64.0).reshape(32, 2))
+        self.model = torch.nn.Linear(2, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.0)
+        sampler = elastic.ElasticSampler(data, batch_size=4, seed=3)
+        self.state: Any = elastic.State(
+            folder, every=1, flush_seconds=0.0, model=self.model, optimizer=self.optimizer, sampler=sampler, seen=0
+        )
+        self.loader = DataLoader(data, batch_sampler=sampler)
+        self.calls: list[str] = []
+        self.state.restore()
+
+    def steps(self, until: int) -> Iterator[elastic.Step]:
+        return elastic.steps(
+            self.state,
+            self.loader,
+            self.model,
+            self.optimizer,
+            max_steps=until,
+            before_step=lambda: self.calls.append(f"before {self.state.step}"),
+            after_step=lambda: self.calls.append(f"after {self.state.step}"),
+        )
+
+    def do(self, step: elastic.Step) -> None:
+        step.backward(self.model(*step.batch).square().mean())
+        self.state.seen += 1
+
+    def kept(self) -> int:
+        """How many steps the State would go on from, if the process ended now."""
+        flush_last_commits()
+        version = checkpoint_folder.newest_name(str(self.folder))
+        return version.step if version else 0
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Training]:
+    found = Training(tmp_path / "checkpoints")
+    yield found
+    found.state.close()
+
+
+def to_its_end(training: Training) -> None:
+    for step in training.steps(3):
+        training.do(step)
+
+
+def left(training: Training) -> None:
+    for step in training.steps(9):
+        training.do(step)
+        if training.state.step == 3:
+            break
+
+
+def left_and_flushed(training: Training) -> None:
+    left(training)
+    assert training.state.flush()
+    assert checkpoint_folder.newest_name(str(training.folder)).step == 3
+
+
+def left_twice(training: Training) -> None:
+    for end in (1, 3):
+        for step in training.steps(9):
+            training.do(step)
+            if training.state.step == end:
+                break
+
+
+def failed_in_its_body(training: Training) -> None:
+    for step in training.steps(9):
+        training.do(step)
+        if training.state.step == 4:
+            raise ValueError
+
+
+@pytest.mark.parametrize("run", [to_its_end, left, left_and_flushed, left_twice, failed_in_its_body])
+def test_step_is_kept_when_its_body_is_done(training: Training, run: Callable[[Training], None]) -> None:
+    try:
+        run(training)
+    except ValueError as error:
+        sys.last_value = error  # as Python does before exit handlers run
+    assert training.kept() == 3
+    if run is not failed_in_its_body:
+        training.state.close()
+        again = Training(training.folder)
+        assert (again.state.step, again.state.seen) == (3, 3)
+        again.state.close()
+
+
+def test_functions_of_a_step_are_called_before_and_after_the_optimizer(training: Training) -> None:
+    to_its_end(training)
+    assert training.calls == ["before 0", "after 1", "before 1", "after 2", "before 2", "after 3"]
