@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-variants test-gpu test-scale test-kueue test-autoscale test-frameworks test-release test-install matrix
+LONG_TESTS := test-variants test-gpu test-kueue test-autoscale test-frameworks test-release test-install matrix
 .NOTPARALLEL:
 .PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check venv helm etcd kwok cluster images install lock version release clean
 
@@ -32,7 +32,7 @@ docs: venv ## Write what is generated from the sources: the references of the AP
 
 # More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
 unit: venv ## What a change of a rule needs: tests without processes, torch and long simulations; half a minute (ARGS: for pytest)
-	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu and not process and not torch and not simulation" --ignore tests/e2e --ignore tests/gpu --ignore tests/scale --ignore tests/frameworks --hypothesis-profile unit --numprocesses 4 --dist worksteal --durations 10 $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu and not process and not torch and not simulation" --ignore tests/e2e --ignore tests/gpu --ignore tests/frameworks --hypothesis-profile unit --numprocesses 4 --dist worksteal --durations 10 $(ARGS)
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast
@@ -50,9 +50,6 @@ test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pyte
 
 test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped where there is none (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m gpu tests/gpu tests/worker_image $(ARGS)
-
-test-scale: venv install kwok ## A hundred jobs of ten fake pods each, while the leader changes (ARGS: --turns N)
-	@$(PYTHON) -m pytest -m long --capture=no tests/scale $(ARGS)
 
 test-autoscale: venv install ## Jobs that an autoscaler or the operator itself scales: measured for minutes (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py tests/e2e/scheduling/test_horizontal_autoscaler.py $(ARGS)
@@ -90,7 +87,7 @@ helm: ## Helm, for the tests of the chart, where it can be had
 etcd: ## An etcd for the tests of the etcd-v2 rendezvous, where Debian's packages can be had
 	@hack/etcd.sh
 
-kwok: ## kwok, for the tests on fake nodes
+kwok: ## kwok, for the fake nodes of `make scale`
 	@hack/kwok.sh
 
 cluster: ## The kind cluster elastic-pytorch: made, healed, or found well

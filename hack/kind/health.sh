@@ -38,7 +38,7 @@ uncordon_nodes() {
     [[ -z $cordoned ]] || kubectl uncordon $cordoned
 }
 
-# A killed `make scale` or `make test-scale` leaves nodes that no kubelet stands behind any more (hack/scale/fake_nodes.py).
+# A killed `make scale` leaves nodes that no kubelet stands behind any more (hack/scale/fake_nodes.py).
 remove_fake_nodes() {
     kubectl delete nodes --selector elasticpytorch.dev/fake-node=true --request-timeout=5s || true
 }

@@ -1,4 +1,4 @@
-"""The load generator's connections, to a server that is real and small. tests/scale/test_simulated_agents.py adds TLS."""
+"""The load generator's connections, to a server that is real and small. test_generator.py adds TLS."""
 
 import asyncio
 import json

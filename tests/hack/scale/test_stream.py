@@ -1,4 +1,4 @@
-"""The load generator's streams, to a server that is real and small. tests/scale/test_simulated_agents.py has the operator's own."""
+"""The load generator's streams, to a server that is real and small. test_generator.py has the operator's own."""
 
 import asyncio
 import json

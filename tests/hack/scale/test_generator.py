@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.runtime.replica import Replica
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
+from elastic_pytorch_operator.spec.job import JobKey
+from elastic_pytorch_operator.tls.secret import SECRET_NAME
 from scale.connection import Server
 from scale.generator import Api, Generator
 from scale.observations import Observations
 
 from tests.operator.builders import a_manifest
-from tests.scale.running_operator import running_operator
+from tests.operator.runtime.test_replica import a_free_port
 
 pytestmark = pytest.mark.process
 
@@ -82,8 +88,23 @@ async def until(reached: Callable[[], object]) -> None:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[FakeCluster]:
-    async with running_operator() as cluster:
-        yield cluster
+    """With the operator on it, which has its own HTTP server and TLS."""
+    cluster, port, stop = FakeCluster(), a_free_port(), asyncio.Event()
+
+    async def watch(store: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+        def watch(kind: str, change: str, manifest: dict[str, Any]) -> None:
+            for key in store.observe_change(kind, change, manifest, time.monotonic()):
+                request_work(key, 0.0)
+
+        cluster.watch(watch)
+        await asyncio.Event().wait()
+
+    settings = ReplicaSettings(f"https://localhost:{port}", "127.0.0.1", port, a_free_port())
+    cluster.add_object("Secret", settings.namespace, SECRET_NAME)
+    replica = asyncio.create_task(Replica(cluster, settings, watch).run(stop))
+    yield cluster
+    stop.set()
+    await replica
 
 
 @pytest.fixture
