@@ -96,7 +96,7 @@ def main() -> int:
             return 130
         finally:
             say(str(results.write(FOLDER, result).relative_to(ROOT)))
-        failed |= bool(result.error)
+        failed |= bool(result.error or result.falsely_lost)
     console.print(results.tables(results.read_all(FOLDER)), markup=False, highlight=False, soft_wrap=True)
     return int(failed)
 

@@ -80,6 +80,7 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
             raise RuntimeError(f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}")
         result.falsely_lost = observed.count("deleted") - stage.deleted
         say(f"  takeover: {result.spreads['takeover']}, {result.spreads['takeover_loss']}, falsely lost: {result.falsely_lost}")
+        await stage.until(stage.whole, LOSS_SECONDS, "the jobs to be whole after the takeover")
 
 
 async def settle(say: Callable[[str], None]) -> None:
