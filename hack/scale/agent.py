@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from scale.connection import Connection, RefusedError, Server
 from scale.rounds import Round, read_round
 from scale.stream import Stream
-from scale.training import Training
+from scale.training import START_SECONDS, Training
 
 STOP_SECONDS = 0.2  # that workers take to stop
 HEARTBEAT_TIMEOUT_SECONDS = 5.0
@@ -34,13 +34,6 @@ class Observer(Protocol):
         """A heartbeat was answered after some seconds, or it was not: the error is not empty."""
 
 
-class NoObserver:
-    """Is told in vain."""
-
-    def told(self, agent: "Agent", round_: Round) -> None: ...
-    def heard(self, agent: "Agent", seconds: float, error: str) -> None: ...
-
-
 @dataclass(slots=True)
 class Job:
     """What the agents of a job share: the training, and the agents by the name of their pod."""
@@ -57,12 +50,10 @@ class Job:
 
 @dataclass(eq=False, slots=True)
 class Agent:
-    """The agent of one pod.
+    """The agent of one pod, whose training does not fail and does not end.
 
     Attributes:
         find_token: the pod's, as the file that the kubelet keeps.
-        end: called with the pod's name and an exit code once the job has ended.
-        silent: its node is lost.
     """
 
     name: str
@@ -70,17 +61,12 @@ class Agent:
     job: Job
     link: Connection
     find_token: Callable[[], Awaitable[str]]
-    end: Callable[[str, int], None]
-    observer: Observer = field(default_factory=NoObserver)
-    node: str = ""
+    observer: Observer
     state: str = "ready"
     round: int = 0
     rank: int = 0
     size: int = 0
     restarts: int = 0
-    failure: dict[str, Any] | None = None
-    failed_at: float = 0.0
-    silent: bool = False
     newest: Round = field(default_factory=Round)
     heartbeat_seconds: float = 1.0
     incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -98,14 +84,6 @@ class Agent:
             if self._carrying_out is not None:
                 self._carrying_out.cancel()
             self.link.close()
-
-    def fail(self, exception: str, message: str, exit_code: int = 1) -> None:
-        """A worker process fails."""
-        self.failure = {"localRank": 0, "rank": self.rank, "exitCode": exit_code, "signal": "", "exception": exception}
-        self.failure |= {"message": f"{exception}: {message}", "traceback": ""}
-        self.failed_at = time.monotonic()
-        self.job.training.leave(self.name, self.failed_at)
-        self.report("failed")
 
     def report(self, state: str) -> None:
         """Changes its state, and sends a heartbeat at once."""
@@ -135,10 +113,6 @@ class Agent:
         await stream.open()
         try:
             while True:
-                if self.silent:
-                    await asyncio.Event().wait()
-                if (step := self._step()) is not None and step == self.job.training.total and self.state == "running":
-                    self.state = "succeeded"
                 self.changed, began = False, time.monotonic()
                 deadline = began + self.link.patience * HEARTBEAT_TIMEOUT_SECONDS
                 stream.send(self._describe())
@@ -168,35 +142,31 @@ class Agent:
         return answered
 
     def _hear(self, found: Round) -> None:
-        if self.silent:
-            return
         if found.nudge != self.newest.nudge:
             self.changed = True
-        newer, ended = found.number > self.newest.number, found.verdict is not None and self.newest.verdict is None
-        self.newest = found if newer else replace(self.newest, nudge=found.nudge, verdict=found.verdict)
+        newer = found.number > self.newest.number
+        self.newest = found if newer else replace(self.newest, nudge=found.nudge)
         if newer:
             self.observer.told(self, found)
         if self.round < self.newest.number and (self._carrying_out is None or self._carrying_out.done()):
             self._carrying_out = asyncio.create_task(self._carry_out())
-        if ended:
-            self.end(self.name, int(found.verdict == "failed"))
 
     async def _carry_out(self) -> None:
         """Takes up rounds, until it is in the newest."""
         while (found := self.newest).number > self.round:
-            orderly, leaving = 0 < found.orderly_since <= self.round, self.state == "leaving"
+            orderly = 0 < found.orderly_since <= self.round
             if self.state == "running":
                 self.job.training.leave(self.name, time.monotonic())
                 if not orderly:
                     self.report("stopping")
                     await asyncio.sleep(STOP_SECONDS)
-            self.round, self.failure = found.number, None
-            if found.rank is None or leaving:
-                self.report("leaving" if leaving else "ready")
+            self.round = found.number
+            if found.rank is None:
+                self.report("ready")
             else:
                 self.rank, self.size, self.restarts = found.rank, found.size, self.restarts + 1
                 if self.job.training.join(self.name, self.round, self.size, orderly=orderly, now=time.monotonic()):
-                    asyncio.get_running_loop().call_later(self.job.training.start_seconds, self.job.wake, self.round)
+                    asyncio.get_running_loop().call_later(START_SECONDS, self.job.wake, self.round)
                 self.report("running")
 
     def _step(self) -> int | None:
@@ -206,8 +176,7 @@ class Agent:
     def _describe(self) -> dict[str, Any]:
         step = self._step()
         progress = {"step": step, "firstStep": None if step is None else self.job.training.first}
-        progress |= {"total": self.job.training.total, "loss": None, "checkpointStep": None, "checkpoints": None}
-        failure = {**self.failure, "ageSeconds": time.monotonic() - self.failed_at} if self.failure else None
+        progress |= {"total": None, "loss": None, "checkpointStep": None, "checkpoints": None}
         return {
             "incarnation": self.incarnation,
             "state": self.state,
@@ -219,7 +188,7 @@ class Agent:
             "port": 29501,
             "restarts": self.restarts,
             "progress": {**progress, "commitEverySteps": None},
-            "failure": failure if self.state == "failed" else None,
+            "failure": None,
         }
 
 

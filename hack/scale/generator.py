@@ -223,14 +223,11 @@ class Generator:
         token = Token(self._api, self._askers, self._namespace, pod)
         link = connection(self._operators.of(pod), pod["status"]["podIP"])
         group = self._watched.group(job)
-        agent = Agent(name, job, group.job, link, token.find, self._conclude, self._watched)
+        agent = Agent(name, job, group.job, link, token.find, self._watched)
         try:
             await agent.run()
         finally:
             self._watched.gone(agent)
-
-    def _conclude(self, name: str, exit_code: int) -> None:
-        say(event="ended", pod=name, code=exit_code)
 
 
 class Token:
@@ -262,7 +259,7 @@ class Token:
 
 
 def _report_end(task: asyncio.Task[None]) -> None:
-    """An agent ends by being cancelled, or with its job; anything else is a fault of this program."""
+    """An agent ends by being cancelled; anything else is a fault of this program."""
     if not task.cancelled() and (error := task.exception()) is not None:
         say(event="broken", error=repr(error))
 

@@ -20,7 +20,6 @@ class Round:
     size: int = 0
     cause: str = ""
     nudge: int = 0
-    verdict: str | None = None
 
 
 def read_round(fields: Mapping[str, Any]) -> Round:
@@ -29,5 +28,4 @@ def read_round(fields: Mapping[str, Any]) -> Round:
     Raises:
         KeyError: a field is missing.
     """
-    since, verdict = fields["orderlySince"], fields.get("verdict")
-    return Round(fields["round"], since, fields["rank"], fields["size"], fields["cause"], fields["nudge"], verdict)
+    return Round(fields["round"], fields["orderlySince"], fields["rank"], fields["size"], fields["cause"], fields["nudge"])

@@ -9,17 +9,13 @@ START_SECONDS = 0.6  # from the last member's start to the first step
 
 @dataclass(slots=True)
 class Training:
-    """The workers of one job.
+    """The workers of one job, whose training does not end.
 
     Attributes:
-        total: the number of steps; None: training does not end.
-        start_seconds: from the last member's start to the first step.
         round: the newest round that a worker has joined.
         first: that round's first step.
     """
 
-    total: int | None = None
-    start_seconds: float = START_SECONDS
     round: int = 0
     first: int = 1
     _joined: set[str] = field(default_factory=set)
@@ -28,7 +24,7 @@ class Training:
     _reached: int | None = None  # in this round, which was interrupted
 
     def join(self, worker: str, number: int, size: int, *, orderly: bool, now: float) -> bool:
-        """A worker starts in a round; returns whether it was the last, so that the group trains after `start_seconds`.
+        """A worker starts in a round; returns whether it was the last, so that the group trains after `START_SECONDS`.
 
         It goes on from the last checkpoint, in order from the last step.
         """
@@ -39,7 +35,7 @@ class Training:
         if number == self.round:
             self._joined.add(worker)
             if len(self._joined) == size:
-                self._began_at = now + self.start_seconds
+                self._began_at = now + START_SECONDS
                 return True
         return False
 
@@ -55,8 +51,7 @@ class Training:
             return self._reached
         if now < self._began_at:
             return None
-        reached = self.first + int((now - self._began_at) * STEPS_PER_SECOND)
-        return min(reached, self.total) if self.total else reached
+        return self.first + int((now - self._began_at) * STEPS_PER_SECOND)
 
     def _halt(self, now: float) -> None:
         if self._began_at is not None:
