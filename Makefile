@@ -28,7 +28,6 @@ scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: 
 
 docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference
-	@$(PYTHON) hack/reference/screens.py
 
 # More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
 unit: venv ## What a change of a rule needs: tests without processes, torch and long simulations; half a minute (ARGS: for pytest)

@@ -1,8 +1,7 @@
-"""Draws the pictures of docs/plugin.md from what a real cluster said (tests/plugin/recorded): terminals as SVG, a figure as PNG."""
+"""Draws the pictures of docs/plugin.md from what a real cluster said (tests/plugin/recorded): terminals as SVG."""
 
 import json
 import re
-import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
 from io import StringIO
@@ -12,10 +11,7 @@ from typing import Any
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, parse_time, view_job
 from elastic_pytorch_client.reading.nodes import view_node
-from elastic_pytorch_client.reading.series import gather
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
-from elastic_pytorch_client.views.figure import save_figure
-from elastic_pytorch_client.views.plot_view import draw_plot
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
 from elastic_pytorch_client.views.why_view import show_why
@@ -24,7 +20,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDED, SCREENS = ROOT / "tests" / "plugin" / "recorded", ROOT / "docs" / "screens"
+RECORDED = ROOT / "tests" / "plugin" / "recorded"
 # Without the fonts that it would fetch from the network: the viewer's monospaced font does.
 FORMAT = re.sub(r"@font-face {{.*?}}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
@@ -50,24 +46,18 @@ class Recording:
 
 def draw_screens() -> dict[str, str]:
     """Returns the SVG of each verb's terminal, by the name of its file."""
-    whole, resumed, too_large, no_volume = map(Recording, ("whole", "resumed", "too-large", "no-volume"))
+    whole, too_large, no_volume = map(Recording, ("whole", "too-large", "no-volume"))
     jobs = [whole.job, no_volume.job, Recording("suspended").job, Recording("failed").job]
-    sparklines = {job.uid: SparklineSamples.from_series(gather(job, [])) for job in jobs}
+    seen = SparklineSamples()
+    for moment in ("young", "lost", "whole"):  # of one job
+        seen.take(Recording(moment).job)
     unplaced = diagnose(too_large.job, Evidence(too_large.pods, too_large.nodes, too_large.job_events, {}, too_large.now))
     unbound = diagnose(no_volume.job, Evidence(no_volume.pods, [], [], no_volume.last_warning(), no_volume.now))
-    plot = draw_plot(resumed.job, gather(resumed.job, resumed.job_events, now=resumed.now), 100)
     return {
         "status.svg": _terminal(118, {"status char-lm": show_status(whole.job, whole.job_events, whole.now)}),
-        "top.svg": _terminal(140, {"top": show_top(jobs, sparklines, whole.now, namespaces=False)}),
+        "top.svg": _terminal(140, {"top": show_top(jobs, {whole.job.uid: seen}, whole.now, namespaces=False)}),
         "why.svg": _terminal(118, {"why too-large": show_why(unplaced), "why no-volume": show_why(unbound)}),
-        "plot.svg": _terminal(100, {"plot char-lm": plot}),
     }
-
-
-def draw_figure(path: Path) -> None:
-    """Draws what `kubectl epj plot --output` does."""
-    resumed = Recording("resumed")
-    save_figure(resumed.job, gather(resumed.job, resumed.job_events, now=resumed.now), path)
 
 
 def _terminal(columns: int, shown: dict[str, RenderableType]) -> str:
@@ -77,7 +67,3 @@ def _terminal(columns: int, shown: dict[str, RenderableType]) -> str:
         prompt = Text("\n$ " if number else "$ ", "green").append(f"kubectl epj {verb}", "bold default")
         console.print(prompt, view, sep="\n")
     return console.export_svg(title="", code_format=FORMAT, unique_id="terminal")
-
-
-if __name__ == "__main__":
-    draw_figure(Path(sys.argv[1]) if len(sys.argv) > 1 else SCREENS / "figure.png")

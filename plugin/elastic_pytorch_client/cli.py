@@ -12,14 +12,14 @@ from rich.console import Console
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.verbs import drill, list_jobs, logs, migrate, plot, resize, resume, status, suspend, top, why
+from elastic_pytorch_client.verbs import drill, list_jobs, logs, migrate, resize, resume, status, suspend, top, why
 from elastic_pytorch_client.verbs.context import Context
 
 FAILED, INTERRUPTED = 1, 130
 PLAIN_WIDTH = 140  # where there is no terminal to ask
 
 VERBS: dict[str, ModuleType] = {
-    verb.NAME: verb for verb in (status, list_jobs, top, why, logs, plot, drill, resize, suspend, resume, migrate)
+    verb.NAME: verb for verb in (status, list_jobs, top, why, logs, drill, resize, suspend, resume, migrate)
 }
 
 

@@ -11,9 +11,10 @@ from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.verbs import drill
 
 NO_FILES, FILES = ":4", ":0"  # cobra's directives
-OPTIONS_WITH_FILE = ("--output", "-o", "--kubeconfig", "--filename", "--runtime")
+OPTIONS_WITH_FILE = ("--output", "--kubeconfig", "--filename", "--runtime")
 OPTIONS_WITH_VALUE = (
     "-n",
+    "-o",
     "--namespace",
     "--context",
     "--rank",
@@ -42,9 +43,7 @@ def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]
     *before, unfinished = words or [""]
     verb = next((word for word in _plain(before) if word in cli.VERBS), None)
     listed = VALUES.get(verb or "", {})
-    if (before and before[-1] in OPTIONS_WITH_FILE and before[-1] not in listed) or (
-        verb == "migrate" and not unfinished.startswith("-")
-    ):
+    if (before and before[-1] in OPTIONS_WITH_FILE) or (verb == "migrate" and not unfinished.startswith("-")):
         return [], FILES
     if unfinished.startswith("-"):
         found = cli.options_of(verb)

@@ -8,7 +8,6 @@ from elastic_pytorch_client.cluster import Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import JobFailed, NoSuchJob, TimedOut
 from elastic_pytorch_client.manifest import build_manifest, read_manifest
 from elastic_pytorch_client.reading.job_view import JobView, view_job
-from elastic_pytorch_client.reading.series import Series, gather
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 from elastic_pytorch_client.watch import Clock, follow_job
 from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
@@ -193,10 +192,6 @@ class Job:
     def timeline(self) -> list[JobEvent]:
         """The job's events, oldest first, as far back as the cluster keeps them (an hour, usually)."""
         return read_events(self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name), self.status.uid)
-
-    def series(self) -> Series:
-        """Loss, world size and recoveries over time, as far as the job's status and events say."""
-        return gather(self.status, self.timeline())
 
     def _why_not(self, what: str, timeout_seconds: float | None) -> JobFailed | TimedOut:
         try:

@@ -21,11 +21,7 @@ SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"
 COOLING_DOWN: Final = "CoolingDown"  # of Resizing, while minSecondsBetweenResizes lasts
 NODE_ENDING: Final = "NodeEnding"  # of Resizing, while a worker waits for its replacement
 
-# Reasons of events; the causes of rounds among them are causes of recoveries, too.
-WORKER_JOINED: Final = "WorkerJoined"
-SCALED_DOWN: Final = "ScaledDown"
-EVICTED: Final = "Evicted"
-JOB_SUSPENDED: Final = "JobSuspended"
+# Reasons of events.
 TRAINING_RESUMED: Final = "TrainingResumed"
 JOB_COMPLETED: Final = "JobCompleted"
 JOB_FAILED: Final = "JobFailed"

@@ -137,7 +137,6 @@ def test_logs_have_prefixes_where_lines_could_be_anybodys(epj: Epj) -> None:
         (["suspend", "char-lm"], {"patch_job": [NotAllowed("you may not")]}, "error: you may not"),
         (["top"], {"list_jobs": [Unreachable("no answer")]}, "error: no answer"),
         (["logs", "char-lm", "--rank", "9"], {}, "error: char-lm has no rank 9 now"),
-        (["plot", "char-lm", "-o", "/nowhere/x.png"], {}, "error: cannot write /nowhere/x.png"),
     ],
 )
 def test_errors_are_one_line(
@@ -245,11 +244,9 @@ def test_completion_of_files() -> None:
     assert candidates(["migrate", "-f", ""], lambda access: []) == ([], ":0")
     assert candidates(["migrate", ""], lambda access: []) == ([], ":0")
     assert candidates(["migrate", "--r"], lambda access: []) == (["--runtime"], ":4")
-    assert candidates(["plot", "x", "--output", ""], lambda access: []) == ([], ":0")
-    assert candidates(["plot", "x", "-o", ""], lambda access: []) == ([], ":0")
+    assert candidates(["drill", "x", "--output", ""], lambda access: []) == ([], ":0")
 
 
 def test_completion_of_values() -> None:
     assert candidates(["drill", "x", "--only", "p"], lambda access: []) == (["pod", "process"], ":4")
     assert candidates(["drill", "x", "-o", ""], lambda access: []) == (["json"], ":4")
-    assert candidates(["drill", "x", "--output", ""], lambda access: []) == ([], ":0")

@@ -167,12 +167,11 @@ def test_scale_may_wait_for_its_effect(fake_time: FakeTime) -> None:
         sdk_job(cluster, fake_time).scale(3, wait=True, timeout_seconds=5)
 
 
-def test_logs_timeline_and_series() -> None:
+def test_logs_and_timeline() -> None:
     cluster = RecordedCluster("young")
     job = sdk_job(cluster)
     name = job.status.members[0].name
     cluster.logs[name] = ["2026-01-01T00:00:00Z hello"]
     assert [line.text for line in job.logs(rank=0, tail_lines=5)] == ["hello"]
     assert [event.reason for event in job.timeline()] == ["FirstRound"]
-    assert job.series().losses
     assert repr(job) == "Job('char-lm', namespace='team')"

@@ -9,7 +9,6 @@ import pytest
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, view_job
-from elastic_pytorch_client.reading.series import gather
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 from elastic_pytorch_client.views.styles import state_style
 from elastic_pytorch_operator.api import names as operator_names
@@ -111,16 +110,8 @@ def test_life_of_a_job() -> None:
     suspend(simulation, resume=True)
     story += live_through(simulation, 10)
     events = read_events(as_manifests(story))
-    job = view_job({**a_manifest(), "status": simulation.job.status})
-    series = gather(job, events)
-    assert [world for _, world in series.worlds] == [3, 2, 3, 1, 0, 3]
-    assert [(r.cause, r.resized) for r in series.recoveries] == [
-        ("WorkerLost", False),
-        ("WorkerJoined", True),
-        ("ScaledDown", True),
-    ]
-    assert all(recovery.seconds is not None for recovery in series.recoveries)
-    assert len(series.suspensions) == 1
+    assert [event.workers for event in events if event.round is not None] == [3, 2, 3, 1, 3]
+    assert [event.cause for event in events if event.seconds is not None] == ["WorkerLost", "WorkerJoined", "ScaledDown"]
 
 
 # Conditions.
@@ -285,7 +276,6 @@ def test_whole_status() -> None:
         ("w0", 0, 0, "node-0", "Running"),
         ("w1", 1, 1, "node-0", "Running"),
     ]
-    assert gather(job, []).losses[-1][1] == 2.5
 
 
 def test_every_state_has_a_colour() -> None:

@@ -73,7 +73,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     else:
         _print_json(context, drill_json(namespace, name, planned, outcomes))
     if options.output is not None and any(outcome.recoveries for outcome in outcomes):
-        # Imported late: matplotlib is an extra, and slow to come.
+        # Imported late: matplotlib is optional, and slow to come.
         from elastic_pytorch_client.views.drill_figure import save_drill_figure  # noqa: PLC0415
 
         save_drill_figure(name, outcomes, options.output)

@@ -7,7 +7,6 @@ from rich.live import Live
 from rich.text import Text
 
 from elastic_pytorch_client.job_cache import JobCache
-from elastic_pytorch_client.reading.series import gather
 from elastic_pytorch_client.verbs.context import Context, job_name
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
@@ -58,9 +57,7 @@ class _Screen:
     def draw(self) -> RenderableType:
         jobs, now = self._cache.jobs, self._context.now()
         for job in jobs:
-            if job.uid not in self._sparklines:
-                self._sparklines[job.uid] = SparklineSamples.from_series(gather(job, []))
-            self._sparklines[job.uid].take(job)
+            self._sparklines.setdefault(job.uid, SparklineSamples()).take(job)
         table = show_top(jobs, self._sparklines, now, namespaces=self._cache.namespace is None, trouble=self._cache.trouble)
         if not self._single or not jobs:
             return table

@@ -1,14 +1,19 @@
-"""A drill as a picture: each recovery as a bar of its phases. matplotlib is an extra: it is imported when it is needed."""
+"""A drill as a picture: each recovery as a bar of its phases. matplotlib is optional: it is imported when it is needed."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elastic_pytorch_client.drill.outcome import Outcome
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.recovery_phases import DETECTION, FIRST_STEP, INIT, PHASE_NAMES, PHASES, START, STOP, WAIT
 from elastic_pytorch_client.views.drill_view import TITLES
-from elastic_pytorch_client.views.figure import GRID, INK, MUTED, NO_MATPLOTLIB, dress
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NO_MATPLOTLIB = "pictures need matplotlib: pipx inject elastic-pytorch-client matplotlib"
+INK, MUTED, GRID = "#1f2933", "#6b7785", "#e4e8ec"
 COLORS = {
     DETECTION: "#c8322b",
     STOP: "#e08e45",
@@ -54,9 +59,18 @@ def save_drill_figure(job: str, outcomes: Sequence[Outcome], path: Path) -> None
         axis.set_xlim(0, 1.25 * max(ends) or 1.0)
         axis.set_xlabel("seconds from the disturbance to the first step after it")
         axis.set_title(job, loc="left", fontsize=14, fontweight="bold")
-        dress(axis)
+        _dress(axis)
         axis.legend(ncols=len(PHASES), loc="upper left", bbox_to_anchor=(0, -0.3 / len(bars) ** 0.5), frameon=False, fontsize=9)
         try:
             figure.savefig(path, dpi=130, facecolor="white")
         except (OSError, ValueError) as error:
             raise EpjError(f"cannot write {path}: {' '.join(str(error).split())}") from error
+
+
+def _dress(axis: "Axes") -> None:
+    axis.tick_params(colors=MUTED, labelsize=9, length=0)
+    axis.grid(color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.margins(x=0.01)
+    for side in ("top", "right", "left"):
+        axis.spines[side].set_visible(False)

@@ -1,6 +1,6 @@
 """Colours, by meaning."""
 
-ACCENT, WORLD, MUTED = "cyan", "blue", "bright_black"
+ACCENT, MUTED = "cyan", "bright_black"
 GOOD, BUSY, BAD = "green", "yellow", "red"
 
 _STATES = {

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from elastic_pytorch_client.durations import spell
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.reading.series import Series
 from elastic_pytorch_client.views.list_view import note, ready_of_wanted
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.sparkline import sparkline
@@ -28,14 +27,6 @@ class SparklineSamples:
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
     speeds: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
     last: tuple[int | None, float | None] = (None, None)
-
-    @classmethod
-    def from_series(cls, series: Series) -> "SparklineSamples":
-        """With what is known of the past."""
-        sparklines = cls()
-        sparklines.losses.extend(loss for _, loss in series.losses)
-        sparklines.speeds.extend(speed for _, speed in series.speeds)
-        return sparklines
 
     def take(self, job: JobView) -> None:
         """Remembers what a job says of itself now, if that is news."""

@@ -128,10 +128,5 @@ def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Pa
     assert "is suspended" in epj(namespace, "why", job.name)
     epj(namespace, "resume", job.name, "--wait", "--timeout", "90")
 
-    shown = epj(namespace, "plot", job.name, "--from-logs")
-    assert "world size" in shown
-    assert "▲" in shown
-    series = client.series()
-    assert {2, 3} <= {world for _, world in series.worlds}
     client.delete(wait=True)
     assert "there is no ElasticPyTorchJob" in epj(namespace, "status", job.name, code=1)
