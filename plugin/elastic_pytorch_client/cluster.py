@@ -119,7 +119,6 @@ class Cluster(Protocol):
         follow: bool = False,
         tail_lines: int | None = None,
         since: str | None = None,
-        limit_bytes: int | None = None,
     ) -> Iterator[str]:
         """The lines of the training container's log, each with its RFC 3339 timestamp in front.
 
@@ -129,7 +128,6 @@ class Cluster(Protocol):
             follow: go on until the container ends.
             tail_lines: of the end only; None: all.
             since: RFC 3339: only what is not older, to the second.
-            limit_bytes: no more than this.
         """
         ...
 
@@ -287,14 +285,12 @@ class KubernetesCluster:
         follow: bool = False,
         tail_lines: int | None = None,
         since: str | None = None,
-        limit_bytes: int | None = None,
     ) -> Iterator[str]:
         found = self._request("GET", _pod_path(namespace, pod))
         query = {"timestamps": "true", "container": training_container(found)}
         query |= {"follow": "true"} if follow else {}
         query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
         query |= {"sinceTime": since} if since else {}
-        query |= {"limitBytes": str(limit_bytes)} if limit_bytes else {}
         yield from self._lines(f"{_pod_path(namespace, pod)}/log", query, read_seconds=None if follow else REQUEST_SECONDS)
 
     def _list(self, path: str, **query: str) -> list[Object]:

@@ -60,18 +60,11 @@ class Line:
     text: str
 
 
-def read_logs(
-    cluster: Cluster,
-    job: JobView,
-    choice: Choice,
-    *,
-    tail_lines: int | None = None,
-    limit_bytes: int | None = None,
-) -> Iterator[Line]:
+def read_logs(cluster: Cluster, job: JobView, choice: Choice, *, tail_lines: int | None = None) -> Iterator[Line]:
     """What there is of the chosen workers' logs, one worker after the other; those without a log yet are left out."""
     for worker in choice.of(find_workers(cluster, job, choice)):
         try:
-            for line in cluster.pod_log(job.namespace, worker.name, tail_lines=tail_lines, limit_bytes=limit_bytes):
+            for line in cluster.pod_log(job.namespace, worker.name, tail_lines=tail_lines):
                 yield _line(worker, line)
         except (NotFound, Refused):  # gone, or not started yet
             continue

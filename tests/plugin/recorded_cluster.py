@@ -211,7 +211,6 @@ class RecordedCluster:
         follow: bool = False,
         tail_lines: int | None = None,
         since: str | None = None,
-        limit_bytes: int | None = None,
     ) -> Iterator[str]:
         self._check("pod_log")
         if pod not in self.logs:
