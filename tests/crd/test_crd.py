@@ -246,7 +246,6 @@ def test_status_holds_what_the_operator_writes() -> None:
         "stragglers",
         "leftOutNodes",
         "scaling",
-        "history",
         "recoveries",
         "rootCause",
         "workers",

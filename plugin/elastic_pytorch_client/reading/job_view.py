@@ -138,7 +138,6 @@ class JobView:
         total_failures: those that have counted since the job began.
         recoveries: how often a group trained again.
         seen: whether the operator has looked at the newest spec.
-        history: `status.history`, raw.
         workers: those that the status lists. Of a large job these are not all: `reading.pod_workers` adds the others.
         unlisted: the indexes of the others, by state.
         newest_pod_time: RFC 3339. A pod of such an index that was created later is a replacement.
@@ -177,7 +176,6 @@ class JobView:
     root_cause: RootCause | None
     workers: tuple[Worker, ...]
     conditions: tuple[Condition, ...]
-    history: Mapping[str, Any] = field(default_factory=dict)
     unlisted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     newest_pod_time: str = ""
     scaling: str = ""
@@ -307,7 +305,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             )
             for condition in status.get("conditions") or ()
         ),
-        history=status.get("history") or {},
         unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
         newest_pod_time=str(unlisted.get("newestPodTime", "")),
         scaling=str((status.get("scaling") or {}).get("message", "")),

@@ -24,7 +24,6 @@ from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART,
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
-from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery, extend_recent
@@ -40,7 +39,7 @@ from elastic_pytorch_operator.spec.sizes import largest_allowed
 Status = dict[str, Any]
 
 # Changes of these alone are written every few seconds, and less often where there are many jobs.
-SLOW_FIELDS = ("progress", "history", "stragglers")
+SLOW_FIELDS = ("progress", "stragglers")
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers")
 DETAILS_WRITE_SECONDS = 1.0
@@ -140,15 +139,6 @@ def describe_job(
     if progress:
         status["progress"] = progress
     status |= _recoveries(old, recovery)
-    history = extend_history(
-        old.get("history") or {},
-        time=observed.time,
-        world=status["worldSize"],
-        recoveries=status["recoveries"],
-        progress=progress or {},
-    )
-    if history:
-        status["history"] = history
     cause = (ending.cause if ending else None) or budget.last
     if cause is not None:
         status["rootCause"] = cause.as_status()
@@ -233,7 +223,7 @@ def write_status_at(
             times.append(max(now, written_at + DETAILS_WRITE_SECONDS))
         else:
             times.append(now)
-    if any(old.get(name) != new.get(name) for name in ("progress", "stragglers")):
+    if any(old.get(name) != new.get(name) for name in SLOW_FIELDS):
         times.append(progress_at)
     return min(times, default=None)
 

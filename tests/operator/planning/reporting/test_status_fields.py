@@ -137,9 +137,7 @@ WRITTEN = {"round": 1, "progress": {"step": 1}}
     ("new", "needed"),
     [
         pytest.param(WRITTEN, False, id="nothing new"),
-        pytest.param(
-            {**WRITTEN, "progress": {"step": 2}, "history": {"steps": "2"}}, False, id="progress and history may wait"
-        ),
+        pytest.param({**WRITTEN, "progress": {"step": 2}}, False, id="progress may wait"),
         pytest.param({**WRITTEN, "stragglers": [{"rank": 1}]}, False, id="slow ranks may wait"),
         pytest.param({**WRITTEN, "round": 2}, True, id="another round"),
         pytest.param({"progress": {"step": 1}}, True, id="a field has gone"),

@@ -14,7 +14,6 @@ from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.reporting.history import extend_history
 from elastic_pytorch_operator.planning.reporting.recovery import MAX_RECENT, Recovery
 from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
@@ -46,17 +45,6 @@ def a_group(every: int) -> Observed:
     return observed(pods, agents, round=Round(10**9, members, 29500, "FirstRound", "", NOW), last_heard_at=NOW)
 
 
-def a_long_history() -> dict[str, Any]:
-    history: dict[str, Any] = {}
-    for minute in range(120):
-        time, progress = (
-            f"2026-01-01T{minute // 60:02d}:{minute % 60:02d}:00Z",
-            {"step": 10**12 + minute, "loss": "-1.234e-100"},
-        )
-        history = extend_history(history, time=time, world=WORKERS, recoveries=10**6 + minute, progress=progress)
-    return history
-
-
 @pytest.mark.parametrize("every", [1, 2, 3, 64])
 @pytest.mark.parametrize(
     "said",
@@ -68,7 +56,7 @@ def a_long_history() -> dict[str, Any]:
 )
 def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     seen = a_group(every)
-    old = {"history": a_long_history(), "rootCause": BOOM.as_status(), "lastGrowthTime": TIME, "startTime": TIME}
+    old: dict[str, Any] = {"rootCause": BOOM.as_status(), "lastGrowthTime": TIME, "startTime": TIME}
     recovery = Recovery(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
     old["recentRecoveries"] = [recovery.as_status() | {"round": 10**9 + number} for number in range(MAX_RECENT)]
     slow = tuple(Straggler(f"{'w' * 60}-{n}", n, n, "n" * 60, 1e6, 1e6, 1e6) for n in range(100))
