@@ -244,7 +244,6 @@ def test_completion_of_files() -> None:
     assert candidates(["migrate", "-f", ""], lambda access: []) == ([], ":0")
     assert candidates(["migrate", ""], lambda access: []) == ([], ":0")
     assert candidates(["migrate", "--r"], lambda access: []) == (["--runtime"], ":4")
-    assert candidates(["drill", "x", "--output", ""], lambda access: []) == ([], ":0")
 
 
 def test_completion_of_values() -> None:

@@ -6,7 +6,6 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 from elastic_pytorch_client.drill.exercise import Exercise
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault, plan_faults, refusal
@@ -33,9 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"only this fault, which may be given several times: {', '.join(Fault)} (default: all of them)",
     )
     parser.add_argument("-o", dest="format", choices=["json"], help="print JSON")
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="also write a picture: .png, .svg or .pdf (needs matplotlib)"
-    )
     parser.add_argument(
         "--timeout", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="limit of each recovery (default: 300)"
     )
@@ -72,13 +68,6 @@ def run(context: Context, options: argparse.Namespace) -> int:
         context.console.print(show_outcomes(planned, outcomes))
     else:
         _print_json(context, drill_json(namespace, name, planned, outcomes))
-    if options.output is not None and any(outcome.recoveries for outcome in outcomes):
-        # Imported late: matplotlib is optional, and slow to come.
-        from elastic_pytorch_client.views.drill_figure import save_drill_figure  # noqa: PLC0415
-
-        save_drill_figure(name, outcomes, options.output)
-        if plain:
-            context.console.print(f"{options.output}", highlight=False)
     return 0 if recovered(outcomes) else 1
 
 

@@ -67,8 +67,7 @@ def test_drill(start_job: StartJob, namespace: str, tmp_path: Path) -> None:
     assert job.get()["spec"]["replicas"] == 2
     assert job.status["round"] == before
 
-    picture = tmp_path / "drill.svg"
-    found = json.loads(epj(namespace, "drill", job.name, "--yes", "-o", "json", "--output", str(picture), seconds=280))
+    found = json.loads(epj(namespace, "drill", job.name, "--yes", "-o", "json", seconds=280))
     assert found["recovered"], found
     assert [fault["fault"] for fault in found["faults"]] == ["process", "pod", "node", "scale"]
     for fault in found["faults"]:
@@ -78,7 +77,6 @@ def test_drill(start_job: StartJob, namespace: str, tmp_path: Path) -> None:
             assert set(phases) == {"detection", "stop", "wait", "start", "init", "firstStep"}
             assert sum(phases.values()) == pytest.approx(recovery["seconds"], abs=0.05)
             assert recovery["slowestPhase"] in phases
-    assert "<svg" in picture.read_text()
     assert job.get()["spec"]["replicas"] == 2
     nodes = json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]
     assert not [node["metadata"]["name"] for node in nodes if node["spec"].get("unschedulable")]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -155,12 +154,3 @@ def test_refusal_is_an_error(job: dict[str, Any], words: str, epj: Epj, capsys: 
     code, _ = epj(DrilledCluster(3, job), "drill", "lm", "--yes")
     assert code == 1
     assert words in capsys.readouterr().err
-
-
-def test_picture(epj: Epj, tmp_path: Path) -> None:
-    cluster = DrilledCluster()
-    code, text = epj(cluster, "drill", "lm", "--yes", "--only", "pod", "--output", str(tmp_path / "drill.svg"))
-    assert code == 0, text
-    drawn = (tmp_path / "drill.svg").read_text()
-    assert "<svg" in drawn
-    assert epj(DrilledCluster(), "drill", "lm", "--yes", "--only", "pod", "--output", "/nowhere/at/all.svg")[0] == 1
