@@ -1,5 +1,6 @@
 """A script runs in a worker as it does under `python script.py`: both are done, and compared."""
 
+import gzip
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_pytorch.failures.failure import describe
 
 from tests.waiting import until
 
@@ -95,6 +97,25 @@ SAME = {
     "a syntax error": "x = 5\nif x\n    pass\n",
     "an encoding": "# -*- coding: latin-1 -*-\nprint('a')",
     "an excepthook of its own": "import sys; sys.excepthook = lambda *a: print('hook', a[0].__name__, file=sys.stderr); 1 / 0",
+    "an excepthook that raises": """
+        import sys
+        def hook(*args):
+            raise LookupError("no tracker")
+        sys.excepthook = hook
+        f = open("left", "w")
+        f.write("written")
+        raise ValueError("boom")
+    """,
+    "an excepthook that exits": "import sys; sys.excepthook = lambda *a: sys.exit(7); f = open('left', 'w'); f.write('written'); 1 / 0",
+    "no excepthook": "import sys; del sys.excepthook; 1 / 0",
+    "an exception that has no words": """
+        class Wordless(Exception):
+            def __str__(self):
+                raise ValueError
+        f = open("left", "w")
+        f.write("written")
+        raise Wordless
+    """,
     "exit handlers, threads and buffers": """
         import atexit, sys, threading, time
         atexit.register(print, "first registered")
@@ -165,11 +186,26 @@ def test_a_script_runs_as_under_python(tmp_path: Path, source: str) -> None:
     assert here.code == there.code
     left = tmp_path / "left"
     if left.exists():
-        import gzip
-
         assert left.read_text() == "written"
+    if (tmp_path / "left.gz").exists():
         with gzip.open(tmp_path / "left.gz", "rt") as zipped:
             assert zipped.read() == "zipped"
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("sys.stderr.close(); sys.exit('no')", 1),
+        ("sys.stderr = None; sys.exit('no')", 1),
+        ("sys.stderr.close(); sys.exit(3)", 3),
+        ("sys.stderr.close(); 1 / 0", 1),
+        ("sys.exit(type('Wordless', (), {'__str__': lambda self: 1 / 0})())", 1),
+    ],
+)
+def test_end_is_carried_out_where_nothing_can_be_printed(tmp_path: Path, source: str, code: int) -> None:
+    there, here = both(tmp_path, f"import sys; f = open('left', 'w'); f.write('written'); {source}")
+    assert (here.code, there.code) == (code, code)
+    assert (tmp_path / "left").read_text() == "written"
 
 
 def test_stdout_that_cannot_be_flushed_is_no_reason_to_skip_the_end(tmp_path: Path) -> None:
@@ -216,6 +252,31 @@ def test_an_exception_is_recorded_as_record_does(tmp_path: Path) -> None:
     assert here.error["message"]["message"] == "ValueError: boom at step 5"
     assert here.error["message"]["extraInfo"]["py_callstack"] == here.err
     assert int(here.error["message"]["extraInfo"]["timestamp"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import sys; sys.excepthook = lambda *a: [][0]; raise ValueError('boom')", "ValueError: boom"),
+        ("import os, sys; sys.excepthook = lambda *a: os._exit(3); raise ValueError('boom')", "ValueError: boom"),
+        ("class Wordless(Exception):\n    __str__ = None\nraise Wordless", "Wordless: <exception str() failed>"),
+        ("import sys; sys.stderr.close(); sys.exit('no data')", "SystemExit: no data"),
+        ("raise ValueError", "ValueError"),
+        ("assert 1 == 2", "AssertionError"),
+    ],
+)
+def test_root_cause_is_recorded_whatever_the_hook_does(tmp_path: Path, source: str, message: str) -> None:
+    assert both(tmp_path, source)[1].error["message"]["message"] == message
+
+
+@pytest.mark.parametrize("character", ["x", "\\udcff", "\\0", "ä"])
+def test_record_of_an_exception_of_megabytes_can_be_read(tmp_path: Path, character: str) -> None:
+    both(tmp_path, f"raise ValueError('boom ' + '{character}' * 2_000_000)")
+    error_file = tmp_path / "error.json"
+    found = describe(local_rank=0, rank=0, pid=1, exit_code=1, error_file=str(error_file))
+    assert found.exception == "ValueError"
+    assert found.message.startswith("ValueError: boom ")
+    assert "script.py" in json.loads(error_file.read_text())["message"]["extraInfo"]["py_callstack"]
 
 
 def test_what_the_script_has_recorded_stands(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ SCRIPT = "script"
 MODULE = "module"
 INTERRUPTED = 128 + signal.SIGINT
 OUTPUT_LOST = 120  # Python's own
+MAX_END = 16_384  # characters of each end of a text in the error file, where one may take six bytes
 SAME_SEED = 67280421310721  # with which torch before 2.15 begins in each process
 
 _BUFFERS = (io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair)
@@ -147,13 +148,33 @@ def _outcome(run: Callable[[], Any]) -> int:
         while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
             frames = frames.tb_next
         error.__traceback__ = frames
+        if not isinstance(error, KeyboardInterrupt):  # before the hook, which may end the process
+            _record(type(error).__name__, _words(error), "".join(traceback.format_exception(error)))
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
-        sys.excepthook(type(error), error, frames)
-        if isinstance(error, KeyboardInterrupt):
-            return INTERRUPTED
-        _record(type(error).__name__, str(error), "".join(traceback.format_exception(error)))
-        return 1
+        code = _print(error)
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else code
     return 0
+
+
+def _print(error: BaseException) -> int:
+    """Has the script's hook print an exception, as CPython's PyErr_PrintEx does; returns the exit code."""
+    hook = getattr(sys, "excepthook", None)
+    if hook is None:
+        _complain("sys.excepthook is missing")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+        return 1
+    try:
+        hook(type(error), error, error.__traceback__)
+    except SystemExit as end:
+        return _exit_code(end.code)
+    except BaseException as fault:
+        fault.__traceback__ = fault.__traceback__ and fault.__traceback__.tb_next
+        fault.__context__ = None
+        _complain("Error in sys.excepthook:")
+        sys.__excepthook__(type(fault), fault, fault.__traceback__)
+        _complain("\nOriginal exception was:")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    return 1
 
 
 def _exit_code(code: object) -> int:
@@ -161,9 +182,21 @@ def _exit_code(code: object) -> int:
         return 0
     if isinstance(code, int):
         return code & 0xFF
-    print(code, file=sys.stderr)
-    _record("SystemExit", str(code), "")
+    _complain(code)
+    _record("SystemExit", _words(code), "")
     return 1
+
+
+def _complain(words: object) -> None:
+    with contextlib.suppress(Exception):  # a script may have closed stderr, or replaced it
+        print(words, file=sys.stderr)
+
+
+def _words(error: object) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "<exception str() failed>"  # as tracebacks have it
 
 
 def _record(exception: str, message: str, callstack: str) -> None:
@@ -171,9 +204,15 @@ def _record(exception: str, message: str, callstack: str) -> None:
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     with contextlib.suppress(OSError):
         if path and not (Path(path).exists() and Path(path).stat().st_size):
-            extra = {"py_callstack": callstack, "timestamp": str(int(time.time()))}
-            error = {"message": {"message": f"{exception}: {message}", "extraInfo": extra}}
+            extra = {"py_callstack": _bounded(callstack), "timestamp": str(int(time.time()))}
+            words = f"{exception}: {message}" if message else exception
+            error = {"message": {"message": _bounded(words), "extraInfo": extra}}
             Path(path).write_text(json.dumps(error), encoding="utf-8")
+
+
+def _bounded(text: str) -> str:
+    """A text's two ends, if it is so long that nobody would read the file: who reads it reads a MiB at most."""
+    return text if len(text) <= 2 * MAX_END else f"{text[:MAX_END]}…{text[-MAX_END:]}"
 
 
 def _finish(code: int) -> int:
