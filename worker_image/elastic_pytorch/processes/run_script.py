@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elastic_pytorch.pod.planned_stop import PlannedStop, script_end
+from elastic_pytorch.processes.held_exit import watch_exit
 from elastic_pytorch.processes.parent_death import die_with_parent
 from elastic_pytorch.processes.stderr_tail import attach
 from elastic_pytorch.stopping.answers import answer_stops
@@ -59,7 +60,9 @@ def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
         sys.argv = [target, *arguments]
         script_end.orderly = True
         code = _outcome(lambda: _run(mode, target))
+        watch = watch_exit(code)
         code = _finish(code)
+        watch.cancel()
         script_end.complete()
     finally:
         # Not through torch's wrapper, which would wait for an agent that has stopped listening.
@@ -211,7 +214,7 @@ def _record(exception: str, message: str, callstack: str) -> None:
 
 
 def _bounded(text: str) -> str:
-    """A text's two ends, if it is so long that nobody would read the file: who reads it reads a MiB at most."""
+    """A text's two ends, if the error file would be longer than the agent reads."""
     return text if len(text) <= 2 * MAX_END else f"{text[:MAX_END]}…{text[-MAX_END:]}"
 
 

@@ -1,0 +1,67 @@
+"""Names what keeps a process alive after its script has ended, and ends the process if the script has failed: its peers wait for that."""
+
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from types import FrameType
+
+from elastic_pytorch.log import logger
+
+EXIT_SECONDS = 30.0  # from the end of a script to the end of its process
+VARIABLE = "ELASTIC_PYTORCH_EXIT_SECONDS"
+
+
+def watch_exit(code: int) -> threading.Timer:
+    """Begins to watch the exit of a script. To be cancelled when all steps of it are done.
+
+    Args:
+        code: with which the process is to exit. If it is not 0, the process ends when the time is over, whatever holds it.
+    """
+    seconds = _limit_seconds()
+    timer = threading.Timer(seconds, _report, (code, seconds))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _limit_seconds() -> float:
+    try:
+        seconds = float(os.environ.get(VARIABLE, ""))
+    except ValueError:
+        return EXIT_SECONDS
+    return seconds if 0 <= seconds <= threading.TIMEOUT_MAX else EXIT_SECONDS
+
+
+def _report(code: int, seconds: float) -> None:
+    """Logs what holds the process, and ends it if its script has failed."""
+    held = what_holds()
+    if not code:
+        logger.warning("the script has ended %g s ago, and its process waits for %s", seconds, held)
+        return
+    logger.error(
+        "the script has failed %g s ago, and its process still waits for %s. It is ended with exit code %d; %s changes the time",
+        seconds,
+        held,
+        code,
+        VARIABLE,
+    )
+    os._exit(code)
+
+
+def what_holds() -> str:
+    """Returns what this process, whose script has ended, still waits for, and where that is in its code."""
+    main, frames = threading.main_thread(), sys._current_frames()
+    threads = [each for each in threading.enumerate() if each is not main and not each.daemon and each.ident in frames]
+    if not threads:
+        return f"an exit handler or a file, at {_place(frames, main)}"
+    named = [f"{each.name!r} at {_place(frames, each)}" for each in threads]
+    return f"{'the thread' if len(named) == 1 else 'threads'} {', '.join(named)}"
+
+
+def _place(frames: Mapping[int, FrameType], thread: threading.Thread) -> str:
+    """The innermost place of a thread outside of the module threading."""
+    stack = traceback.extract_stack(frames[thread.ident or 0])
+    places = [each for each in stack if each.filename != threading.__file__] or stack
+    return f"{places[-1].filename}:{places[-1].lineno} in {places[-1].name}"
