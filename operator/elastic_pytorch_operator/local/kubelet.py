@@ -8,23 +8,37 @@ pods made after it.
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.local.output_lines import OutputLines
 from elastic_pytorch_operator.manifests.worker_pod import TOKEN_FOLDER
 from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
 
+logger = logging.getLogger(__name__)
+
 POLL_SECONDS = 0.05
 KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 16
 POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # marks a pod's processes, in whatever session they are
 MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # what a kubelet makes a termination message of, if the log has to do
+
+
+def print_line(pod: str, line: str) -> None:
+    """Prints a line of a pod. Once nothing reads them any more, as after `| head`, this process is told to stop."""
+    try:
+        print(f"{pod} | {line}", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        signal.raise_signal(signal.SIGTERM)
 
 
 class LocalKubelet:
@@ -44,7 +58,7 @@ class LocalKubelet:
         workdir: Path,
         paths: Mapping[str, Path],
         pythonpath: str = "",
-        write_line: Callable[[str, str], None] = lambda pod, line: print(f"{pod} | {line}", flush=True),
+        write_line: Callable[[str, str], None] = print_line,
     ) -> None:
         self._cluster = cluster
         self._workdir = workdir
@@ -93,6 +107,10 @@ class LocalKubelet:
         )
         try:
             await self._run_container(namespace, name, pod, container)
+        except Exception as fault:  # a pod of which nothing more is heard would be waited for without end
+            logger.exception("cannot run a pod", extra={"pod": name})
+            terminated = {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(fault)}}
+            self._set_state(namespace, name, container, terminated, {"phase": "Failed"})
         finally:
             self._running.pop(name, None)
             self._processes.pop(name, None)
@@ -113,7 +131,6 @@ class LocalKubelet:
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
                 cwd=self._map_path(pod, container, container["workingDir"]) if container.get("workingDir") else None,
-                limit=READ_BYTES,
             )
         except OSError as error:
             terminated = {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(error)}}
@@ -126,10 +143,12 @@ class LocalKubelet:
         last_lines: list[str] = []
         try:
             assert process.stdout is not None  # it is a pipe
-            async for raw in process.stdout:
-                line = raw.decode(errors="replace").rstrip("\n")
-                last_lines = [*last_lines[1 - MESSAGE_LINES :], line]
-                self._write_line(name, line)
+            output, read = OutputLines(), b"."
+            while read:
+                read = await process.stdout.read(READ_BYTES)
+                for line in output.take(read, time.monotonic()):
+                    last_lines = [*last_lines[1 - MESSAGE_LINES :], line]
+                    self._write_line(name, line)
             code = await process.wait()
         finally:
             stopping.cancel()

@@ -1,0 +1,48 @@
+"""What pods of local mode print: of any shape, and read by anybody or by none."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.process
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image"))}
+
+
+def local(folder: Path, script: str) -> "subprocess.Popen[str]":
+    """A job of one pod that runs a shell script without the agent."""
+    container = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script]}
+    spec = {"replicas": 1, "failurePolicy": {"maxFailures": 0}, "template": {"spec": {"containers": [container]}}}
+    manifest = {
+        "apiVersion": "elasticpytorch.dev/v1alpha1",
+        "kind": "ElasticPyTorchJob",
+        "metadata": {"name": "prints"},
+        "spec": spec,
+    }
+    (folder / "job.yaml").write_text(json.dumps(manifest))
+    command = [sys.executable, "-m", "elastic_pytorch_operator", "local", str(folder / "job.yaml")]
+    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_bar_of_megabytes_does_not_end_the_pod(tmp_path: Path) -> None:
+    with local(tmp_path, r"yes '50 %' | head -c 3000000 | tr '\n' '\r'; echo done; exit 3") as process:
+        out, err = process.communicate(timeout=120)
+    assert "| done" in out or "| 50 %" in out
+    assert "has failed" in err
+    assert "exit code 3" in err
+
+
+def test_output_that_is_no_longer_read_ends_the_job(tmp_path: Path) -> None:
+    with local(tmp_path, "while true; do echo on; sleep 0.1; done") as process:
+        assert process.stdout is not None and process.stderr is not None
+        while "| on" not in process.stdout.readline():
+            pass
+        process.stdout.close()
+        assert "stopping prints" in process.stderr.read()
+        assert process.wait(60) == 130
