@@ -36,7 +36,8 @@ def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
     """The value of torchrun's `--nproc-per-node`.
 
     Args:
-        value: of spec.nprocPerNode; None: a process for each device that the container asks for, else one.
+        value: of spec.nprocPerNode; None: a process for each device that the container asks for, else one. `cpu`, and `auto` without a
+            device: one for each whole core of the container's limit, if it has one; torchrun would count the node's cores.
         container: the one that trains.
 
     Raises:
@@ -49,17 +50,21 @@ def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
     text = str(value)
     if isinstance(value, bool) or not (text in WORDS or (_NUMBER.fullmatch(text) and int(text) <= MAX_PROCESSES)):
         raise ValueError(f"must be a number from 1 to {MAX_PROCESSES}, or auto, cpu, gpu or xpu, not {value!r}")
+    if text == "cpu" or (text == "auto" and not uses_accelerators(container)):
+        cores = parse_quantity(_amounts(container, "limits").get("cpu"))
+        return text if cores is None else str(min(max(1, int(cores)), MAX_PROCESSES))
     return text
 
 
 def _resources(container: Mapping[str, Any]) -> dict[str, object]:
+    return {**_amounts(container, "requests"), **_amounts(container, "limits")}
+
+
+def _amounts(container: Mapping[str, Any], part: str) -> Mapping[str, object]:
+    """The limits or the requests of a container; none of those that are malformed."""
     resources = container.get("resources")
-    resources = resources if isinstance(resources, Mapping) else {}
-    requests, limits = resources.get("requests"), resources.get("limits")
-    return {
-        **(requests if isinstance(requests, Mapping) else {}),
-        **(limits if isinstance(limits, Mapping) else {}),
-    }
+    found = resources.get(part) if isinstance(resources, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _whole(amount: object) -> int:

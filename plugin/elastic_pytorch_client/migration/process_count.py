@@ -27,7 +27,7 @@ def process_count(path: str, given: str, *, started_by: str, accelerators: int, 
     if given in ("auto", "cpu") and not accelerators:
         remarks.add(
             path,
-            f"{given} starts one process for each core of the node, whatever the CPU limit is, where there are no devices. "
+            f"{given} starts one process for each core of the CPU limit, or of the node without one, where there are no devices. "
             "It is kept; set spec.nprocPerNode to a number to have the same everywhere",
         )
     return given

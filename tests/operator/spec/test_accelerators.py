@@ -81,6 +81,27 @@ def test_a_value_wins_over_what_the_container_asks_for(value: object, processes:
 
 
 @pytest.mark.parametrize(
+    ("value", "container", "processes"),
+    [
+        ("cpu", asking({"cpu": "4"}), "4"),
+        ("cpu", asking({"cpu": 1.5}), "1"),
+        ("cpu", asking({"cpu": "500m"}), "1"),
+        ("cpu", asking({"cpu": "5k"}), "1024"),
+        ("cpu", asking({"cpu": "4", "nvidia.com/gpu": 2}), "4"),
+        ("cpu", asking(None, {"cpu": "4"}), "cpu"),
+        ("cpu", asking({"cpu": "much"}), "cpu"),
+        ("cpu", {"resources": {"limits": None}}, "cpu"),
+        ("auto", asking({"cpu": "4"}), "4"),
+        ("auto", asking({"cpu": "4", "nvidia.com/gpu": 2}), "auto"),
+        ("auto", asking({"cpu": "4", "nvidia.com/mig-3g.20gb": 1}), "auto"),
+        ("auto", {}, "auto"),
+    ],
+)
+def test_cores_of_the_containers_limit_count_and_not_the_nodes(value: str, container: dict[str, Any], processes: str) -> None:
+    assert processes_per_node(value, container) == processes
+
+
+@pytest.mark.parametrize(
     "value", [0, "0", "08", 1025, "1025", -1, "-1", 1.5, "1.5", "", " 2", "two", "GPU", True, [2], "\u0662"]
 )
 def test_a_value_that_is_no_number_of_processes_is_refused(value: object) -> None:

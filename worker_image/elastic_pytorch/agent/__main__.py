@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from elastic_pytorch.agent.cpu_limit import limit_threads
 from elastic_pytorch.agent.settings import SettingsError, read_settings
 from elastic_pytorch.agent.torch_names import check_torch
 from elastic_pytorch.failures.failure import write_termination_message
@@ -44,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     termination_log = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
     _forget_working_directory()
     _find_temporary_directory()
-    _limit_threads(argv)
+    limit_threads(argv)
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
@@ -85,13 +86,6 @@ def _find_temporary_directory() -> None:
     except FileNotFoundError:
         if Path("/dev/shm").is_dir():
             os.environ["TMPDIR"] = tempfile.tempdir = "/dev/shm"
-
-
-def _limit_threads(argv: Sequence[str]) -> None:
-    """Limits threads as torchrun does for several workers, but before the import of numpy and torch, which read the variable then."""
-    workers = os.environ.get("PET_NPROC_PER_NODE", "")
-    if workers.isdecimal() and int(workers) > 1 and not any(argument.startswith("--nproc") for argument in argv):
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 if __name__ == "__main__":

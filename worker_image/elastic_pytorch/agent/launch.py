@@ -173,6 +173,11 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
         # Only after the fork: this may initialise CUDA, which does not survive a fork.
         return options, *config_from_args(options)
     except (ValueError, OSError) as error:
+        if options.nproc_per_node in ("gpu", "xpu"):
+            raise OptionsError(
+                f"spec.nprocPerNode is {options.nproc_per_node}, and the container has no such device: {error} "
+                "Request one in resources.limits, or set a number of processes"
+            ) from error
         raise OptionsError(str(error)) from error
 
 
