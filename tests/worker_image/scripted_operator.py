@@ -12,11 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from tests.waiting import WAIT_SECONDS, until
-
-HOLD_SECONDS = 20.0
 
 
 @dataclass
@@ -38,19 +35,16 @@ class ScriptedOperator:
         host: its address, and that of all workers if it is one of IPv6.
         heard: all heartbeats, in the order in which they came.
         checks: what each worker is to measure of its node.
-        lists_members: whether it answers every agent with all members, as operators before 0.3 do.
-        streams: whether agents may have streams, which operators before 0.3 do not know.
-        answer_with: if set, each request, and each heartbeat of a stream, is answered with what it returns: (status, headers, body).
+        answer_with: if set, each stream, and each heartbeat of one, is answered with it: status, headers and body.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.host = host
         self.heard: list[Heard] = []
-        self.answer_with: Callable[[str], tuple[int, dict[str, str], bytes]] | None = None
-        self.lists_members = False
-        self.streams = True
+        self.answer_with: tuple[int, dict[str, str], bytes] | None = None
         self.heartbeat_seconds = 0.3
-        self.round: dict[str, Any] = {"round": 0, "members": [], "store": None, "cause": ""}
+        self.round: dict[str, Any] = {"round": 0, "store": None, "cause": "", "orderlySince": 0, "keepsAllSince": 0}
+        self.members: list[str] = []
         self.nudge = 0
         self.dump = 0
         self.verdict: str | None = None
@@ -87,14 +81,11 @@ class ScriptedOperator:
         """
         with self._changed:
             number = (self.round["round"] if after is None else after) + 1
-            members = [{"worker": w, "index": int(w[1:]), "address": self._address(w)} for w in workers]
-            port = self._last(workers[0]).port if workers else 0
-            store = {"address": members[0]["address"], "port": port} if workers else None
-            since = self.round.get("orderlySince", 0) if orderly else number
-            keeps_all = {member["worker"] for member in self.round["members"]} <= set(workers)
-            kept = self.round.get("keepsAllSince", 0) if keeps_all else number
-            self.round = {"round": number, "members": members, "store": store, "cause": cause, "orderlySince": since}
-            self.round["keepsAllSince"] = kept
+            store = {"address": self._address(workers[0]), "port": self._last(workers[0]).port} if workers else None
+            since = self.round["orderlySince"] if orderly else number
+            kept = self.round["keepsAllSince"] if set(self.members) <= set(workers) else number
+            self.round = {"round": number, "store": store, "cause": cause, "orderlySince": since, "keepsAllSince": kept}
+            self.members = list(workers)
             self._changed.notify_all()
             return number
 
@@ -166,30 +157,19 @@ class ScriptedOperator:
             self.heard.append(Heard(worker, time.monotonic(), body))
             return {
                 "heartbeatSeconds": self.heartbeat_seconds,
-                "round": self.round["round"],
-                "nudge": self.nudge,
                 "peerStopped": body["round"] in self.left_rounds,
             }
 
-    def hold(self, worker: str, after: int, nudge: int, seconds: float, brief: bool, server: "_Server") -> dict[str, Any]:
+    def news_for(self, worker: str, after: int, nudge: int, server: "_Server") -> dict[str, Any]:
+        """What a worker is to be told, as soon as there is a newer round, another nudge or a verdict."""
         with self._changed:
-            deadline = time.monotonic() + min(seconds, HOLD_SECONDS)
-            while (
-                server is self._server
-                and self.round["round"] <= after
-                and self.nudge == nudge
-                and self.verdict is None
-                and time.monotonic() < deadline
-                and self._changed.wait(min(0.2, max(0.0, deadline - time.monotonic()))) is not None
-            ):
-                pass
-            group = dict(self.round)
-            if brief and not self.lists_members:
-                listed = [member["worker"] for member in group.pop("members")]
-                group |= {"size": len(listed), "rank": listed.index(worker) if worker in listed else None}
+            while server is self._server and self.round["round"] <= after and self.nudge == nudge and self.verdict is None:
+                self._changed.wait(0.2)
+            news = {**self.round, "nudge": self.nudge, "dump": self.dump, "verdict": self.verdict, "size": len(self.members)}
+            news["rank"] = self.members.index(worker) if worker in self.members else None
             if worker in self.checks:
-                group["check"] = self.checks[worker]
-            return {**group, "nudge": self.nudge, "dump": self.dump, "worker": worker, "verdict": self.verdict}
+                news["check"] = self.checks[worker]
+            return news
 
 
 def address(worker: str) -> str:
@@ -229,26 +209,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: _Server
 
     def do_POST(self) -> None:
-        if self.path == "/v1/agent":
-            self._stream()
-            return
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(lambda: self.server.operator.take(self._worker(), body))
-
-    def do_GET(self) -> None:
-        query = parse_qs(urlsplit(self.path).query)
-        after, nudge, seconds = int(query["after"][0]), int(query["nudge"][0]), float(query["hold"][0])
-        brief = query["brief"] == ["1"]
-        self._answer(lambda: self.server.operator.hold(self._worker(), after, nudge, seconds, brief, self.server))
-
-    def _stream(self) -> None:
         operator = self.server.operator
         self.close_connection = True
-        if not operator.streams:
-            self.send_error(404)
-            return
         if operator.answer_with is not None:
-            self._answer(dict)
+            self._answer(*operator.answer_with)
             return
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
@@ -260,7 +224,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 continue
             operator.requests += 1
             if operator.answer_with is not None:
-                status, headers, content = operator.answer_with(self.path)
+                status, headers, content = operator.answer_with
                 refused = {"status": status, "error": "refused", "retrySeconds": headers.get("Retry-After")}
                 self._say(b"heartbeat", content) if status == 200 else self._say(b"refused", json.dumps(refused).encode())
                 return
@@ -282,7 +246,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         operator, after, nudge = self.server.operator, -1, -1
         with contextlib.suppress(OSError, ValueError):  # the stream has ended
             while self.server is operator._server:
-                found = operator.hold(self._worker(), after, nudge, HOLD_SECONDS, True, self.server)
+                found = operator.news_for(self._worker(), after, nudge, self.server)
                 if (found["round"], found["nudge"]) != (after, nudge) or found["verdict"]:
                     self._say(b"round", json.dumps(found).encode())
                 if found["verdict"]:
@@ -295,13 +259,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _worker(self) -> str:
         return self.headers["Authorization"].removeprefix("Bearer ")
 
-    def _answer(self, make: Callable[[], dict[str, Any]]) -> None:
-        operator = self.server.operator
-        operator.requests += 1
-        if operator.answer_with is not None:
-            status, headers, content = operator.answer_with(self.path)
-        else:
-            status, headers, content = 200, {}, json.dumps(make()).encode()
+    def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        self.server.operator.requests += 1
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

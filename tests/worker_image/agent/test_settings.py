@@ -6,7 +6,6 @@ from elastic_pytorch.agent.settings import SettingsError, read_settings
 ENVIRON = {
     "ELASTIC_PYTORCH_OPERATOR_URL": "http://operator.system.svc:8443",
     "ELASTIC_PYTORCH_JOB_UID": "uid",
-    "ELASTIC_PYTORCH_WORKER": "job-worker-0-abcde",
 }
 
 

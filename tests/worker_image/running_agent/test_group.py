@@ -173,8 +173,8 @@ def test_training_goes_on_without_the_operator(group: Group) -> None:
     ("status", "headers", "content"),
     [
         (200, {}, b"<html>welcome</html>"),
-        (200, {}, b'{"round": "many", "members": 7}'),
-        (200, {}, b'{"round": 99999, "members": [{"worker": "w0"}], "nudge": 0}'),
+        (200, {}, b"[]"),
+        (200, {}, b'{"heartbeatSeconds": "many", "leaveSeconds": -1}'),
         (500, {}, b""),
         (401, {}, b'{"error": "no token"}'),
         (503, {"Retry-After": "0.3"}, b'{"error": "just started"}'),
@@ -185,7 +185,7 @@ def test_bad_answers_change_nothing(group: Group, status: int, headers: dict[str
     number, steps = (group.operator.round["round"], group.events.all(what="step"))
     if group.operator.states("w0")[-1] != "running":
         number, _ = group.declare(*WORKERS)
-    group.operator.answer_with = lambda _path: (status, headers, content)
+    group.operator.answer_with = (status, headers, content)
     group.operator.ask_all()
     requests = group.operator.requests
     group.operator.wait(lambda: group.operator.requests > requests + 6)
@@ -224,21 +224,3 @@ def is_alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-
-
-def test_group_goes_on_with_an_operator_before_0_3(group: Group) -> None:
-    """It knows no streams, and lists all members."""
-    number, _ = group.declare("w1", "w2")
-    started = len(group.events.all(what="start"))
-    group.operator.go_away()
-    group.operator.streams, group.operator.lists_members = False, True
-    heard = len(group.operator.heard)
-    group.operator.come_back()
-    group.operator.wait(lambda: {h.worker for h in group.operator.heard[heard:]} == {"w1", "w2"})
-    assert {(h.state, h.round) for h in group.operator.heard[heard:]} == {("running", number)}
-    assert len(group.events.all(what="start")) == started
-    _, one = group.declare("w2")
-    assert {(e["worker"], e["RANK"]) for e in one} == {("w2", 0)}
-    group.operator.lists_members = False
-    _, two = group.declare("w2", "w1")
-    assert {(e["worker"], e["RANK"]) for e in two} == {("w2", 0), ("w1", 1)}

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 
 from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.operator_link.checkpoint_watch import watch_for_checkpoints
@@ -32,13 +31,7 @@ def prepare_client(
         on_dump: see `OperatorClient`.
     """
     client = OperatorClient(
-        partial(
-            OperatorConnection,
-            settings.operator_host,
-            settings.operator_port,
-            settings.token_file,
-            authorities=settings.operator_authorities,
-        ),
+        OperatorConnection(settings.operator_host, settings.operator_port, settings.token_file, settings.operator_authorities),
         local_world_size=local_world_size,
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(time.monotonic()),

@@ -24,8 +24,8 @@ from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.agent.signals import HANDLED, Signals
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger
-from elastic_pytorch.operator_link.link import start_link
 from elastic_pytorch.operator_link.store_port import StorePort
+from elastic_pytorch.operator_link.stream_link import start_link
 from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.processes import group_formation, warm_start
 from elastic_pytorch.processes.orphans import reap_orphans
@@ -102,7 +102,6 @@ def launch(
 
     rendezvous = OperatorRendezvous(
         client,
-        worker=settings.worker,
         run_id=settings.run_id,
         store_port=store_port,
         progress=progress,

@@ -40,7 +40,6 @@ class OperatorRendezvous(RendezvousHandler):
 
     Args:
         client: the connection to the operator.
-        worker: this pod's name, used until the operator has sent the name by which it knows this pod.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads the round.
         progress: what the workers report, for one round at a time.
@@ -55,7 +54,6 @@ class OperatorRendezvous(RendezvousHandler):
         self,
         client: OperatorClient,
         *,
-        worker: str,
         run_id: str,
         store_port: StorePort,
         progress: ProgressReceiver,
@@ -64,7 +62,6 @@ class OperatorRendezvous(RendezvousHandler):
         self.taken = Round(0)
         self.restart = RestartRequest()
         self._client = client
-        self._worker = worker
         self._run_id = run_id
         self._store_port = store_port
         self._progress = progress
@@ -81,11 +78,7 @@ class OperatorRendezvous(RendezvousHandler):
 
     def newer_round_keeps_all(self) -> bool:
         """Whether no member of the round this agent has taken up has to leave."""
-        return self._client.newest.keeps_all_of(self.taken)
-
-    def rank_in(self, declared: Round) -> int | None:
-        """Returns this pod's rank in a round; None: it is not listed."""
-        return declared.rank_of(self._client.worker or self._worker)
+        return self._client.newest.keeps_all_since <= self.taken.number
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Waits for a round, newer than the last, that lists this pod."""
@@ -98,7 +91,7 @@ class OperatorRendezvous(RendezvousHandler):
         finally:
             self._node_checks.stop()
         declared = self._client.newest
-        if (rank := self.rank_in(declared)) is None:  # a still newer one came just now
+        if (rank := declared.rank) is None:  # a still newer one came just now
             return self.next_rendezvous()
         restarted = self.taken.number > 0
         self.taken, self.restart.broken = declared, False
@@ -164,7 +157,7 @@ class OperatorRendezvous(RendezvousHandler):
         return True
 
     def _rank_in_newer_round(self) -> int | None:
-        return self.rank_in(self._client.newest) if self.newer_round_known() else None
+        return self._client.newest.rank if self.newer_round_known() else None
 
     def _say_waiting(self) -> None:
         state = self._client.reported.state

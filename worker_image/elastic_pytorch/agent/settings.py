@@ -25,7 +25,6 @@ class Settings:
         token_file: a file with the token that identifies this agent; empty: none is sent.
         job: the job's name.
         run_id: the job's UID: TORCHELASTIC_RUN_ID.
-        worker: this pod's name.
         grace_seconds: how long the pod has from SIGTERM to SIGKILL.
         store_port: the first port that is tried for the store of a round.
         preload: modules to import beside torch before any worker starts.
@@ -40,7 +39,6 @@ class Settings:
     token_file: str
     job: str
     run_id: str
-    worker: str
     grace_seconds: float
     store_port: int
     preload: tuple[str, ...]
@@ -92,7 +90,6 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         token_file=environ.get("ELASTIC_PYTORCH_TOKEN_FILE", ""),
         job=environ.get("ELASTIC_PYTORCH_JOB", ""),
         run_id=required("ELASTIC_PYTORCH_JOB_UID"),
-        worker=required("ELASTIC_PYTORCH_WORKER"),
         grace_seconds=number("ELASTIC_PYTORCH_GRACE_SECONDS", 30),
         rest_seconds=number("ELASTIC_PYTORCH_REST_SECONDS", REST_SECONDS),
         store_port=int(min(number("ELASTIC_PYTORCH_STORE_PORT", 29500), 65535)),

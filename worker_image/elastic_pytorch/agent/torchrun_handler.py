@@ -19,8 +19,8 @@ from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous
 from elastic_pytorch.agent.settings import read_settings
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_link.client import OperatorClient
-from elastic_pytorch.operator_link.link import start_link
 from elastic_pytorch.operator_link.store_port import StorePort
+from elastic_pytorch.operator_link.stream_link import start_link
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.stopping.stacks import COLD_START, children, dump_stacks
@@ -55,9 +55,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     client = prepare_client(
         settings, progress, store_port, local_world_size=_local_world_size(), on_news=wakeup.ring, on_dump=_dump_stacks
     )
-    handler = TorchrunRendezvous(
-        client, wakeup, progress, worker=settings.worker, run_id=settings.run_id, store_port=store_port
-    )
+    handler = TorchrunRendezvous(client, wakeup, progress, run_id=settings.run_id, store_port=store_port)
     start_link(client)
     return handler
 
@@ -79,7 +77,6 @@ class TorchrunRendezvous(OperatorRendezvous):
         client: the connection to the operator.
         wakeup: rung on news.
         progress: what the workers report.
-        worker: this pod's name.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads a round.
     """
@@ -90,11 +87,10 @@ class TorchrunRendezvous(OperatorRendezvous):
         wakeup: Wakeup,
         progress: ProgressReceiver,
         *,
-        worker: str,
         run_id: str,
         store_port: StorePort,
     ) -> None:
-        super().__init__(client, worker=worker, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
+        super().__init__(client, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
         self._wakeup = wakeup
 
     def next_rendezvous(self) -> Any:

@@ -1,6 +1,6 @@
 """What an agent reports to the operator, and what the operator has told it (docs/protocol.md).
 
-The main thread only reads what is known, and never waits for the operator: a thread of `start_link` talks to it.
+The main thread only reads what is known, and never waits for the operator: the thread that `start_link` starts talks to it.
 """
 
 import secrets
@@ -12,10 +12,9 @@ from typing import Any, Literal
 
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
-from elastic_pytorch.operator_link.rounds import CheckRequest, Round, RoundError, Verdict, integer
+from elastic_pytorch.operator_link.rounds import CheckRequest, Round, RoundError, Verdict
 from elastic_pytorch.wakeup import Wakeup
 
-HEARTBEAT_TIMEOUT_SECONDS = 5.0  # for its answer
 MAX_HEARTBEAT_SECONDS = 60.0
 LEAVE_SECONDS = 2.0  # unless the operator sends a value
 MAX_LEAVE_SECONDS = 86400.0
@@ -67,7 +66,7 @@ class OperatorClient:
     """The operator's last answers, and what is reported to it.
 
     Args:
-        connection: makes a connection to the operator, given the seconds to wait for an answer.
+        connection: leads to the operator.
         local_world_size: processes per pod.
         port: returns the port that is reserved for the next store.
         progress: returns the progress of training, as JSON.
@@ -93,7 +92,7 @@ class OperatorClient:
 
     def __init__(
         self,
-        connection: Callable[[float], OperatorConnection],
+        connection: OperatorConnection,
         *,
         local_world_size: int,
         port: Callable[[], int],
@@ -115,7 +114,6 @@ class OperatorClient:
         self.stopped = False
         self.connection = connection
         self._peer_stopped_in = 0
-        self._worker = ""
         self._reported = ReportedState()
         self._checked = NodeCheck()
         self._incarnation = secrets.token_hex(8)
@@ -140,11 +138,6 @@ class OperatorClient:
     def peer_stopped(self, round_number: int) -> bool:
         """Whether the operator has reported that another member of a round has stopped its workers."""
         return round_number > 0 and self._peer_stopped_in == round_number
-
-    @property
-    def worker(self) -> str:
-        """The name by which the operator knows this agent; empty until the operator has sent it."""
-        return self._worker
 
     def tell(self, **changes: Any) -> None:
         """Changes what the heartbeats report, and sends one at once. From the main thread only."""
@@ -199,12 +192,6 @@ class OperatorClient:
         if isinstance(leave_seconds, (int, float)) and 0 <= leave_seconds <= MAX_LEAVE_SECONDS:
             self.leave_seconds = float(leave_seconds)
 
-    def has_news_of(self, answer: dict[str, object]) -> bool:
-        """Whether what the answer to a heartbeat names is known: the newest round, and the last nudge."""
-        newest = integer(answer.get("round"), "round", 0)
-        nudge = integer(answer.get("nudge", 0), "nudge", 0)
-        return newest <= self.newest.number and nudge == self.nudge
-
     def take_round(self, answer: Round) -> None:
         """Takes in the operator's news."""
         with self._lock:
@@ -215,7 +202,6 @@ class OperatorClient:
             dump = self._dump is not None and answer.dump > self._dump
             self._dump = answer.dump
             self.nudge = answer.nudge
-            self._worker = answer.worker or self._worker
             other_check = answer.check != self.check
             self.check = answer.check
             if newer:

@@ -14,7 +14,6 @@ MAX_CHECK_SECONDS = 3600
 
 Verdict = Literal["complete", "failed"]
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _ADDRESS = re.compile(r"[A-Za-z0-9.:_%-]{1,253}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
 
@@ -51,13 +50,11 @@ class Round:
     Attributes:
         number: grows with each round of a job; 0: none has been declared yet.
         size: how many pods it has; 0: all stop.
-        rank: of this pod among them, if the operator has sent it; None: it is not listed, or the operator has sent `members`.
-        members: the pods' names in rank order, if the operator has sent them, as those before 0.3 do; empty: it has sent `rank`.
+        rank: of this pod among them; None: it is not listed.
         store_address: MASTER_ADDR of the round; empty if there are no members.
         store_port: MASTER_PORT of the round; 0 if there are no members.
         cause: why the round was declared, in one line.
         nudge: changes when the operator wants a heartbeat at once.
-        worker: the name by which the operator knows this agent; empty if it is not given.
         verdict: how the job has ended, None while it goes on.
         dump: grows when the operator wants to see the workers' stacks.
         orderly_since: the oldest round since which no member has been lost. All peers of the workers of that round and later ones still
@@ -69,54 +66,26 @@ class Round:
     number: int
     size: int = 0
     rank: int | None = None
-    members: tuple[str, ...] = ()
     store_address: str = ""
     store_port: int = 0
     cause: str = ""
     nudge: int = 0
-    worker: str = ""
     verdict: Verdict | None = None
     dump: int = 0
-    orderly_since: int = -1
-    keeps_all_since: int = -1
+    orderly_since: int = 0
+    keeps_all_since: int = 0
     check: CheckRequest | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("orderly_since", "keeps_all_since"):
-            if getattr(self, name) < 0:
-                object.__setattr__(self, name, self.number)
-
-    def rank_of(self, worker: str) -> int | None:
-        """Returns this pod's rank among the round's pods; None: the round does not list it.
-
-        Args:
-            worker: this pod's name.
-        """
-        return self.members.index(worker) if worker in self.members else self.rank
-
-    def keeps_all_of(self, earlier: "Round") -> bool:
-        """Whether no member of an earlier round has had to leave since."""
-        if self.members and earlier.members:
-            return set(earlier.members) <= set(self.members)
-        return self.keeps_all_since <= earlier.number
 
 
 def parse_round(answer: object) -> Round:
-    """Reads the operator's answer to `GET /v1/round`.
+    """Reads a round that the operator has sent.
 
     Raises:
         RoundError: it is not what docs/protocol.md describes.
     """
-    fields = _mapping(answer, "the answer")
-    members: tuple[str, ...] = ()
-    rank = None
-    if "size" in fields:
-        size = integer(fields["size"], "size", 0, MAX_MEMBERS)
-        if fields.get("rank") is not None:
-            rank = integer(fields["rank"], "rank", 0, size - 1)
-    else:
-        members = _members(fields.get("members", []))
-        size = len(members)
+    fields = _mapping(answer, "the round")
+    size = integer(fields.get("size"), "size", 0, MAX_MEMBERS)
+    rank = None if fields.get("rank") is None else integer(fields["rank"], "rank", 0, size - 1)
     store_address, store_port = "", 0
     if size:
         store = _mapping(fields.get("store"), "store")
@@ -125,22 +94,19 @@ def parse_round(answer: object) -> Round:
     verdict = fields.get("verdict")
     if verdict not in (None, "complete", "failed"):
         raise RoundError("verdict is neither null nor complete nor failed")
-    worker = fields.get("worker")
     number = integer(fields.get("round"), "round", 0)
     return Round(
         number=number,
         size=size,
         rank=rank,
-        members=members,
         store_address=store_address,
         store_port=store_port,
         cause=_line(fields.get("cause")),
         nudge=integer(fields.get("nudge", 0), "nudge", 0),
-        worker=_text(worker, "worker", _NAME) if worker else "",
         verdict=verdict,
         dump=integer(fields.get("dump", 0), "dump", 0),
-        orderly_since=integer(fields.get("orderlySince", number), "orderlySince", 0, number),
-        keeps_all_since=integer(fields.get("keepsAllSince", number), "keepsAllSince", 0, number),
+        orderly_since=integer(fields.get("orderlySince"), "orderlySince", 0, number),
+        keeps_all_since=integer(fields.get("keepsAllSince"), "keepsAllSince", 0, number),
         check=_check(fields.get("check")),
     )
 
@@ -170,15 +136,6 @@ def _check(value: object) -> CheckRequest | None:
         store_port=integer(store.get("port"), "check.store.port", 1, 65535),
         seconds=integer(fields.get("seconds"), "check.seconds", 1, MAX_CHECK_SECONDS),
     )
-
-
-def _members(listed: object) -> tuple[str, ...]:
-    if not isinstance(listed, list) or len(listed) > MAX_MEMBERS:
-        raise RoundError(f"members is not a list of at most {MAX_MEMBERS}")
-    workers = tuple(_text(_mapping(entry, "a member").get("worker"), "a member's worker", _NAME) for entry in listed)
-    if len(set(workers)) != len(workers):
-        raise RoundError("a worker is listed twice")
-    return workers
 
 
 def _mapping(value: object, what: str) -> dict[str, Any]:

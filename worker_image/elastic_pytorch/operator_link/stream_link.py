@@ -1,21 +1,31 @@
 """How an agent talks to the operator: heartbeats and answers, and rounds between them, on one connection."""
 
 import http.client
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from elastic_pytorch.operator_link.client import HEARTBEAT_TIMEOUT_SECONDS, OperatorClient
-from elastic_pytorch.operator_link.refusal import RefusedError
+from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.retry import Retry
 from elastic_pytorch.operator_link.rounds import RoundError, parse_round
 from elastic_pytorch.operator_link.stream import OperatorStream, refusal_of
 
 PATH = "/v1/agent"
+ANSWER_SECONDS = 5.0  # to wait for the answer to a heartbeat
 SHORT_SECONDS = 1.0  # a stream that ends sooner has failed
 
 Line = tuple[str, Any]  # its kind, and what it says
+
+
+def start_link(client: OperatorClient) -> None:
+    """Reports to the operator from now on, and takes in what it says, in a daemon thread.
+
+    Args:
+        client: what is reported, and where answers go.
+    """
+    threading.Thread(target=StreamLink(client).run, name="operator_link", daemon=True).start()
 
 
 class StreamLink:
@@ -23,26 +33,22 @@ class StreamLink:
 
     Args:
         client: what is to be reported, and where answers go.
-        timeout_seconds: for the answer to a heartbeat.
+        answer_seconds: to wait for the answer to a heartbeat.
     """
 
-    def __init__(self, client: OperatorClient, timeout_seconds: float = HEARTBEAT_TIMEOUT_SECONDS) -> None:
+    def __init__(self, client: OperatorClient, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._client = client
-        self._timeout_seconds = timeout_seconds
-        self._connection = client.connection(timeout_seconds)
+        self._answer_seconds = answer_seconds
+        self._connection = client.connection
         self._retry = Retry("the stream to the operator", lambda: client.stopped)
 
     def run(self) -> None:
-        """Talks to the operator, whatever the network does; returns if the operator has no streams, as those before 0.3."""
+        """Talks to the operator for as long as the process lives, whatever the network does."""
         client = self._client
         while True:
             told, began = client.told, time.monotonic()
             try:
                 self._converse()
-            except RefusedError as error:
-                if error.status == http.client.NOT_FOUND:
-                    return
-                failure: Exception = error
             except Exception as error:  # nothing that comes from the network may end the agent
                 failure = error
             client.attempted = max(told, client.attempted)
@@ -80,7 +86,7 @@ class StreamLink:
 
     def _await_answer(self, stream: OperatorStream) -> Line:
         """The answer to the last heartbeat: another one, or that it came too early. News that come before it are taken in."""
-        deadline = time.monotonic() + self._connection.patience * self._timeout_seconds
+        deadline = time.monotonic() + self._connection.patience * self._answer_seconds
         while (left := deadline - time.monotonic()) > 0:
             if answers := self._receive(stream, left):
                 return answers[-1]

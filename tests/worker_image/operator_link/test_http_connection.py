@@ -1,0 +1,105 @@
+"""How an agent finds the operator that leads, when another has led before."""
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import certifi
+import pytest
+from elastic_pytorch.operator_link.http_connection import OperatorConnection
+
+PATH = "/v1/agent"
+
+
+def test_operator_that_has_died_without_a_word_is_not_waited_for() -> None:
+    with contextlib.ExitStack() as open_:
+        dead = open_.enter_context(socket.socket())
+        dead.bind(("127.0.0.1", 0))
+        dead.listen(0)
+        for _ in range(4):  # until the kernel takes no more
+            waiting = open_.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(dead.getsockname())
+        time.sleep(0.2)
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            OperatorConnection(*dead.getsockname(), "").open_stream(PATH)
+        assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_handshake_that_the_operator_breaks_off_is_a_reason_for_patience(reset: bool) -> None:
+    """Without a reset, some builds of Python call that an orderly end of TLS: the option is on in Debian's 3.11."""
+    authorities = Path(certifi.where()).read_text()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = OperatorConnection(*server.getsockname(), "", authorities)
+        kept: list[socket.socket] = []
+
+        def break_off() -> None:
+            accepted, _ = server.accept()
+            if reset:
+                accepted.close()
+                return
+            accepted.shutdown(socket.SHUT_WR)
+            kept.append(accepted)
+
+        if not reset:
+            assert connection._tls is not None
+            connection._tls.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
+
+        threading.Thread(target=break_off, daemon=True).start()
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            connection.open_stream(PATH)
+    assert connection.patience == 2
+    with pytest.raises(ConnectionRefusedError):
+        connection.open_stream(PATH)
+    assert connection.patience == 2, "which says nothing of how busy it is"
+
+
+class Network:
+    """Where host names lead, and what has been asked for."""
+
+    def __init__(self, port: int) -> None:
+        self.names_resolved = 0
+        self.sockets: list[socket.socket] = []
+        self.answers = True
+        self._port = port
+
+    def open_socket(self, place: tuple[str, int], seconds: float) -> socket.socket:
+        host, _ = place
+        self.names_resolved += host == "operator"
+        if not self.answers:
+            raise TimeoutError("nobody answers")
+        self.sockets.append(socket.create_connection(("127.0.0.1", self._port), seconds))
+        return self.sockets[-1]
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield Network(server.getsockname()[1])
+
+
+def test_name_of_the_operator_is_resolved_once(network: Network) -> None:
+    connection = OperatorConnection("operator", 8443, "", open_socket=network.open_socket)
+    for _ in range(2):
+        connection.open_stream(PATH).close()
+    assert len(network.sockets) == 2
+    network.answers = False
+    with pytest.raises(TimeoutError):
+        connection.open_stream(PATH)
+    assert network.names_resolved == 1, "the cluster's DNS may be gone with the operator's node"
+
+
+def test_kernel_gives_up_a_connection_whose_other_end_is_dead(network: Network) -> None:
+    connection = OperatorConnection("operator", 8443, "", open_socket=network.open_socket)
+    with contextlib.closing(connection.open_stream(PATH)):
+        [kept] = network.sockets
+        assert kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2000
+        assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 1
