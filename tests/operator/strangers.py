@@ -18,7 +18,7 @@ from tests.operator.agents_server import STRANGER
 REQUESTS_PER_SECOND = 2000
 SENDERS = 40
 CLIENT_HELLO_BEGINS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
-REQUEST = b"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+REQUEST = b"POST /v1/agent HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Strangers:
@@ -49,7 +49,7 @@ class Strangers:
                 if number % 3 == 1:
                     writer.write(CLIENT_HELLO_BEGINS)
                 elif in_request:
-                    writer.write(b"POST /v1/heartbeat HTTP/1.1\r\nHost: ")
+                    writer.write(b"POST /v1/agent HTTP/1.1\r\nHost: ")
                 held = time.monotonic()
                 try:
                     while await reader.read(4096):

@@ -19,7 +19,7 @@ def status_of(url: str, token: str = "") -> int:
     """The HTTP status of an answer."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        request = urllib.request.Request(url, headers=headers)
+        request = urllib.request.Request(url, data=b"", headers=headers)
         with urllib.request.urlopen(request, timeout=10, context=ssl.create_default_context(cafile=authorities)) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refusal:
@@ -43,6 +43,6 @@ def check(what: str, expected: int, url: str, token: str = "") -> None:
 
 
 url, token_file, authorities = sys.argv[1:]
-check("no agent is heard without a token", 401, f"{url}/v1/round")
-check("nor with one that the API server does not know", 401, f"{url}/v1/round", "forged")
-check("this pod is recognized, and is no worker", 403, f"{url}/v1/round", Path(token_file).read_text())
+check("no agent is heard without a token", 401, f"{url}/v1/agent")
+check("nor with one that the API server does not know", 401, f"{url}/v1/agent", "forged")
+check("this pod is recognized, and is no worker", 403, f"{url}/v1/agent", Path(token_file).read_text())

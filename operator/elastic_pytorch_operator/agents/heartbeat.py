@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elastic_pytorch_operator.model.check import CheckReport
+from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
 from elastic_pytorch_operator.model.observed import AgentState, Failure, Progress
 
 MAX_TEXT = 4096
@@ -36,7 +36,7 @@ class Heartbeat:
     newest: int = 0
     started_age_seconds: float | None = None
     formed_age_seconds: float | None = None
-    check: CheckReport | None = None
+    check: CheckReport = NO_CHECK
 
     def failure_at(self, now: float) -> Failure | None:
         """The failure, with its time on the operator's clock."""
@@ -126,9 +126,9 @@ def _failure(body: object) -> tuple[Failure | None, float]:
     return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MAX_NUMBER)
 
 
-def _check(body: object) -> CheckReport | None:
+def _check(body: object) -> CheckReport:
     if body is None:
-        return None
+        return NO_CHECK
     if not isinstance(body, dict):
         raise MalformedHeartbeat("check: must be an object or null")
     return CheckReport(

@@ -25,7 +25,7 @@ from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
 from elastic_pytorch_operator.http.open_files import OWN_FILES, most_connections
 from elastic_pytorch_operator.http.rate_limit import RateLimit
-from elastic_pytorch_operator.http.server import MAX_BODY_BYTES, authenticate, client_of, peer_of, serving
+from elastic_pytorch_operator.http.server import authenticate, client_of, peer_of, serving
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import LEAVE_SECONDS, leave_seconds
@@ -33,21 +33,20 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 
 logger = logging.getLogger(__name__)
 
-MAX_POLL_SECONDS = 20.0
-REQUESTS_PER_SECOND = 20.0  # of one pod; an agent sends two or three, and a few more when its state changes
-BURST_SECONDS = 3.0  # of such requests may come at once
-MAX_POLLS = 4  # or streams, of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
+LINES_PER_SECOND = (
+    20.0  # of one pod, and as many as one is a new stream; an agent sends a line, and a few more when its state changes
+)
+BURST_SECONDS = 3.0  # of such lines may come at once
+MAX_STREAMS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
 FULL_SECONDS = 60.0  # between two warnings that the process may open no more files
-BODY_SECONDS = 10.0  # from a heartbeat's head to its end
-JSON = {"Content-Type": "application/json; charset=utf-8"}
 LINES = {"Content-Type": "application/x-ndjson; charset=utf-8"}
-KINDS = {"/v1/agent": "stream", "/v1/heartbeat": "heartbeat", "/v1/round": "round"}
+PATH = "/v1/agent"
 
 Speaker = tuple[JobKey, str, str]  # job, its UID, worker
 
 
 class AgentApi:
-    """Receives the requests of agents, and answers them.
+    """Hears agents, and answers them.
 
     Args:
         cache: knows which pods are workers of which job.
@@ -56,7 +55,7 @@ class AgentApi:
         request_work: called with a job and a delay in seconds when a request may change a decision.
         leading: whether this replica may answer; otherwise agents are refused, and look for the one that leads.
         metrics: counts the answers.
-        requests_per_second: of one pod, that are admitted.
+        lines_per_second: of one pod, that are admitted.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class AgentApi:
         request_work: Callable[[JobKey, float], None],
         leading: Callable[[], bool] = lambda: True,
         metrics: Metrics | None = None,
-        requests_per_second: float = REQUESTS_PER_SECOND,
+        lines_per_second: float = LINES_PER_SECOND,
     ) -> None:
         self._cache = cache
         self._registry = registry
@@ -75,7 +74,7 @@ class AgentApi:
         self._request_work = request_work
         self._leading = leading
         self.metrics = metrics or Metrics()
-        self._limit: RateLimit[Speaker] = RateLimit(requests_per_second, BURST_SECONDS * requests_per_second)
+        self._limit: RateLimit[Speaker] = RateLimit(lines_per_second, BURST_SECONDS * lines_per_second)
         self._full_told_at = -math.inf
 
     @property
@@ -102,16 +101,12 @@ class AgentApi:
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of an aiohttp application."""
-        return [
-            web.post("/v1/agent", self._stream),
-            web.post("/v1/heartbeat", self._heartbeat),
-            web.get("/v1/round", self._round),
-        ]
+        return [web.post(PATH, self._stream)]
 
     @web.middleware
     async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """A middleware: counts what is answered."""
-        kind = KINDS.get(request.path, "other")
+        kind = "stream" if request.path == PATH else "other"
         try:
             answer = await handler(request)
         except web.HTTPException as refusal:
@@ -128,7 +123,7 @@ class AgentApi:
         told = web.StreamResponse(headers=LINES)
         news: asyncio.Task[None] | None = None
         lines = StreamLines(request.content, lambda price: self._limit.admit(speaker, time.monotonic(), price))
-        with self._waiting(speaker):
+        with self._listening_to(speaker):
             try:
                 await told.prepare(request)
                 while line := await _next_line(lines):
@@ -179,13 +174,9 @@ class AgentApi:
             while True:
                 told_last = _news_of(job)
                 self.metrics.answered("round", HTTPStatus.OK)
-                await told.write(_line("round", _describe_round(job, worker, brief=True)))
+                await told.write(_line("round", _describe_round(job, worker)))
                 while _news_of(job) == told_last:
                     await job.news.wait()
-
-    async def _heartbeat(self, request: web.Request) -> web.Response:
-        speaker = await self._speaker(request, _token_of(request))
-        return _answer(self._take(speaker, _parse(await _body(request))))
 
     def _take(self, speaker: Speaker, fields: object) -> Mapping[str, Any]:
         """Takes note of a heartbeat; returns the answer.
@@ -201,52 +192,31 @@ class AgentApi:
         delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, time.monotonic())
         if delay_seconds is not None:
             self._request_work(key, delay_seconds)
-        job, spec = self._registry.job(job_uid), self._cache.job(key)
+        spec = self._cache.job(key)
         return {
             "heartbeatSeconds": self._registry.heartbeat_seconds(time.monotonic()),
             "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
-            "round": job.round.number if job.round else 0,
-            "nudge": job.nudge,
             "peerStopped": self._registry.peer_stopped(job_uid, beat.round),
         }
 
-    async def _round(self, request: web.Request) -> web.Response:
-        speaker = await self._speaker(request, _token_of(request))
-        _, job_uid, worker = speaker
-        try:
-            after, nudge, hold, brief = (int(request.query.get(name, "0")) for name in ("after", "nudge", "hold", "brief"))
-        except ValueError as error:
-            raise _failure(web.HTTPBadRequest, "after, nudge, hold and brief must be whole numbers") from error
-        job = self._registry.job(job_uid)
-        if hold > 0:
-            until = time.monotonic() + min(hold, MAX_POLL_SECONDS)
-            with self._waiting(speaker):
-                while not _has_news(job, after, nudge) and (left := until - time.monotonic()) > 0:
-                    try:
-                        async with asyncio.timeout(left):  # wait_for would forget a cancellation that comes together with news
-                            await job.news.wait()
-                    except TimeoutError:
-                        break
-        return web.Response(body=_describe_round(job, worker, brief=brief > 0), headers=JSON)
-
     @contextmanager
-    def _waiting(self, speaker: Speaker) -> Iterator[None]:
-        """While an agent waits for news; an exception means that its connection has closed.
+    def _listening_to(self, speaker: Speaker) -> Iterator[None]:
+        """While an agent's stream is open; an exception means that its connection has closed.
 
         Raises:
-            web.HTTPTooManyRequests: it waits on other connections, too.
+            web.HTTPTooManyRequests: it has other streams, too.
         """
         key, job_uid, worker = speaker
         job = self._registry.job(job_uid)
-        if job.polls.get(worker, 0) >= MAX_POLLS:
-            raise _failure(web.HTTPTooManyRequests, f"{MAX_POLLS} polls of pod {worker} are open", 1.0)
-        self._registry.open_poll(job_uid, worker)
+        if job.streams.get(worker, 0) >= MAX_STREAMS:
+            raise _failure(web.HTTPTooManyRequests, f"{MAX_STREAMS} streams of pod {worker} are open", 1.0)
+        self._registry.open_stream(job_uid, worker)
         dropped = True
         try:
             yield
             dropped = False
         finally:
-            self._registry.close_poll(job_uid, worker, time.monotonic(), dropped=dropped)
+            self._registry.close_stream(job_uid, worker, time.monotonic(), dropped=dropped)
             if dropped:
                 self._request_work(key, delay_of_change(len(job.agents)))
 
@@ -320,33 +290,12 @@ async def listening(
         watching.cancel()
 
 
-async def _body(request: web.Request) -> bytes:
-    """The body of a request: mostly it has come with the head, so that no timer is needed."""
-    if request.content.is_eof():
-        return await request.read()
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while more := await request.content.readany():
-                body += more
-                if len(body) > MAX_BODY_BYTES:
-                    raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)
-                await asyncio.sleep(0)
-    except TimeoutError as error:
-        raise _failure(web.HTTPRequestTimeout, f"the body has not come within {BODY_SECONDS:g} s") from error
-    return bytes(body)
-
-
-def _has_news(job: JobAgents, after: int, nudge: int) -> bool:
-    return (job.round is not None and job.round.number > after) or job.nudge != nudge or job.verdict is not None
-
-
-def _describe_round(job: JobAgents, worker: str, *, brief: bool) -> bytes:
+def _describe_round(job: JobAgents, worker: str) -> bytes:
     agent = job.agents.get(worker)
     news: dict[str, Any] = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
     if (check := job.checks.get(worker)) is not None:
         news["check"] = describe_check(check)
-    return job.answer.describe(worker, agent.round if agent else 0, news, brief=brief)
+    return job.answer.describe(worker, agent.round if agent else 0, news)
 
 
 def _news_of(job: JobAgents) -> tuple[int, int, str | None]:
@@ -357,13 +306,9 @@ def _line(kind: str, fields: bytes) -> bytes:
     return b'{"%b": %b}\n' % (kind.encode(), fields)
 
 
-def _answer(fields: Mapping[str, Any]) -> web.Response:
-    return web.Response(body=json.dumps(fields).encode(), headers=JSON)
-
-
-def _parse(body: bytes) -> object:
+def _parse(line: bytes) -> object:
     try:
-        return json.loads(body)
+        return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise _failure(web.HTTPBadRequest, str(error)) from error
 
@@ -389,7 +334,7 @@ async def _next_line(lines: StreamLines) -> bytes:
 
 
 def _too_many(speaker: Speaker, wait_seconds: float) -> web.HTTPException:
-    return _failure(web.HTTPTooManyRequests, f"too many requests of pod {speaker[2]}", wait_seconds)
+    return _failure(web.HTTPTooManyRequests, f"too many lines of pod {speaker[2]}", wait_seconds)
 
 
 def _failure(kind: type[web.HTTPException], error: str, retry_seconds: float | None = None) -> web.HTTPException:

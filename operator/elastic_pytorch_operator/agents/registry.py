@@ -42,7 +42,7 @@ class JobAgents:
     verdict: str | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
-    polls: dict[str, int] = field(default_factory=dict)
+    streams: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
@@ -50,7 +50,7 @@ class JobAgents:
 
     @property
     def answer(self) -> RoundAnswer:
-        """The answers to agents that ask for the round."""
+        """What agents are told of the round."""
         if self._answer.declared is not self.round:
             self._answer = RoundAnswer(self.round)
         return self._answer
@@ -128,9 +128,9 @@ class AgentRegistry:
         return sum(agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values())
 
     @property
-    def open_polls(self) -> int:
-        """Streams and long polls of all jobs that are open."""
-        return sum(sum(job.polls.values()) for job in self._jobs.values())
+    def open_streams(self) -> int:
+        """Streams of all jobs that are open."""
+        return sum(sum(job.streams.values()) for job in self._jobs.values())
 
     def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> float | None:
         """Takes note of a heartbeat; returns in how many seconds the job is to be planned; None: no decision depends on it.
@@ -200,24 +200,21 @@ class AgentRegistry:
             for name, agent in job.agents.items()
         }
 
-    def open_poll(self, job_uid: str, worker: str) -> None:
-        """An agent waits for news, on a stream or by a long poll."""
+    def open_stream(self, job_uid: str, worker: str) -> None:
+        """An agent has opened a stream."""
         job = self.job(job_uid)
         job.closed_at.pop(worker, None)
-        job.polls[worker] = job.polls.get(worker, 0) + 1
+        job.streams[worker] = job.streams.get(worker, 0) + 1
 
-    def close_poll(self, job_uid: str, worker: str, now: float, *, dropped: bool) -> None:
-        """An agent waits no more: its poll was answered, or its stream ended in order, or, if it was dropped, the connection has closed.
-
-        Only a closed connection is a sign against the agent. One that was answered is to ask again, which may take long on a busy machine.
-        """
+    def close_stream(self, job_uid: str, worker: str, now: float, *, dropped: bool) -> None:
+        """An agent's stream has ended: in order, or, if it was dropped, with its connection, which is a sign against the agent."""
         job = self.job(job_uid)
         agent = job.agents.get(worker)
         if dropped and agent is not None and agent.state is AgentState.LEAVING:
             self._leave(job, agent.round)  # the agent has ended
-        job.polls[worker] = job.polls.get(worker, 1) - 1
-        if not job.polls[worker]:
-            del job.polls[worker]
+        job.streams[worker] = job.streams.get(worker, 1) - 1
+        if not job.streams[worker]:
+            del job.streams[worker]
             if dropped:
                 job.closed_at[worker] = now
 
@@ -261,7 +258,7 @@ class AgentRegistry:
         job = self.job(job_uid)
         if job.verdict != verdict:
             job.verdict = verdict
-            job.ask_to_report()  # an agent whose poll hangs learns of it by its next heartbeat
+            job.announce()
 
 
 def _is_known(progress: Progress) -> tuple[bool, bool]:

@@ -1,7 +1,7 @@
 """A round as JSON, as agents get it (docs/protocol.md). Pure.
 
-A thousand agents may ask for a round at the same time. What is the same for all is encoded once. An agent that asks for the brief answer
-gets its own rank instead of the list of all members. So the bytes of all answers grow with the members, and not with their square.
+A thousand agents are told of a round at the same time. What is the same for all is encoded once, and each gets its own rank instead of a
+list of all members. So the bytes for all agents grow with the members, and not with their square.
 """
 
 import json
@@ -28,44 +28,33 @@ class RoundAnswer:
     def __init__(self, declared: Round | None) -> None:
         self.declared = declared
 
-    def describe(self, worker: str, taken: int, news: Mapping[str, Any], *, brief: bool) -> bytes:
-        """Returns the body for one agent.
+    def describe(self, worker: str, taken: int, news: Mapping[str, Any]) -> bytes:
+        """Returns what one agent is told, as a JSON object.
 
         Args:
             worker: the agent's pod.
             taken: the newest round that the agent has taken up; 0: none.
             news: fields that do not depend on the round.
-            brief: the agent needs no list of the members.
         """
         number, since, rank = 0, 0, None
         if (declared := self.declared) is not None:
             number, since = declared.number, declared.number if taken in declared.unformed else declared.orderly_since
             rank = declared.ranks.get(worker)
-        own = {"round": number, "orderlySince": since, **({"rank": rank} if brief else {})}
-        return b"{%b, %b, %b}" % (
-            _fields(own),
-            self._brief_group if brief else self._group,
-            _fields({**news, "worker": worker}),
-        )
-
-    @cached_property
-    def _brief_group(self) -> bytes:
-        size, since = (len(self.declared.members), self.declared.keeps_all_since) if self.declared else (0, 0)
-        return _fields({"size": size, "keepsAllSince": since, **self._store_and_cause})
+        own = {"round": number, "orderlySince": since, "rank": rank}
+        return b"{%b, %b, %b}" % (_fields(own), self._group, _fields(news))
 
     @cached_property
     def _group(self) -> bytes:
-        members = self.declared.members if self.declared else ()
-        listed = [{"worker": member.worker, "index": member.index, "address": member.address} for member in members]
-        return _fields({"members": listed, **self._store_and_cause})
-
-    @property
-    def _store_and_cause(self) -> dict[str, Any]:
-        if self.declared is None:
-            return {"store": None, "cause": ""}
-        members = self.declared.members
-        store = {"address": members[0].address, "port": self.declared.store_port} if members else None
-        return {"store": store, "cause": f"{self.declared.reason}: {self.declared.cause}"[:MAX_CAUSE_CHARACTERS]}
+        if (declared := self.declared) is None:
+            return _fields({"size": 0, "keepsAllSince": 0, "store": None, "cause": ""})
+        members = declared.members
+        group = {
+            "size": len(members),
+            "keepsAllSince": declared.keeps_all_since,
+            "store": {"address": members[0].address, "port": declared.store_port} if members else None,
+            "cause": f"{declared.reason}: {declared.cause}"[:MAX_CAUSE_CHARACTERS],
+        }
+        return _fields(group)
 
 
 def describe_check(check: CheckRequest) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 
-MAX_PER_CLIENT = 8  # an agent has one or, before 0.3, two, and perhaps more whose end has not been noticed yet
+MAX_PER_CLIENT = 8  # an agent has one, and perhaps more whose end has not been noticed yet
 FAILURE_PRICE = 4.0  # connections of its address that a refused request costs, besides its own
 
 Peer = tuple[str, int]  # address and port
@@ -31,7 +31,7 @@ class ConnectionLimits:
     Attributes:
         open: that all clients may have open, also known ones: beyond that, the process has too few files for itself.
         per_second: that an address may open each second. Opening one is the bulk of what a stranger costs: a millisecond, mostly TLS.
-        at_once: that it may open after a pause: where pods share their node's address, a hundred agents open two each after a
+        at_once: that it may open after a pause: where pods share their node's address, a hundred agents open one each after a
             takeover, and some again while the new leader is not ready.
         per_address: that an address may have open.
         total: that all addresses may have open.

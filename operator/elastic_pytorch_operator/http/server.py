@@ -26,7 +26,6 @@ from elastic_pytorch_operator.http.protocols import READ_BYTES, Plain, Tls
 
 logger = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 64 * 1024
 BUFFER_BYTES = 4 * 1024  # of a body: with twice that, or a sixteenth of it in chunks, nothing more is read
 REFUSED_SECONDS = 0.25  # that a known client waits for a refusal: so long its next request is not read
 SHUTDOWN_SECONDS = 0.5
@@ -84,7 +83,7 @@ async def serving(
         The port.
     """
     gate = _Gate(connections or Connections(), on_refusal, on_crowd)
-    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[gate.dismiss, *middlewares])
+    app = web.Application(middlewares=[gate.dismiss, *middlewares])
     app[GATE] = gate
     app.add_routes(routes)
     # Cancelling a handler whose client has gone is how a closed connection is noticed at once.

@@ -39,3 +39,6 @@ class CheckReport:
     matmul_seconds: float | None = None
     all_reduce_seconds: float | None = None
     error: str = ""
+
+
+NO_CHECK = CheckReport()  # of an agent that has made none

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
-from elastic_pytorch_operator.model.check import CheckReport
+from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.workload import WorkloadView
 
@@ -182,7 +182,7 @@ class AgentView:
     newest: int = 0  # the number of the newest round that it knows, whether or not it has taken it up
     started_at: float | None = None  # when all its processes of the round had been started; None: not known
     formed_at: float | None = None  # when their process group had formed; None: not known, as of a script that starts cold
-    check: CheckReport | None = None  # of its node; None: it cannot check any
+    check: CheckReport = NO_CHECK  # of its node
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,8 @@ class GaugeValues:
         pending_seconds: by namespace, for how long the job has been Pending that has been so for longest.
         stragglers: ranks that are slow, by namespace.
         figures: of each job: they are exported on request only.
-        agents: that have sent a request of late.
-        polls: streams and long polls that are open.
+        agents: that have sent a heartbeat of late.
+        streams: of agents, that are open.
         queued: jobs that await a reconcile by this replica, now or later.
         longest_reconcile_seconds: since when the oldest reconcile goes on; 0 if none does.
         unreadable: objects that cannot be read, by kind.
@@ -55,7 +55,7 @@ class GaugeValues:
     stragglers: Mapping[str, int] = field(default_factory=dict)
     figures: Sequence[JobFigures] = ()
     agents: int = 0
-    polls: int = 0
+    streams: int = 0
     queued: int = 0
     longest_reconcile_seconds: float = 0.0
     unreadable: Mapping[str, int] = field(default_factory=dict)

@@ -184,15 +184,15 @@ class Metrics:
         )
         self._agent_requests = self._counter(
             "elastic_pytorch_agent_requests_total",
-            "Requests of agents by kind (stream, heartbeat, round, other) and status code (docs/protocol.md). Heartbeats and rounds of a "
-            "stream are counted one by one.",
+            "Requests of agents by kind (stream, heartbeat, round, other) and status code (docs/protocol.md). The heartbeats and "
+            "rounds of a stream are counted one by one.",
             ("request", "code"),
         )
         self._agents = self._gauge(
-            "elastic_pytorch_agents_connected", "Agents that sent a request within the last ten seconds."
+            "elastic_pytorch_agents_connected", "Agents that sent a heartbeat within the last ten seconds."
         )
-        self._polls = self._gauge(
-            "elastic_pytorch_long_polls_open", "Open streams and long polls: agents that hear of the next round."
+        self._streams = self._gauge(
+            "elastic_pytorch_agent_streams_open", "Open streams: agents that hear of the next round (docs/protocol.md)."
         )
         self._token_reviews = self._counter(
             "elastic_pytorch_token_reviews_total",
@@ -260,7 +260,7 @@ class Metrics:
         self._queue_depth.labels(CONTROLLER).set(gauges.queued)
         self._queue_longest.labels(CONTROLLER).set(gauges.longest_reconcile_seconds)
         self._agents.set(gauges.agents)
-        self._polls.set(gauges.polls)
+        self._streams.set(gauges.streams)
         for kind in OBJECT_KINDS:
             self._unreadable.labels(kind).set(gauges.unreadable.get(kind, 0))
         self._unavailable.clear()

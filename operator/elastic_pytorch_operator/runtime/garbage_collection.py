@@ -1,7 +1,7 @@
 """How often Python looks for objects that refer to each other in a circle. All other objects are freed at once, without a search.
 
-By default Python searches the youngest objects each time there are 700 more of them, and all objects when a quarter has been added. A poll
-that is held for 20 s counts as added. So with 5,000 agents a third of the leader's processor time went into searches. Each took up to two
+By default Python searches the youngest objects each time there are 700 more of them, and all objects when a quarter has been added. What
+an open request keeps counts as added. So with 5,000 agents a third of the leader's processor time went into searches. Each took up to two
 seconds, in which nothing else ran, not even the renewal of the Lease. What a closed connection leaves behind in circles is about 1 KiB.
 """
 

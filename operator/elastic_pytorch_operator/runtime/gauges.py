@@ -47,7 +47,7 @@ def begin_to_read(
     others = GaugeValues(
         leading=leading,
         agents=registry.heard_since(now - CONNECTED_SECONDS),
-        polls=registry.open_polls,
+        streams=registry.open_streams,
         queued=len(queue),
         longest_reconcile_seconds=longest_work_seconds,
         unreadable=cache.unreadable.counts,

@@ -1,5 +1,7 @@
 """The agents' API of one operator, on a real server, with one worker pod."""
 
+import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +20,7 @@ from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 POD = "lm-worker-0-x7k2p"
+SECONDS = 20.0
 
 
 @dataclass
@@ -38,16 +41,14 @@ class Served:
     leads: bool = True
     port: int = 0
 
-    async def post(self, body: Any, token: str | None = None, path: str = "/v1/heartbeat") -> tuple[int, Any]:
+    async def say(self, beat: Any, token: str | None = None) -> tuple[int, Any]:
+        """Sends a heartbeat on a stream of its own; returns the status, and the answer or the refusal."""
         headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
-        async with self.session.post(self.url + path, json=body, headers=headers) as answer:
-            return answer.status, await answer.json() if answer.content_type == "application/json" else None
-
-    async def poll(self, after: int = 0, nudge: int = 0, brief: int = 0) -> Any:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        query = f"after={after}&nudge={nudge}&hold=20&brief={brief}"
-        async with self.session.get(f"{self.url}/v1/round?{query}", headers=headers) as answer:
-            return await answer.json()
+        async with self.session.post(f"{self.url}/v1/agent", data=json.dumps(beat), headers=headers) as answer:
+            if answer.status != 200:
+                return answer.status, await answer.json()
+            told = json.loads(await answer.content.readline())
+        return (200, told["heartbeat"]) if "heartbeat" in told else (told["refused"]["status"], told["refused"])
 
 
 @asynccontextmanager
@@ -62,3 +63,61 @@ async def serving(tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIter
         async with listening(api, "127.0.0.1", port, tls) as served.port:
             served.url = f"http{'s' if tls else ''}://127.0.0.1:{served.port}"
             yield served
+
+
+class Stream:
+    """An agent's end of a stream."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, lines: asyncio.Queue[bytes]) -> None:
+        self.status = answer.status
+        self._answer, self._lines = answer, lines
+
+    def send(self, fields: Any = BEAT) -> None:
+        self.send_line(json.dumps(fields).encode())
+
+    def send_line(self, line: bytes) -> None:
+        self._lines.put_nowait(line + b"\n")
+
+    def end(self) -> None:
+        self._lines.put_nowait(b"")
+
+    async def receive_any(self) -> tuple[str, Any]:
+        """The kind of the next line, and its fields."""
+        [found] = json.loads(await asyncio.wait_for(self._answer.content.readline(), SECONDS)).items()
+        return found
+
+    async def receive(self, kind: str) -> Any:
+        """The next line, which is of a kind."""
+        found, fields = await self.receive_any()
+        assert found == kind, fields
+        return fields
+
+    async def ends(self) -> bool:
+        try:
+            return await asyncio.wait_for(self._answer.content.readline(), SECONDS) == b""
+        except aiohttp.ClientError:
+            return True
+
+
+@asynccontextmanager
+async def streaming(served: Served, first: Any = BEAT) -> AsyncIterator[Stream]:
+    """A stream, and a heartbeat that it begins with."""
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    lines.put_nowait(json.dumps(first).encode() + b"\n")
+
+    async def body() -> AsyncIterator[bytes]:
+        while line := await lines.get():
+            yield line
+
+    headers = {"Authorization": f"Bearer {served.token}"}
+    async with served.session.post(f"{served.url}/v1/agent", data=body(), headers=headers) as answer:
+        yield Stream(answer, lines)
+
+
+@asynccontextmanager
+async def begun(served: Served) -> AsyncIterator[Stream]:
+    """A stream whose first heartbeat was answered."""
+    async with streaming(served) as stream:
+        await stream.receive("heartbeat")
+        await stream.receive("round")
+        yield stream

@@ -47,12 +47,12 @@ def test_good_heartbeat() -> None:
     assert (beat.started_age_seconds, beat.formed_age_seconds) == (2.5, None)
 
 
-@pytest.mark.parametrize(("check", "parsed"), [(None, None), ({"number": 0}, CheckReport())])
-def test_agent_that_has_made_no_check_is_not_one_that_cannot(check: Any, parsed: CheckReport | None) -> None:
-    assert parse_heartbeat(GOOD | {"check": check}).check == parsed
+@pytest.mark.parametrize("check", [None, {"number": 0}])
+def test_agent_that_has_made_no_check(check: Any) -> None:
+    assert parse_heartbeat(GOOD | {"check": check}).check == CheckReport()
 
 
-def test_agents_of_0_2_do_not_tell_when_their_processes_started() -> None:
+def test_scripts_that_report_nothing_do_not_tell_when_their_processes_started() -> None:
     beat = parse_heartbeat({**GOOD, "progress": None})
     assert (beat.started_age_seconds, beat.formed_age_seconds) == (None, None)
 

@@ -1,9 +1,7 @@
 """The agents' HTTP API, on a real server: who may speak, what is answered, and when."""
 
-import asyncio
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
@@ -11,28 +9,27 @@ from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Member, Round
-from yarl import URL
 
-from tests.operator.agents.served import BEAT, POD, Served
+from tests.operator.agents.served import BEAT, POD, Served, begun, streaming
 from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
 
 
 async def test_heartbeat_is_put_down_to_the_tokens_pod(served: Served) -> None:
-    code, answer = await served.post(BEAT)
-    assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "round": 0, "nudge": 0, "peerStopped": False})
+    code, answer = await served.say(BEAT)
+    assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "peerStopped": False})
     assert served.registry.agents("uid-lm", {POD})[POD].state == "ready"
     assert served.work == [KEY]
 
 
 async def test_unchanged_heartbeat_is_no_work(served: Served) -> None:
-    await served.post(BEAT)
-    await served.post(BEAT)
+    await served.say(BEAT)
+    await served.say(BEAT)
     assert served.work == [KEY]
 
 
 async def test_checkpoint_that_an_agent_has_seen_is_work_at_once(served: Served) -> None:
     for count, work in ((None, 1), (0, 2), (0, 2), (1, 3), (1, 3), (None, 4)):
-        await served.post({**BEAT, "progress": None if count is None else {"checkpoints": count}})
+        await served.say({**BEAT, "progress": None if count is None else {"checkpoints": count}})
         assert len(served.work) == work
 
 
@@ -41,13 +38,13 @@ async def test_agents_are_told_how_long_they_may_take_to_leave(served: Served) -
     changed = a_manifest(resizePolicy=policy)
     changed["metadata"]["resourceVersion"] = "2"
     served.cache.apply(names.KIND, changed, 1.0)
-    _, answer = await served.post(BEAT)
+    _, answer = await served.say(BEAT)
     assert answer["leaveSeconds"] == 7
 
 
 @pytest.mark.parametrize("token", ["", "forged"])
 async def test_nobody_speaks_without_a_valid_token(served: Served, token: str) -> None:
-    code, answer = await served.post(BEAT, token)
+    code, answer = await served.say(BEAT, token)
     assert code == 401
     assert "token" in answer["error"]
     assert served.work == []
@@ -56,7 +53,7 @@ async def test_nobody_speaks_without_a_valid_token(served: Served, token: str) -
 async def test_pod_that_is_no_worker_is_refused(served: Served) -> None:
     stranger = {"metadata": {"namespace": "default", "name": "stranger"}, "spec": {"containers": []}}
     await served.cluster.create_pod(stranger)
-    code, _ = await served.post(BEAT, served.cluster.issue_token("default", "stranger"))
+    code, _ = await served.say(BEAT, served.cluster.issue_token("default", "stranger"))
     assert code == 403
 
 
@@ -64,119 +61,50 @@ async def test_token_of_an_earlier_pod_of_the_name_is_refused(served: Served) ->
     served.cluster.finish_deletion("default", POD)
     await served.cluster.create_pod(a_worker_pod(a_job(), 0))
     served.cache.replace_all([a_manifest()], await served.cluster.list_pods(), [], time.monotonic())
-    code, _ = await served.post(BEAT)
+    code, _ = await served.say(BEAT)
     assert code == 403
 
 
 async def test_known_pod_may_speak_while_the_api_server_is_away(served: Served) -> None:
     served.cluster.fail_next("review_token", 0)
-    assert (await served.post(BEAT))[0] == 503
-    assert (await served.post(BEAT))[0] == 200
+    assert (await served.say(BEAT))[0] == 503
+    assert (await served.say(BEAT))[0] == 200
     served.cluster.fail_next("review_token", 0)
-    assert (await served.post(BEAT))[0] == 200
-
-
-@pytest.mark.parametrize(
-    "body", [[], "x", None, {"state": "ready"}, {**BEAT, "round": "1"}, {**BEAT, "incarnation": "x" * 70_000}]
-)
-async def test_malformed_heartbeat_is_refused_and_changes_nothing(served: Served, body: Any) -> None:
-    code, _ = await served.post(body)
-    assert code in (400, 413)
-    assert served.work == []
-
-
-@pytest.mark.parametrize("number", ["%C2%B2", "9" * 5000, "1.0", "NaN", "%FF", "x"], ids=lambda number: number[:8])
-async def test_question_for_a_round_without_whole_numbers_is_refused(served: Served, number: str) -> None:
-    for name in ("after", "nudge", "hold", "brief"):
-        headers = {"Authorization": f"Bearer {served.token}"}
-        async with served.session.get(URL(f"{served.url}/v1/round?{name}={number}", encoded=True), headers=headers) as answer:
-            assert answer.status == 400
-
-
-async def test_long_poll_is_answered_when_a_round_is_declared(served: Served) -> None:
-    polling = asyncio.create_task(served.poll())
-    await asyncio.sleep(0.1)
-    assert not polling.done()
-    served.registry.declare("uid-lm", Round(3, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0))
-    answer = await asyncio.wait_for(polling, 5)
-    assert (answer["round"], answer["worker"], answer["cause"]) == (3, POD, "FirstRound: why")
-    assert answer["members"] == [{"worker": POD, "index": 0, "address": "10.0.0.1"}]
-    assert answer["store"] == {"address": "10.0.0.1", "port": 29501}
-    assert answer["orderlySince"] == 3
-
-
-async def test_agent_that_asks_for_it_gets_its_rank_instead_of_all_members(served: Served) -> None:
-    assert (await served.poll(after=-1, nudge=-1, brief=1))["rank"] is None
-    members = (Member("other", 0, "10.0.0.2"), Member(POD, 1, "10.0.0.1"))
-    served.registry.declare("uid-lm", Round(1, members, 29500, "FirstRound", "why", 0.0))
-    answer = await served.poll(brief=1)
-    assert (answer["round"], answer["rank"], answer["size"]) == (1, 1, 2)
-    assert "members" not in answer
-
-
-async def test_answer_says_since_when_nobody_has_been_lost(served: Served) -> None:
-    assert (await served.poll(nudge=1))["orderlySince"] == 0
-    members = (Member(POD, 0, "10.0.0.1"),)
-    served.registry.declare("uid-lm", Round(9, members, 29501, "WorkerJoined", "why", 0.0, orderly_since=7))
-    assert (await served.poll())["orderlySince"] == 7
+    assert (await served.say(BEAT))[0] == 200
 
 
 @pytest.mark.parametrize(("own", "since"), [(7, 7), (8, 9)])
 async def test_round_that_never_formed_is_lost_to_those_only_that_have_taken_it_up(
     served: Served, own: int, since: int
 ) -> None:
-    await served.post({**BEAT, "round": own})
     members = (Member(POD, 0, "10.0.0.1"),)
     served.registry.declare("uid-lm", Round(9, members, 29501, "WorkerFailed", "why", 0.0, orderly_since=7, unformed=(8,)))
-    assert (await served.poll())["orderlySince"] == since
+    async with streaming(served, {**BEAT, "round": own}) as stream:
+        await stream.receive("heartbeat")
+        assert (await stream.receive("round"))["orderlySince"] == since
 
 
-async def test_long_poll_is_answered_by_a_nudge_and_by_a_verdict(served: Served) -> None:
-    polling = asyncio.create_task(served.poll())
-    await asyncio.sleep(0.05)
-    served.registry.nudge("uid-lm", 1)
-    assert (await asyncio.wait_for(polling, 5))["nudge"] == 1
-    polling = asyncio.create_task(served.poll(nudge=1))
-    await asyncio.sleep(0.05)
-    served.registry.conclude("uid-lm", "complete")
-    assert (await asyncio.wait_for(polling, 5))["verdict"] == "complete"
-
-
-async def test_long_poll_is_answered_by_a_check_of_the_agents_own_node(served: Served) -> None:
-    polling = asyncio.create_task(served.poll())
-    await asyncio.sleep(0.05)
-    check = CheckRequest(4, 1, 2, "10.0.0.2", 29501, 20)
-    served.registry.ask_for_checks("uid-lm", {POD: check, "other": replace(check, first_rank=0)})
-    answer = await asyncio.wait_for(polling, 5)
-    assert answer["check"] == {
-        "number": 4,
-        "firstRank": 1,
-        "worldSize": 2,
-        "store": {"address": "10.0.0.2", "port": 29501},
-        "seconds": 20,
-    }
-    served.registry.ask_for_checks("uid-lm", {})
-    assert "check" not in await served.poll(nudge=1)
+async def test_agents_are_told_what_to_measure_of_their_own_nodes(served: Served) -> None:
+    async with begun(served) as stream:
+        check = CheckRequest(4, 1, 2, "10.0.0.2", 29501, 20)
+        served.registry.ask_for_checks("uid-lm", {POD: check, "other": replace(check, first_rank=0)})
+        assert (await stream.receive("round"))["check"] == {
+            "number": 4,
+            "firstRank": 1,
+            "worldSize": 2,
+            "store": {"address": "10.0.0.2", "port": 29501},
+            "seconds": 20,
+        }
+        served.registry.ask_for_checks("uid-lm", {})
+        assert "check" not in await stream.receive("round")
 
 
 async def test_report_of_a_check_is_work_at_once(served: Served) -> None:
-    await served.post({**BEAT, "check": {"number": 0}})
+    await served.say({**BEAT, "check": {"number": 0}})
     served.work.clear()
-    await served.post({**BEAT, "check": {"number": 0}})
+    await served.say({**BEAT, "check": {"number": 0}})
     assert served.work == []
-    await served.post({**BEAT, "check": {"number": 1, "matmulSeconds": 0.5}})
-    assert served.work == [KEY]
-
-
-async def test_closed_long_poll_is_noticed_at_once(served: Served) -> None:
-    await served.post(BEAT)
-    polling = asyncio.create_task(served.poll())
-    await asyncio.sleep(0.1)
-    assert served.registry.agents("uid-lm", {POD})[POD].disconnected_since is None
-    served.work.clear()
-    polling.cancel()
-    await asyncio.sleep(0.2)
-    assert served.registry.agents("uid-lm", {POD})[POD].disconnected_since is not None
+    await served.say({**BEAT, "check": {"number": 1, "matmulSeconds": 0.5}})
     assert served.work == [KEY]
 
 
@@ -205,18 +133,18 @@ def test_rounds_that_a_member_has_left(case: str) -> None:
 @pytest.mark.parametrize(
     ("state", "dropped", "left"), [("leaving", True, True), ("leaving", False, False), ("running", True, False)]
 )
-def test_agent_that_leaves_has_left_its_round_once_its_poll_drops(state: str, dropped: bool, left: bool) -> None:
+def test_agent_that_leaves_has_left_its_round_once_its_stream_drops(state: str, dropped: bool, left: bool) -> None:
     registry = AgentRegistry()
     registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0)
-    registry.open_poll("uid-lm", OTHER)
-    registry.close_poll("uid-lm", OTHER, 1.0, dropped=dropped)
+    registry.open_stream("uid-lm", OTHER)
+    registry.close_stream("uid-lm", OTHER, 1.0, dropped=dropped)
     assert registry.peer_stopped("uid-lm", 7) == left
 
 
 async def test_agents_are_told_that_a_peer_has_stopped_its_workers(served: Served) -> None:
-    _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
+    _, answer = await served.say({**BEAT, "state": "stopping", "round": 7})
     assert not answer["peerStopped"]
     served.registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0)
     served.registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0)
-    _, answer = await served.post({**BEAT, "state": "stopping", "round": 7})
+    _, answer = await served.say({**BEAT, "state": "stopping", "round": 7})
     assert answer["peerStopped"]

@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import aiohttp
 import pytest
@@ -73,7 +72,7 @@ class TwoJobs:
         pods, nodes = await self.cluster.list_pods(), await self.cluster.list_nodes()
         self.cache.replace_all(manifests, pods, nodes, 0.0)
         api = AgentApi(
-            self.cache, self.registry, TokenReviewer(self.cluster), lambda key, _: self.asked.add(key), requests_per_second=1e6
+            self.cache, self.registry, TokenReviewer(self.cluster), lambda key, _: self.asked.add(key), lines_per_second=1e6
         )
         self.serving = listening(api, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{await self.serving.__aenter__()}"
@@ -88,11 +87,10 @@ class TwoJobs:
         self.runner.run(self._stop())
         self.runner.close()
 
-    def send(self, method: str, path: str, body: bytes = b"") -> int:
-        async def ask() -> int:
+    def send(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        async def ask() -> tuple[int, bytes]:
             async with self.session.request(method, self.url + path, data=body) as answer:
-                await answer.read()
-                return answer.status
+                return answer.status, await answer.read()
 
         return self.runner.run(asyncio.wait_for(ask(), 10))
 
@@ -120,34 +118,23 @@ def jobs() -> Iterator[TwoJobs]:
 
 @OFTEN
 @given(body=st.one_of(st.binary(max_size=200), JSON.map(json.dumps).map(str.encode), BEATS.map(json.dumps).map(str.encode)))
-def test_heartbeat(jobs: TwoJobs, body: bytes) -> None:
-    assert jobs.send("POST", "/v1/heartbeat", body) in (200, 400)
+def test_lines_of_a_stream(jobs: TwoJobs, body: bytes) -> None:
+    status, told = jobs.send("POST", "/v1/agent", body)
+    assert status == 200
+    for line in map(json.loads, told.splitlines()):
+        assert line.keys() <= {"heartbeat", "round"} or line["refused"]["status"] == 400
     jobs.check()
-
-
-@OFTEN
-@given(query=st.dictionaries(st.sampled_from(["after", "nudge", "hold"]), st.one_of(st.integers(), st.text(max_size=8))))
-def test_round(jobs: TwoJobs, query: dict[str, Any]) -> None:
-    if isinstance(hold := query.get("hold"), int) and hold > 0:
-        query["hold"] = 0  # a poll that hangs is no garbage
-    text = "&".join(f"{name}={value}" for name, value in query.items())
-    assert jobs.send("GET", f"/v1/round?{text}") in (200, 400)
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/v1/heartbeat"),
-        ("DELETE", "/v1/round"),
+        ("GET", "/v1/agent"),
+        ("DELETE", "/v1/agent"),
         ("POST", "/v1/../healthz"),
-        ("GET", "/v2/round"),
+        ("POST", "/v2/agent"),
         ("PUT", "/" + "x" * 4000),
     ],
 )
 def test_other_requests(jobs: TwoJobs, method: str, path: str) -> None:
-    assert jobs.send(method, path) in (404, 405)
-
-
-def test_too_much(jobs: TwoJobs) -> None:
-    assert jobs.send("POST", "/v1/heartbeat", b"[" * 60_000) == 400
-    assert jobs.send("POST", "/v1/heartbeat", b"x" * 200_000) == 413
+    assert jobs.send(method, path)[0] in (404, 405)

@@ -1,6 +1,7 @@
 """What agents may cost: one that sends far too much, and strangers with forged tokens, on a real server."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -34,7 +35,8 @@ class Served:
 
     async def beat(self, token: str) -> aiohttp.ClientResponse:
         headers = {"Authorization": f"Bearer {token}"}
-        async with self.session.post(f"{self.url}/v1/heartbeat", json=BEAT, headers=headers) as answer:
+        async with self.session.post(f"{self.url}/v1/agent", data=json.dumps(BEAT), headers=headers) as answer:
+            await answer.read()
             return answer
 
 
@@ -59,7 +61,7 @@ async def test_flood_of_one_pod_leaves_the_others_their_heartbeats() -> None:
             codes = []
             while not all(task.done() for task in flood):
                 codes.append((await asyncio.wait_for(other.beat(calm), 10)).status)
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.2)
         answers = [await task for task in flood]
         refused = [answer for answer in answers if answer.status == 429]
         assert set(codes) == {200}
@@ -94,22 +96,3 @@ async def test_one_forged_token_shown_often_is_reviewed_once() -> None:
         codes = {(await operator.beat("forged")).status for _ in range(50)}
         assert codes == {401}
         assert operator.cluster.calls.count("review_token") == 1
-
-
-async def test_pod_may_not_keep_many_polls_open() -> None:
-    async with served() as operator:
-        token = operator.token(0)
-
-        async def poll() -> int:
-            headers = {"Authorization": f"Bearer {token}"}
-            async with operator.session.get(f"{operator.url}/v1/round?hold=20", headers=headers) as answer:
-                return answer.status
-
-        polls = [asyncio.create_task(poll()) for _ in range(6)]
-        async with asyncio.timeout(10):
-            while sum(task.done() for task in polls) < 2:
-                await asyncio.sleep(0.02)
-        await asyncio.sleep(0.2)
-        assert [task.result() for task in polls if task.done()] == [429, 429]
-        for task in polls:
-            task.cancel()

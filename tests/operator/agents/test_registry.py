@@ -119,24 +119,23 @@ def test_failure_of_a_worker_that_is_gone_is_forgotten(registry: AgentRegistry) 
     assert beat(registry, "w0") is None
 
 
-def test_agent_is_disconnected_once_no_poll_of_its_is_open(registry: AgentRegistry) -> None:
-    registry.open_poll(JOB, "w0")
-    registry.open_poll(JOB, "w0")
-    registry.close_poll(JOB, "w0", 5.0, dropped=True)
+def test_agent_is_disconnected_once_no_stream_of_its_is_open(registry: AgentRegistry) -> None:
+    registry.open_stream(JOB, "w0")
+    registry.open_stream(JOB, "w0")
+    registry.close_stream(JOB, "w0", 5.0, dropped=True)
     assert registry.agents(JOB, {"w0", "w1"})["w0"].disconnected_since is None
-    registry.close_poll(JOB, "w0", 6.0, dropped=True)
+    registry.close_stream(JOB, "w0", 6.0, dropped=True)
     agents = registry.agents(JOB, {"w0", "w1"})
     assert (agents["w0"].disconnected_since, agents["w1"].disconnected_since) == (6.0, None)
-    registry.open_poll(JOB, "w0")
+    registry.open_stream(JOB, "w0")
     assert registry.agents(JOB, {"w0", "w1"})["w0"].disconnected_since is None
 
 
-def test_agent_whose_poll_was_answered_is_not_disconnected(registry: AgentRegistry) -> None:
-    """On a busy machine, an agent may take long to ask again."""
-    registry.open_poll(JOB, "w0")
-    registry.close_poll(JOB, "w0", 5.0, dropped=True)
-    registry.open_poll(JOB, "w0")
-    registry.close_poll(JOB, "w0", 6.0, dropped=False)
+def test_agent_whose_stream_ended_in_order_is_not_disconnected(registry: AgentRegistry) -> None:
+    registry.open_stream(JOB, "w0")
+    registry.close_stream(JOB, "w0", 5.0, dropped=True)
+    registry.open_stream(JOB, "w0")
+    registry.close_stream(JOB, "w0", 6.0, dropped=False)
     assert registry.agents(JOB, {"w0", "w1"})["w0"].disconnected_since is None
 
 

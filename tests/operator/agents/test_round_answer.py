@@ -14,8 +14,8 @@ from tests.operator.counted_lines import count_lines
 NEWS = {"nudge": 3, "dump": 0, "verdict": None}
 
 
-def tell(declared: Round | None, worker: str = "w1", *, taken: int = 0, brief: bool = True) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(RoundAnswer(declared).describe(worker, taken, NEWS, brief=brief))
+def tell(declared: Round | None, worker: str = "w1", *, taken: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RoundAnswer(declared).describe(worker, taken, NEWS))
     return found
 
 
@@ -24,7 +24,7 @@ def a_group(**fields: Any) -> Round:
     return Round(8, members, 29501, "WorkerLost", "“w2” is gone", 0.0, orderly_since=7, **fields)
 
 
-def test_brief_answer_has_the_agents_own_rank() -> None:
+def test_answer_has_the_agents_own_rank() -> None:
     assert tell(a_group(keeps_all_since=6)) == {
         "round": 8,
         "orderlySince": 7,
@@ -33,52 +33,40 @@ def test_brief_answer_has_the_agents_own_rank() -> None:
         "keepsAllSince": 6,
         "store": {"address": "10.0.0.1", "port": 29501},
         "cause": "WorkerLost: “w2” is gone",
-        "worker": "w1",
         **NEWS,
     }
     assert tell(a_group(), "w2")["rank"] is None
 
 
-def test_other_answers_list_all_members() -> None:
-    answer = tell(a_group(), brief=False)
-    assert answer["members"] == [
-        {"worker": "w0", "index": 0, "address": "10.0.0.1"},
-        {"worker": "w1", "index": 1, "address": "10.0.0.2"},
-    ]
-    assert "rank" not in answer
-
-
 @pytest.mark.parametrize("declared", [None, Round(0, (), 0, "", "", 0.0)])
-@pytest.mark.parametrize("brief", [True, False])
-def test_without_members_there_is_no_store(declared: Round | None, brief: bool) -> None:
-    answer = tell(declared, brief=brief)
+def test_without_members_there_is_no_store(declared: Round | None) -> None:
+    answer = tell(declared)
     assert (answer["round"], answer["orderlySince"], answer["store"]) == (0, 0, None)
-    assert (answer["size"], answer["rank"]) == (0, None) if brief else answer["members"] == []
+    assert (answer["size"], answer["rank"]) == (0, None)
 
 
 def test_long_cause_is_cut() -> None:
     assert len(tell(Round(1, (), 0, "WorkerLost", "w is gone; " * 1000, 0.0))["cause"]) == MAX_CAUSE_CHARACTERS
 
 
-def test_bytes_and_cost_of_a_brief_answer_do_not_depend_on_the_members() -> None:
+def test_bytes_and_cost_of_an_answer_do_not_depend_on_the_members() -> None:
     sizes, costs = [], []
     for workers in (10, 1000):
         answer = RoundAnswer(a_round(*range(workers)))
-        sizes.append(len(answer.describe("w1", 0, NEWS, brief=True)))
-        costs.append(count_lines(lambda a=answer: a.describe("w1", 0, NEWS, brief=True)))  # type: ignore[misc]
+        sizes.append(len(answer.describe("w1", 0, NEWS)))
+        costs.append(count_lines(lambda a=answer: a.describe("w1", 0, NEWS)))  # type: ignore[misc]
     assert sizes[1] <= sizes[0] + 2, "but for the digits of the size"
     assert costs[0] == costs[1]
 
 
-@pytest.mark.parametrize("brief", [True, False])
-def test_round_is_encoded_once_for_all_agents(brief: bool) -> None:
+def test_round_is_encoded_once_for_all_agents() -> None:
     registry = AgentRegistry()
     registry.declare("uid", a_round(*range(100)))
     job = registry.job("uid")
     first, later = (
-        count_lines(lambda worker=worker: job.answer.describe(worker, 0, NEWS, brief=brief))  # type: ignore[misc]
+        count_lines(lambda worker=worker: job.answer.describe(worker, 0, NEWS))  # type: ignore[misc]
         for worker in ("w1", "w2")
     )
     assert later < first
     registry.declare("uid", a_round(0, number=2))
-    assert json.loads(job.answer.describe("w1", 0, NEWS, brief=True))["round"] == 2
+    assert json.loads(job.answer.describe("w1", 0, NEWS))["round"] == 2

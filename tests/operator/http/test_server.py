@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 import time
@@ -11,7 +12,6 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
-from elastic_pytorch_operator.agents import http_api
 from elastic_pytorch_operator.agents.http_api import AgentApi
 from elastic_pytorch_operator.http import protocols
 from elastic_pytorch_operator.http import server as server_module
@@ -20,9 +20,10 @@ from elastic_pytorch_operator.http.server import bound_address, peer_of, serving
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 
 from tests.operator.agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
+from tests.operator.flooder import chunk, stream_opening
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
-HALF_A_REQUEST = b"POST /v1/heartbeat HTTP/1.1\r\nHost: "
+HALF_A_REQUEST = b"POST /v1/agent HTTP/1.1\r\nHost: "
 CLIENT_HELLO_BEGINS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -37,7 +38,8 @@ async def agent(server: AgentsServer, index: int = 0, address: str = "") -> Asyn
 
 
 async def beat(session: aiohttp.ClientSession) -> int:
-    async with session.post("/v1/heartbeat", json=BEAT) as answer:
+    async with session.post("/v1/agent", data=json.dumps(BEAT)) as answer:
+        assert answer.status != 200 or b"heartbeat" in await answer.read()
         return answer.status
 
 
@@ -60,14 +62,17 @@ async def is_closed(stream: Stream, seconds: float) -> bool:
 
 
 async def ask(stream: Stream, token: str) -> int:
+    """The answer to a heartbeat that is sent on a request of its own."""
     reader, writer = stream
-    body = json.dumps(BEAT)
-    head = f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
-    writer.write((head + body).encode())
+    writer.write(stream_opening(token) + chunk(b""))
     async with asyncio.timeout(10):
         answer = await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(int(answer.lower().split(b"content-length: ")[1].split()[0]))
-    return int(answer.split()[1])
+        if not answer.startswith(b"HTTP/1.1 200"):
+            await reader.readexactly(int(answer.lower().split(b"content-length: ")[1].split()[0]))
+            return int(answer.split()[1])
+        told = await reader.readuntil(b"\r\n0\r\n\r\n")
+    refused = re.search(rb'"refused": {"status": (\d+)', told)
+    return int(refused[1]) if refused else 200
 
 
 def refused(api: AgentApi) -> dict[str, float]:
@@ -132,11 +137,13 @@ async def test_handshake_that_is_not_finished_is_given_up(monkeypatch: pytest.Mo
         assert await beat(known) == 200
 
 
-async def test_request_that_does_not_come_is_given_up_and_polls_are_not() -> None:
+async def test_request_that_does_not_come_is_given_up_and_streams_are_not() -> None:
     limits = ConnectionLimits(authentication_seconds=1.5)
-    async with serving_agents(limits) as (server, api), agent(server) as known:
-        assert await beat(known) == 200
-        polling = asyncio.create_task(known.get("/v1/round?hold=2"))
+    async with serving_agents(limits) as (server, api):
+        reader, writer = await connect(server, WORKERS[0], tls=True)
+        writer.write(stream_opening(server.tokens[0]))
+        async with asyncio.timeout(10):
+            await reader.readuntil(b"heartbeat")
         silent, slow = await connect(server, STRANGER, tls=True), await connect(server, STRANGER, tls=True)
         slow[1].write(HALF_A_REQUEST)
         began = time.monotonic()
@@ -145,31 +152,20 @@ async def test_request_that_does_not_come_is_given_up_and_polls_are_not() -> Non
             stream[1].close()
         assert time.monotonic() - began > 0.5
         assert refused(api) == {"timeout": 2}
-        assert (await polling).status == 200
-        assert await beat(known) == 200
-
-
-async def test_body_of_an_agent_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_api, "BODY_SECONDS", 0.5)
-    async with serving_agents() as (server, _):
-        reader, writer = await connect(server, WORKERS[0], tls=True)
-        head = (
-            f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.tokens[0]}\r\nContent-Length: 9\r\n\r\n"
-        )
-        writer.write(head.encode() + b"{")
-        async with asyncio.timeout(20):
-            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+        writer.write(chunk(json.dumps(BEAT).encode() + b"\n"))
+        async with asyncio.timeout(10):
+            await reader.readuntil(b"heartbeat")
         writer.close()
 
 
 @pytest.mark.parametrize(
     ("request_line", "token", "status"),
     [
-        ("GET /v1/round", "", 401),
-        ("GET /v1/round", "forged", 401),
-        ("GET /v1/round", "\udcff", 401),
+        ("POST /v1/agent", "", 401),
+        ("POST /v1/agent", "forged", 401),
+        ("POST /v1/agent", "\udcff", 401),
         ("GET /healthz", "", 404),
-        ("PUT /v1/round", "", 405),
+        ("GET /v1/agent", "", 405),
     ],
 )
 async def test_who_is_not_known_has_one_request_a_connection(request_line: str, token: str, status: int) -> None:
@@ -192,7 +188,7 @@ async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_u
         requests = []
         for number in range(len(streams)):
             body = json.dumps({**BEAT, "incarnation": f"{number}-" + "x" * 2000})
-            head = f"POST /v1/heartbeat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.tokens[number // 4]}\r\n"
+            head = f"POST /v1/agent HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.tokens[number // 4]}\r\n"
             requests.append((head + f"Content-Length: {len(body)}\r\n\r\n" + body).encode())
         for begin in range(0, max(map(len, requests)), 300):
             for (_, writer), request in zip(streams, requests, strict=True):
@@ -200,8 +196,8 @@ async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_u
                 await writer.drain()
             await asyncio.sleep(0)
         async with asyncio.timeout(10):
-            answers = [await reader.readuntil(b"\r\n\r\n") for reader, _ in streams]
-        assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+            answers = [await reader.readuntil(b"\r\n0\r\n\r\n") for reader, _ in streams]
+        assert all(answer.startswith(b"HTTP/1.1 200") and b"heartbeat" in answer for answer in answers)
 
 
 async def test_agents_keep_their_connection_until_their_token_is_refused() -> None:
@@ -289,7 +285,7 @@ def test_server_makes_do_with_ipv4_where_the_kernel_has_no_ipv6(host: str, has_i
 async def test_requests_that_are_held_end_with_the_server_at_once_and_silently(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A leader that has lost its lease has a poll of each agent open."""
+    """A leader that has lost its lease has a stream of each agent open."""
     monkeypatch.setattr(server_module, "SHUTDOWN_SECONDS", 60.0)
     held, ended = [], []
 

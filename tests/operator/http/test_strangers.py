@@ -78,8 +78,8 @@ async def test_idle_connections_and_requests_of_a_stranger_cost_no_heartbeat_and
 
         async def beat() -> float:
             began = time.monotonic()
-            async with agent.post("/v1/heartbeat", json=BEAT) as answer:
-                assert answer.status == 200
+            async with agent.post("/v1/agent", data=json.dumps(BEAT)) as answer:
+                assert b"heartbeat" in await answer.read()
             return time.monotonic() - began
 
         await beat()

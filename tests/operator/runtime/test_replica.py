@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -83,7 +84,10 @@ class Running:
 
     async def beat(self, session: aiohttp.ClientSession, token: str) -> aiohttp.ClientResponse:
         headers = {"Authorization": f"Bearer {token}"}
-        async with session.post(f"http://127.0.0.1:{self.settings.port}/v1/heartbeat", json=BEAT, headers=headers) as answer:
+        async with session.post(
+            f"http://127.0.0.1:{self.settings.port}/v1/agent", data=json.dumps(BEAT), headers=headers
+        ) as answer:
+            await answer.read()
             return answer
 
 
@@ -188,23 +192,23 @@ async def test_stopped_leader_is_replaced_at_once_and_nothing_is_made_twice(worl
     assert world.cluster.calls.count("create_service") <= 2, "the second finds it there"
 
 
-async def test_long_poll_ends_with_the_leader(world: World) -> None:
+async def test_stream_ends_with_the_leader(world: World) -> None:
     first = await world.start("first")
     await world.until_leading(first)
     world.cluster.apply_job(a_manifest())
     await world.until(lambda: len(world.cluster.pods()) == 3)
     token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
 
-    async def poll() -> Any:
-        url = f"http://127.0.0.1:{first.settings.port}/v1/round?after=99&hold=20"
-        async with world.session.get(url, headers={"Authorization": f"Bearer {token}"}) as answer:
-            return await answer.json()
+    async def lines() -> AsyncIterator[bytes]:
+        yield json.dumps(BEAT).encode() + b"\n"
+        await asyncio.Event().wait()
 
-    polling = asyncio.create_task(poll())
-    await asyncio.sleep(0.3)
-    first.stop.set()
-    with pytest.raises(aiohttp.ClientError):
-        await asyncio.wait_for(polling, 10)
+    url, headers = f"http://127.0.0.1:{first.settings.port}/v1/agent", {"Authorization": f"Bearer {token}"}
+    async with world.session.post(url, data=lines(), headers=headers) as stream:
+        assert b"heartbeat" in await stream.content.readline()
+        first.stop.set()
+        with pytest.raises(aiohttp.ClientError):
+            await asyncio.wait_for(stream.read(), 10)
 
 
 async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -> None:

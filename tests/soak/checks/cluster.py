@@ -12,9 +12,9 @@ EFFECT_SECONDS = 90.0  # a pod may end for a fault so long after it was undone: 
 STATUS_SECONDS = 10.0 + 20.0
 BOUNDARY_SECONDS = 10.0  # from the decision on the next group to the last step of the one before
 SETTLED_SECONDS = 60.0  # until a process holds what it needs
-# What may come and go: connections to as many peers and long polls as there are workers, threads of a pool, caches.
+# What may come and go: connections to as many peers and streams as there are workers, threads of a pool, caches.
 MAY_GROW = {"descriptors": 40, "memory_files": 6, "threads": 12, "resident_mib": 64.0}
-LEADER_DESCRIPTORS = 40  # more, of a replica that begins to lead: agents have two connections each, and there are about twenty
+LEADER_DESCRIPTORS = 40  # more, of a replica that begins to lead: about twenty agents have a connection each, for a moment two
 
 
 def check_healthy_pods(

@@ -63,7 +63,7 @@ async def test_agent_and_operator_hear_each_other_over_tls(tmp_path: Path) -> No
         start_link(client)
         await until(lambda: client.connection.patience == 1)
         assert view(operator)
-        assert operator.registry.open_polls == 1
+        assert operator.registry.open_streams == 1
         operator.registry.declare(JOB, a_round(3))
         await until(lambda: client.newest.number == 3)
         assert (client.newest.rank, news) == (0, ["round"])
@@ -93,9 +93,9 @@ async def test_agent_finds_the_next_operator(tmp_path: Path) -> None:
         (tmp_path / "token").write_text(successor.token)
         await until(lambda: view(successor))
         successor.leads = False
-        await until(lambda: successor.registry.open_polls == 0)
+        await until(lambda: successor.registry.open_streams == 0)
         successor.leads = True
-        await until(lambda: successor.registry.open_polls == 1)
+        await until(lambda: successor.registry.open_streams == 1)
         successor.registry.declare(JOB, a_round(7))
         await until(lambda: client.newest.number == 7)
         client.stop()

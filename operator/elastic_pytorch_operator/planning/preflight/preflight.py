@@ -187,7 +187,6 @@ def hold_unchecked(job: Job, observed: Observed, candidates: Sequence[Candidate]
         if candidate.liveness is Liveness.READY
         and candidate.worker not in observed.ranks
         and (candidate.worker in busy or candidate.worker not in state.passed)
-        and _can_check(candidate.worker, observed)
         else candidate
         for candidate in candidates
     )
@@ -227,7 +226,7 @@ def _reports(stage: Stage, observed: Observed) -> dict[str, CheckReport]:
     return {
         worker: agent.check
         for worker in stage.workers
-        if (agent := observed.agents.get(worker)) and agent.check is not None and agent.check.number == stage.number
+        if (agent := observed.agents.get(worker)) and agent.check.number == stage.number
     }
 
 
@@ -303,7 +302,7 @@ def _waiting(job: Job, observed: Observed, candidates: Sequence[Candidate], stat
         and candidate.worker not in observed.ranks
         and candidate.worker not in state.failed
     ]
-    waiting = [c for c in newcomers if c.worker not in state.passed and _can_check(c.worker, observed)]
+    waiting = [c for c in newcomers if c.worker not in state.passed]
     # Those that still stop their processes, as after a loss, are waited for: liveness limits how long that may take.
     if not waiting or any(observed.agents[c.worker].state is not AgentState.READY for c in waiting):
         return [], None
@@ -314,14 +313,8 @@ def _waiting(job: Job, observed: Observed, candidates: Sequence[Candidate], stat
     return [candidate.worker for candidate in sorted(waiting, key=lambda c: (c.index, c.worker))], None
 
 
-def _can_check(worker: str, observed: Observed) -> bool:
-    """Whether a worker's agent knows checks: those before 0.3 do not."""
-    agent = observed.agents.get(worker)
-    return agent is not None and agent.check is not None
-
-
 def _begin(state: Preflight, pairs: Pairs, observed: Observed, **more: Any) -> Preflight:
-    reported = [agent.check.number for agent in observed.agents.values() if agent.check is not None]
+    reported = [agent.check.number for agent in observed.agents.values()]
     number = 1 + max(state.number, *reported)  # an agent makes no check of a number that it has made
     return replace(state, number=number, stage=Stage(number, pairs, observed.now, **more))
 

@@ -29,7 +29,6 @@ class CheckedNodes(Simulation):
         cut_off: nodes that reach no other.
         bad_links: pairs of nodes whose all-reduces fail with each other.
         mute: nodes whose agents report no result.
-        old: nodes whose agents know no checks.
         asked: all checks that were asked for: who with whom.
     """
 
@@ -38,7 +37,6 @@ class CheckedNodes(Simulation):
     cut_off: set[str] = field(default_factory=set)
     bad_links: set[frozenset[str]] = field(default_factory=set)
     mute: set[str] = field(default_factory=set)
-    old: set[str] = field(default_factory=set)
     requests: dict[str, tuple[float, CheckRequest]] = field(default_factory=dict)
     asked: list[list[list[str]]] = field(default_factory=list)
     events: list[RecordEvent] = field(default_factory=list)
@@ -54,9 +52,6 @@ class CheckedNodes(Simulation):
 
     def live(self) -> None:
         super().live()
-        for name, agent in self.agents.items():
-            if self.pods[name].node not in self.old and agent.check is None:
-                self.agents[name] = replace(agent, check=CheckReport())
         for worker, (since, request) in list(self.requests.items()):
             if worker in self.agents and self.now >= since + CHECK_SECONDS and self.pods[worker].node not in self.mute:
                 assert self.agents[worker].state is AgentState.READY
@@ -277,14 +272,6 @@ def test_a_newcomer_is_compared_to_the_nodes_that_train() -> None:
     assert simulation.asked[1:3] == [[["w2-3"]], [["w2-3"]]]
     assert simulation.where(simulation.members) == {"node-0", "node-1", "node-3"}
     assert simulation.sizes == [2, 3]
-
-
-def test_agents_before_0_3_join_unchecked() -> None:
-    simulation = simulate(replicas=3)
-    simulation.old = {"node-0", "node-1", "node-2", "node-3"}
-    simulation.settle(15)
-    assert simulation.asked == []
-    assert simulation.sizes == [3]
 
 
 def test_a_worker_that_goes_away_during_its_check_does_not_make_its_partner_suspect() -> None:

@@ -40,7 +40,7 @@ def milestones(**changes: Any) -> Milestones:
         pytest.param(
             {"started_at": None, "formed_at": None},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "firstStep": 1.7},
-            id="an agent of 0.2",
+            id="an agent that is the user's own torchrun",
         ),
         pytest.param(
             {"formed_at": None},

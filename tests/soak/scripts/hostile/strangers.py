@@ -15,7 +15,6 @@ CONNECTIONS = 4
 HOST, PORT = "elastic-pytorch-operator.elastic-pytorch-system.svc", 8443
 ANSWER_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
-PATHS = (("POST", "/v1/agent"), ("POST", "/v1/heartbeat"), ("GET", "/v1/round"))
 
 
 def part(value: object) -> str:
@@ -43,10 +42,9 @@ def show(number: int, tally: Tally, lock: threading.Lock) -> None:
     turn = number
     while True:
         turn += CONNECTIONS + 1
-        method, path = PATHS[turn % len(PATHS)]
         try:
             with closing(http.client.HTTPSConnection(HOST, PORT, timeout=ANSWER_SECONDS, context=context)) as connection:
-                connection.request(method, path, headers={"Authorization": f"Bearer {invented_token(turn)}"})
+                connection.request("POST", "/v1/agent", headers={"Authorization": f"Bearer {invented_token(turn)}"})
                 connection.getresponse().read()
             with lock:
                 tally.add()
