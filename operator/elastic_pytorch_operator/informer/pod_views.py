@@ -42,7 +42,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     """
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-    training = annotations.get(names.ANNOTATION_TRAINING_CONTAINER) or _conventional_name(spec)
+    training = annotations.get(names.ANNOTATION_TRAINING_CONTAINER, names.TRAINING_CONTAINER)
     state = _state_of(training, status)
     terminated = state.get("terminated") or _failed_init(spec, status)
     phase = status.get("phase", "Pending")
@@ -93,8 +93,8 @@ def reduce_pod(pod: Manifest) -> Manifest:
     try:
         spec = pod.get("spec") or {}
         reduced = {name: spec[name] for name in ("nodeName", "terminationGracePeriodSeconds") if name in spec}
-        for kind in ("initContainers", "containers"):
-            reduced[kind] = [{name: c[name] for name in ("name", "restartPolicy") if name in c} for c in spec.get(kind) or ()]
+        init = spec.get("initContainers") or ()
+        reduced["initContainers"] = [{name: c[name] for name in ("name", "restartPolicy") if name in c} for c in init]
         return {**pod, "metadata": without_managed_fields(pod["metadata"]), "spec": reduced}
     except Exception:
         return pod
@@ -143,12 +143,6 @@ def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
         allocatable=status.get("allocatable") or {},
         end=announced_end(taints, labels, deleting=deleting, unschedulable=unschedulable, marks=marks),
     )
-
-
-def _conventional_name(spec: Manifest) -> str:
-    """The name of the training container of a pod that has no annotation for it: an earlier release has created it."""
-    declared = spec.get("containers") or []
-    return str(declared[0].get("name")) if len(declared) == 1 else names.TRAINING_CONTAINER
 
 
 def _state_of(container: str, status: Manifest) -> Manifest:

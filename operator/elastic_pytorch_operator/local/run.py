@@ -79,9 +79,6 @@ async def run_local(path: Path, workdir: Path | None = None) -> int:
     """Runs a job's manifest to its end; returns the process's exit code."""
     try:
         manifest = read_manifest(path)
-        spec = manifest.get("spec")
-        if isinstance(spec, dict) and spec.get("replicas") is None:  # the API server stores no such job
-            raise InvalidJob("spec.replicas", "set the number of workers")
         # There is no queue on this machine.
         (manifest["metadata"].get("labels") or {}).pop(kueue.LABEL_QUEUE, None)
         key = parse_job(manifest).key

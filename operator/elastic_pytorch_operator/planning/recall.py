@@ -27,7 +27,7 @@ def recall(job: Job, now: float) -> Memory:
         ),
         budget=Budget(
             failures=failures,
-            total=int(job.status.get("totalFailures", failures)),
+            total=int(job.status.get("totalFailures", 0)),
             in_a_row=in_a_row,
             # The agents of a group that backs off still report the failure that has been counted.
             counted_round=int(job.status.get("round", 0)) if backing_off and not job.stock else 0,

@@ -35,8 +35,7 @@ class Sizes:
 def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
     """Reads the sizes of a job.
 
-    A job without `minReplicas` has a fixed size. A job that release 0.2 has stored may lack `replicas`: then it has as many workers as
-    that release gave it, `maxReplicas` or else `minReplicas`.
+    A job without `minReplicas` has a fixed size.
 
     Args:
         spec: of the job.
@@ -54,7 +53,7 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
             f"must be greater than or equal to minReplicas ({minimum}), not {maximum}: raise maxReplicas or lower minReplicas"
         )
         raise InvalidJob("spec.maxReplicas", problem)
-    requested = read_integer(spec, "replicas", maximum if maximum is not None else minimum)
+    requested = read_integer(spec, "replicas", None)
     if requested is None:
         raise InvalidJob("spec.replicas", "set the number of workers")
     if minimum is not None and requested < minimum:

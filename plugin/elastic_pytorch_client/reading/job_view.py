@@ -82,9 +82,9 @@ class Recovery:
         cause: one word.
         seconds: what it took.
         steps_lost: steps done again.
-        phases: the seconds of each phase that is known, in their order; empty with operators before 0.3.
+        phases: the seconds of each phase that is known, in their order.
         slowest: the phase that took longest; empty if none is known.
-        round: the round that trains since then; None with operators before 0.3.
+        round: the round that trains since then.
     """
 
     cause: str
@@ -92,7 +92,7 @@ class Recovery:
     steps_lost: int | None
     phases: Mapping[str, float] = field(default_factory=dict)
     slowest: str = ""
-    round: int | None = None
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +233,7 @@ class JobView:
 def view_job(manifest: Mapping[str, Any]) -> JobView:
     """A job's manifest as a view; what is missing has the API's default."""
     metadata, spec, status = (manifest.get(part) or {} for part in ("metadata", "spec", "status"))
-    # A job that release 0.2 has stored may have no replicas: then the bounds say how many are wanted.
-    wanted = int(spec.get("replicas", spec.get("maxReplicas", spec.get("minReplicas", 1))))
+    wanted = int(spec.get("replicas", 1))
     progress, recovery, cause = (status.get(part) or {} for part in ("progress", "lastRecovery", "rootCause"))
     unlisted = status.get("unlistedWorkers") or {}
     return JobView(
@@ -321,7 +320,7 @@ def _view_recovery(recovery: Mapping[str, Any]) -> Recovery:
         steps_lost=_whole(recovery.get("stepsLost")),
         phases={phase: taken for phase, taken in seconds.items() if taken is not None},
         slowest=str(recovery.get("slowestPhase", "")),
-        round=_whole(recovery.get("round")),
+        round=int(recovery.get("round", 0)),
     )
 
 

@@ -152,17 +152,6 @@ def test_training_container_beside_an_injected_one(state: dict[str, Any], starte
     assert (view.started, view.exit_code, view.lingers) == (started, exit_code, exit_code is not None)
 
 
-@pytest.mark.parametrize(
-    ("containers", "exit_code"), [(["trainer"], 1), (["proxy", "pytorch"], 1), (["proxy", "trainer"], None)]
-)
-def test_pod_of_an_earlier_release_trains_in_its_only_container_or_the_one_named_pytorch(
-    containers: list[str], exit_code: int | None
-) -> None:
-    pod = a_pod_object(states(**{containers[-1]: TERMINATED}), annotations={})
-    pod["spec"]["containers"] = [{"name": name} for name in containers]
-    assert view_pod(pod, seen_at=5.0).exit_code == exit_code
-
-
 def with_native_sidecar(status: dict[str, Any]) -> dict[str, Any]:
     pod = a_pod_object(status)
     pod["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}, {"name": "setup"}]

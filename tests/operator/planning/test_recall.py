@@ -18,9 +18,6 @@ CAUSE = {"worker": "w1", "exitCode": 1, "message": "ValueError: boom"}
     [
         pytest.param({}, {}, id="a new job"),
         pytest.param(
-            {"failures": 2}, {"failures": 2, "total": 2, "in_a_row": 2}, id="a status without a total, of release 0.1"
-        ),
-        pytest.param(
             {"failures": 2, "totalFailures": 5}, {"failures": 2, "total": 5, "in_a_row": 2}, id="failures since the job began"
         ),
         pytest.param(

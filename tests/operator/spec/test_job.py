@@ -29,21 +29,6 @@ def test_sizes(sizes: dict[str, Any], expected: tuple[int, int, int]) -> None:
     assert (job.wanted, job.minimum, job.maximum) == expected
 
 
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ({"minimum": 2, "maximum": 5}, (5, 2, 5)),
-        ({"minimum": 2, "maximum": None}, (2, 2, 2)),
-        ({"minimum": 1, "maximum": None}, (1, 1, 1)),
-    ],
-)
-def test_job_that_an_older_release_stored_without_replicas_keeps_its_size(
-    sizes: dict[str, Any], expected: tuple[int, int, int]
-) -> None:
-    job = parse_job(a_manifest(replicas=None, **sizes))
-    assert (job.wanted, job.minimum, job.maximum) == expected
-
-
 def nested(depth: int) -> Any:
     return {"deeper": nested(depth - 1)} if depth else "x"
 
@@ -61,6 +46,7 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"minimum": 5}, "spec.maxReplicas"),
         ({"minimum": 4, "maximum": None}, "spec.replicas"),
         ({"minimum": None}, "spec.maxReplicas"),
+        ({"replicas": None}, "spec.replicas"),
         ({"replicas": None, **FIXED}, "spec.replicas"),
         ({"resizePolicy": {"allowedReplicas": [3]}, **FIXED}, "spec.resizePolicy.allowedReplicas"),
         ({"replicas": 5}, "spec.replicas"),
