@@ -39,10 +39,6 @@ install_release() {
         kubectl --namespace "$NAMESPACE" logs --tail 20 --selector "app.kubernetes.io/name=$RELEASE" --ignore-errors
         return 1
     }
-    # In 0.2 the agents' Service had a selector. What Kubernetes has written for it would still lead agents to pods of that release.
-    kubectl --namespace "$NAMESPACE" delete endpoints "$RELEASE" --ignore-not-found
-    kubectl --namespace "$NAMESPACE" delete endpointslices \
-        --selector "kubernetes.io/service-name=$RELEASE,endpointslice.kubernetes.io/managed-by!=$RELEASE"
 }
 
 main

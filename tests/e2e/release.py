@@ -1,7 +1,6 @@
 """The installed release of the chart, and what tests do to it; `restore` undoes all of that."""
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,48 +34,22 @@ def upgrade(*values: str) -> None:
     helm("upgrade", NAME, str(CHART), "--reuse-values", "--wait", "--timeout=2m", *options)
 
 
-def install_earlier(version: str, *options: str) -> None:
-    """Puts an earlier release instead of this one, as its users have it; without options, from the image that the nodes have."""
-    make_earlier_image(version)
-    remove_release()
-    chart = ROOT / ".cluster" / "releases" / version / "charts" / NAME
-    # The tag is the chart's own.
-    helm("install", NAME, str(chart), *(options or ["--set=image.pullPolicy=Never"]), "--wait", "--timeout=2m")
-
-
-def make_earlier_image(version: str) -> None:
-    """Builds the operator's image of an earlier release, unless it is there, and puts it on the nodes."""
-    _run_script("images/release.sh", version)
-
-
-def upgrade_earlier() -> None:
-    """Upgrades an earlier release to this one, by the commands that docs/install.md gives."""
-    images = ["--set=global.imageRegistry=docker.io/library", "--set=image.tag=dev"]
-    helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", *images, "--wait", "--timeout=2m")
-    delete_what_a_selector_has_left()
-
-
-def delete_what_a_selector_has_left() -> None:
-    """Deletes what Kubernetes keeps for the agents' Service of an earlier release, as docs/install.md says."""
-    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "endpoints", NAME, "--ignore-not-found")
-    others = f"kubernetes.io/service-name={NAME},endpointslice.kubernetes.io/managed-by!={NAME}"
-    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "endpointslices", "-l", others)
-
-
 def uninstall() -> None:
     """Removes the release, and waits until its objects are gone."""
     helm("uninstall", NAME, "--wait", "--timeout=2m")
 
 
 def remove_release() -> None:
-    """Removes the release, and what the operator has made for itself."""
+    """Removes the release, and the Secret that it leaves."""
     helm("uninstall", NAME, "--ignore-not-found", "--wait", "--timeout=2m")
-    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", f"lease/{NAME}", f"secret/{NAME}-tls", "--ignore-not-found")
+    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", f"secret/{NAME}-tls", "--ignore-not-found")
 
 
 def restore() -> None:
     """The release as `make install` leaves it."""
-    _run_script("install.sh")
+    script = ROOT / "hack" / "install.sh"
+    done = subprocess.run([script], capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @contextmanager
@@ -106,10 +79,3 @@ def roles_of_the_release() -> list[dict[str, Any]]:
     bound = {(found["roleRef"]["kind"], found["metadata"].get("namespace", ""), found["roleRef"]["name"]) for found in bindings}
     roles = json.loads(run_kubectl("get", "clusterroles,roles", "-A", "-o", "json").stdout)["items"]
     return [role for role in roles if (role["kind"], role["metadata"].get("namespace", ""), role["metadata"]["name"]) in bound]
-
-
-def _run_script(*command: str) -> None:
-    script, *arguments = command
-    run = [str(ROOT / "hack" / script), *arguments]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=400, check=False, env=os.environ.copy())
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.audit_log import requests_between
 from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, run_kubectl
-from tests.e2e.release import NAME, may, operators, restored, roles_of_the_release, uninstall, upgrade
+from tests.e2e.release import may, operators, restored, roles_of_the_release, uninstall, upgrade
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
@@ -70,8 +70,6 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
         until_more_steps(job, leader)
         gone = datetime.now(UTC)
         uninstall()
-        # As after the operator of an earlier release, which made its Lease by itself: the chart makes it from now on.
-        run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "lease", NAME, "--ignore-not-found")
         until_more_steps(job, leader)
         assert len(job.pods()) == 3
         job.kubectl("scale", f"epj/{job.name}", "--replicas=1")

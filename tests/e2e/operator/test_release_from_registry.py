@@ -16,14 +16,7 @@ from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.endless_job import pods_of, start, steps_with
 from tests.e2e.job_under_test import KUBECTL, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, run_kubectl
 from tests.e2e.node_registry import gateway, pulled_from
-from tests.e2e.release import (
-    NAME,
-    delete_what_a_selector_has_left,
-    install_earlier,
-    make_earlier_image,
-    remove_release,
-    restored,
-)
+from tests.e2e.release import NAME, operators, remove_release, restored
 from tests.paths import ROOT
 from tests.release.registry import running_registry
 from tests.waiting import until
@@ -31,7 +24,6 @@ from tests.waiting import until
 pytestmark = pytest.mark.long
 
 VERSION = (ROOT / "VERSION").read_text().strip()
-BEFORE = "0.2.0"
 TOOLS = ROOT / ".cluster" / "bin"
 # What pipx does, as far as it is needed here.
 PIPX = """#!/bin/sh -e
@@ -146,7 +138,7 @@ def running_images(namespace: str, selector: str, kind: str = "containerStatuses
 def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Path, namespace: str) -> None:
     remove_release()
     run_kubectl("delete", "crd", "elasticpytorchjobs.elasticpytorch.dev", "--ignore-not-found", "--timeout=60s")
-    user.does(block("install.md", f"helm install {NAME} oci://").rstrip() + " --plain-http")
+    install(user)
     assert running_images(OPERATOR_NAMESPACE, OPERATORS) == {digests(dist)[NAME]}
 
     user.does(block("install.md", "pipx install elastic_pytorch_client-"))
@@ -171,6 +163,10 @@ def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Pa
         user.does(f"kubectl delete epj {name}")
 
 
+def install(user: User) -> None:
+    user.does(block("install.md", f"helm install {NAME} oci://").rstrip() + " --plain-http")
+
+
 def build_training_image(user: User, image: str) -> None:
     """Builds the image of docs/install.md with the script of docs/getting-started.md, and puts it into the registry."""
     script = next(each.text for each in blocks(ROOT / "docs" / "getting-started.md") if each.file == "train.py")
@@ -185,46 +181,33 @@ def build_training_image(user: User, image: str) -> None:
         user.does(f"docker image rm --force {image} {TORCH_IMAGE}")
 
 
-def test_training_does_not_notice_an_upgrade_from_the_registry_and_the_way_back(user: User, dist: Path, namespace: str) -> None:
-    make_earlier_image(BEFORE)
-    push(f"{NAME}:{BEFORE}", f"{user.registry}/{NAME}:{BEFORE}", user.home)
-    install_earlier(BEFORE, f"--set=image.repository={user.registry}/{NAME}")
-    [image_before] = running_images(OPERATOR_NAMESPACE, OPERATORS)
+def test_training_does_not_notice_an_upgrade_from_the_registry_and_the_way_back(user: User, namespace: str) -> None:
+    remove_release()
+    install(user)
     job = start(namespace, "elastic", replicas=2, minReplicas=1, maxReplicas=3)
     job.until_world(2)
     members, pods = job.members(), pods_of(job)
     job.until_stepping(members[0], 2)
 
-    def goes_on_with(operators_image: str) -> None:
-        until_operators_run(operators_image)
+    def goes_on_without(former: set[str]) -> None:
+        until(lambda: not former & operators(), "other pods of the operator")
         until_more_steps(job, members[0])
         assert (job.members(), pods_of(job), job.status["round"]) == (members, pods, 1)
 
-    path = f"charts/{NAME}"
+    path, former = f"charts/{NAME}", operators()
     upgrade = block("install.md", f"helm upgrade {NAME} {path}").replace(path, f"oci://REGISTRY/{path} --version VERSION")
-    moved = f"--set global.imageRegistry=REGISTRY --set image.repository={NAME}"
-    assert moved in (ROOT / "docs" / "install.md").read_text()
-    user.does(f"{upgrade.rstrip()} {moved} --plain-http")
-    delete_what_a_selector_has_left()
-    goes_on_with(digests(dist)[NAME])
+    user.does(f"{upgrade.rstrip()} --set logLevel=DEBUG --plain-http")
+    goes_on_without(former)
 
+    former = operators()
     user.does(f"helm rollback {NAME} --namespace {OPERATOR_NAMESPACE} --wait")
-    goes_on_with(image_before)
+    goes_on_without(former)
     job.kubectl("scale", "epj/elastic", "--replicas=3")
     job.until_world(3)
     job.until_stepping(members[0], 3)
     told = job.logs(members[0])
     alone = steps_with(told, 2)
     assert alone == list(range(alone[0], alone[0] + len(alone))), "no step was done twice"
-
-
-def until_operators_run(image: str) -> None:
-    """Waits until all pods of the operator run an image: those before may still be ending."""
-
-    def images() -> set[str]:
-        return running_images(OPERATOR_NAMESPACE, OPERATORS)
-
-    until(lambda: images() == {image}, lambda: f"operators of {image}, not {images()}")
 
 
 def until_more_steps(job: JobUnderTest, pod: str) -> None:
