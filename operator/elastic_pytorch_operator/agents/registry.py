@@ -50,7 +50,7 @@ class JobAgents:
 
     @property
     def answer(self) -> RoundAnswer:
-        """What agents are told of the round."""
+        """The round as agents get it."""
         if self._answer.declared is not self.round:
             self._answer = RoundAnswer(self.round)
         return self._answer

@@ -1,6 +1,6 @@
 """A round as JSON, as agents get it (docs/protocol.md). Pure.
 
-A thousand agents are told of a round at the same time. What is the same for all is encoded once, and each gets its own rank instead of a
+A thousand agents get a round at the same time. What is the same for all is encoded once, and each gets its own rank instead of a
 list of all members. So the bytes for all agents grow with the members, and not with their square.
 """
 
