@@ -33,9 +33,7 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 
 logger = logging.getLogger(__name__)
 
-LINES_PER_SECOND = (
-    20.0  # of one pod, and as many as one is a new stream; an agent sends a line, and a few more when its state changes
-)
+LINES_PER_SECOND = 20.0  # of one pod, new streams included; an agent sends one, and a few when its state changes
 BURST_SECONDS = 3.0  # of such lines may come at once
 MAX_STREAMS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
 FULL_SECONDS = 60.0  # between two warnings that the process may open no more files
