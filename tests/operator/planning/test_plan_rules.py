@@ -297,17 +297,6 @@ def test_job_without_a_backoff_limit_counts_all_the_same() -> None:
     assert simulation.job.status["totalFailures"] == 1
 
 
-def test_total_of_a_job_of_an_earlier_release_begins_with_what_counts_now() -> None:
-    simulation = running(failurePolicy={"maxFailures": 9})
-    fail(simulation, 1)
-    simulation.settle(10)
-    status = {name: value for name, value in simulation.job.status.items() if name != "totalFailures"}
-    simulation.job = replace(simulation.job, status=status)
-    simulation.restart_operator()
-    simulation.settle(10)
-    assert simulation.job.status["totalFailures"] == 1
-
-
 def test_policy_is_read_from_the_spec() -> None:
     job = a_job(failurePolicy={"backoffLimit": 5}, resizePolicy={"minSecondsBetweenResizes": 600})
     assert (job.backoff_limit, job.growth_seconds) == (5, 600.0)

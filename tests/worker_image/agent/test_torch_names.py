@@ -22,6 +22,7 @@ PACKAGE = Path(elastic_pytorch.__file__).parent
 LISTED = {name.rpartition(".")[2] for names in (*AGENT.values(), *LIBRARY.values()) for name in names}
 
 PYTHONS_OWN = {
+    "_current_frames",
     "_exit",
     "_exit_function",
     "_fd",

@@ -64,9 +64,9 @@ class Told(elastic.State):
         super().__init__(None, **registered)
         self._told: list[float] = []
 
-    def commit(self, *, loss: Any = None) -> None:
+    def end_step(self, *, loss: Any = None) -> None:
         self._told.append(float(loss))
-        super().commit(loss=loss)
+        super().end_step(loss=loss)
 
     def losses(self) -> list[float]:
         return self._told
