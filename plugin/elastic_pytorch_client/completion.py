@@ -11,7 +11,7 @@ from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.verbs import drill
 
 NO_FILES, FILES = ":4", ":0"  # cobra's directives
-OPTIONS_WITH_FILE = ("--output", "--kubeconfig", "--filename", "--runtime")
+OPTIONS_WITH_FILE = ("--kubeconfig", "--filename", "--runtime")
 OPTIONS_WITH_VALUE = (
     "-n",
     "-o",

@@ -60,7 +60,7 @@ def test_only_a_workers_own_token_is_taken(start_job: StartJob) -> None:
     )
     assert answers == [
         "200",
-        "200",  # a token speaks for its own pod, whoever shows it
+        "200",  # a token speaks for its own pod, from wherever it is shown
         "401",  # for another audience
         "401",  # of no pod
         "403",  # of a pod that is no worker

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from elastic_pytorch.agent.launch import _count_processes
 from elastic_pytorch.agent.options import DECIDED, NEWER, OptionsError, parse_options, unknown_variables, worker_arguments
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS, torchrun_variables
 
@@ -156,3 +157,15 @@ def test_cold_starts(argv: list[str], environ: dict[str, Any], monkeypatch: pyte
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert not parse_options(argv).warm
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("xpu", "spec.nprocPerNode is xpu, and the container has no such device: "),
+        ("many", "Unsupported nproc_per_node value: many"),
+    ],
+)
+def test_count_of_processes_that_there_is_not_is_an_error(wanted: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        _count_processes(wanted)

@@ -74,7 +74,7 @@ class Network:
         host, _ = place
         self.names_resolved += host == "operator"
         if not self.answers:
-            raise TimeoutError("nobody answers")
+            raise TimeoutError("no operator answers")
         self.sockets.append(socket.create_connection(("127.0.0.1", self._port), seconds))
         return self.sockets[-1]
 

@@ -12,7 +12,7 @@ from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
-from torch.distributed.run import config_from_args
+from torch.distributed.run import config_from_args, determine_local_world_size
 
 from elastic_pytorch.agent.connect import prepare_client
 from elastic_pytorch.agent.elastic_agent import ElasticAgent, Timeouts
@@ -170,14 +170,27 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
         warm_start.start_forkserver()
     try:
         # Only after the fork: this may initialise CUDA, which does not survive a fork.
+        options.nproc_per_node = str(_count_processes(options.nproc_per_node))
         return options, *config_from_args(options)
     except (ValueError, OSError) as error:
-        if options.nproc_per_node in ("gpu", "xpu"):
-            raise OptionsError(
-                f"spec.nprocPerNode is {options.nproc_per_node}, and the container has no such device: {error} "
-                "Request one in resources.limits, or set a number of processes"
-            ) from error
         raise OptionsError(str(error)) from error
+
+
+def _count_processes(wanted: str) -> int:
+    """What torchrun makes of `--nproc-per-node`.
+
+    Raises:
+        ValueError: it is neither a number nor a word of torchrun's, or the container has no such device.
+    """
+    try:
+        return int(determine_local_world_size(wanted))
+    except ValueError as error:
+        if wanted not in ("gpu", "xpu"):
+            raise
+        raise ValueError(
+            f"spec.nprocPerNode is {wanted}, and the container has no such device: {error} "
+            "Request one in resources.limits, or set a number of processes"
+        ) from error
 
 
 def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
