@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from elastic_pytorch_operator.api.timestamps import write_time
+from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, NodeView, Observed, PodView, Progress

@@ -14,18 +14,16 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from elastic_pytorch_operator.agents.hearing import Hearing
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
-from elastic_pytorch_operator.agents.plan_delay import delay_of_change
+from elastic_pytorch_operator.agents.load import Hearing, delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
 from elastic_pytorch_operator.agents.round_answer import describe_check
 from elastic_pytorch_operator.agents.stream_lines import LineTooLongError, StreamLines
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
-from elastic_pytorch_operator.http.open_files import OWN_FILES, most_connections
 from elastic_pytorch_operator.http.rate_limit import RateLimit
-from elastic_pytorch_operator.http.server import authenticate, client_of, peer_of, serving
+from elastic_pytorch_operator.http.server import OWN_FILES, authenticate, client_of, most_connections, peer_of, serving
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import LEAVE_SECONDS, leave_seconds

@@ -6,10 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from elastic_pytorch_operator.agents.hearing import Hearing
 from elastic_pytorch_operator.agents.heartbeat import Heartbeat
-from elastic_pytorch_operator.agents.heartbeat_interval import HeartbeatInterval
-from elastic_pytorch_operator.agents.plan_delay import delay_of_change
+from elastic_pytorch_operator.agents.load import Hearing, HeartbeatInterval, delay_of_change
 from elastic_pytorch_operator.agents.round_answer import RoundAnswer
 from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Progress

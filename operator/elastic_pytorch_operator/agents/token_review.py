@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from elastic_pytorch_operator.agents.heartbeat_interval import LEAST_SECONDS
+from elastic_pytorch_operator.agents.load import LEAST_SECONDS
 from elastic_pytorch_operator.agents.token_signature import TokenSignatures
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity

@@ -6,6 +6,7 @@ and after some seconds in any case.
 
 import asyncio
 import logging
+import resource
 import socket
 import ssl
 import time
@@ -20,8 +21,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from elastic_pytorch_operator.http.arrivals import Arrivals
-from elastic_pytorch_operator.http.connections import Connections, Peer
+from elastic_pytorch_operator.http.connections import Arrivals, Connections, Peer
 from elastic_pytorch_operator.http.protocols import READ_BYTES, Plain, Tls
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 BUFFER_BYTES = 4 * 1024  # of a body: with twice that, or a sixteenth of it in chunks, nothing more is read
 REFUSED_SECONDS = 0.25  # that a known client waits for a refusal: so long its next request is not read
 SHUTDOWN_SECONDS = 0.5
+OWN_FILES = 256  # for what must go on when clients have the rest: connections to the API server, probes, metrics
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 256
 MAX_BEGUN_AT_ONCE = 8  # connections, or steps of handshakes, of a millisecond each: then others have their turn
@@ -326,3 +327,15 @@ class _Gate:
 
 
 GATE = web.AppKey("gate", _Gate)
+
+
+def raise_limit() -> None:
+    """Lets the process open as many files as it may: container runtimes start it with 1024, which two thousand agents' connections pass."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def most_connections() -> int:
+    """How many connections clients may have open."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, most - OWN_FILES)

@@ -5,12 +5,11 @@ from dataclasses import InitVar, dataclass, field
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.identity import identify, version_of
+from elastic_pytorch_operator.informer.changes import identify, plans_alike, pods_alike, version_of
 from elastic_pytorch_operator.informer.node_index import NodeIndex
 from elastic_pytorch_operator.informer.owned_objects import Entry
 from elastic_pytorch_operator.informer.pod_index import PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_pod, without_managed_fields
-from elastic_pytorch_operator.informer.relevance import plans_alike, pods_alike
 from elastic_pytorch_operator.informer.tombstones import Tombstones
 from elastic_pytorch_operator.informer.unreadable import UnreadableObjects
 from elastic_pytorch_operator.informer.watch_lag import WatchLag

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.identity import identify, version_of
+from elastic_pytorch_operator.informer.changes import identify, version_of
 from elastic_pytorch_operator.informer.pod_views import view_node
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import Nodes, NodeView

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.identity import identify
+from elastic_pytorch_operator.informer.changes import identify
 from elastic_pytorch_operator.informer.owned_objects import Owner
 from elastic_pytorch_operator.informer.pod_views import job_of_pod
 from elastic_pytorch_operator.informer.workload_views import job_of_workload

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.identity import identify
+from elastic_pytorch_operator.informer.changes import identify
 
 GONE = 2**63  # newer than any version
 BEGIN_SECONDS = 1.0  # without a further object that was there when its watch began: then all have been reported

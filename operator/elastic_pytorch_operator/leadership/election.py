@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.api.timestamps import write_micro_time
+from elastic_pytorch_operator.api.times import write_micro_time
 from elastic_pytorch_operator.cluster.clocks import boot_seconds
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.leadership.lease import (

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from elastic_pytorch_operator.api.timestamps import write_time
+from elastic_pytorch_operator.api.times import write_time
 
 NOTICE_SECONDS = 120.0  # AWS's notice for spot instances, the shortest one after which a node may end without an eviction
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from elastic_pytorch_operator.api.timestamps import earlier
+from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Observed, PodView
 from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.spec.failure_rules import FailureRule

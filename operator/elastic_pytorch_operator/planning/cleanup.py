@@ -1,6 +1,6 @@
 """What is left to do for a job that has ended: its agents exit by themselves, what stays is deleted as the policies say."""
 
-from elastic_pytorch_operator.api.timestamps import seconds_between
+from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.actions import Action, DeleteJob, DeletePod
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.spec.job import Job

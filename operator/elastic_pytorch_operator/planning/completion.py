@@ -1,18 +1,19 @@
-"""How a job ends: complete, when the workers of a round agree that they are done; failed, when one of its limits is reached."""
+"""How a job ends: complete, when the workers of a round agree that they are done; failed, when a limit is reached or none can start."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.times import earliest, seconds_between
 from elastic_pytorch_operator.model.failure import FailureRecord, has_spoken, has_succeeded
 from elastic_pytorch_operator.model.known_workers import known_workers
-from elastic_pytorch_operator.model.moments import earliest
-from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts, why_given_up
-from elastic_pytorch_operator.planning.failures.unstartable import why_it_cannot_start
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
+
+GIVE_UP_SECONDS = 300.0  # registries and webhooks may fail for minutes; a missing image stays missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +150,39 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
         unheard = (name for name in ranked if name not in accounted_for)
         lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
     return lost
+
+
+def active_since(job: Job, observed: Observed, known: float | None) -> float | None:
+    """Since when a job is active, monotonic seconds: as remembered, or as the status says if this operator has just started."""
+    if job.suspend:
+        return None
+    if known is not None:
+        return known
+    return observed.now - seconds_between(str(job.status.get("startTime", observed.time)), observed.time)
+
+
+def deadline_at(job: Job, active_since: float | None) -> float | None:
+    """When `activeDeadlineSeconds` are over, monotonic seconds; None: never."""
+    if job.active_deadline_seconds is None or active_since is None:
+        return None
+    return active_since + job.active_deadline_seconds
+
+
+def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:
+    """Returns why none of a job's pods will ever start: their containers cannot even be created.
+
+    Args:
+        pods: of a job that has never had a round.
+        now: monotonic seconds.
+
+    Returns:
+        The reason, for people, empty while one may still start; and when to look again.
+    """
+    waiting = [pod for pod in pods if not pod.ended and not pod.deleting]
+    if not waiting or any(pod.started or not pod.stuck for pod in waiting):
+        return "", None
+    first = min(waiting, key=lambda pod: (pod.stuck_since, pod.created_at))
+    hopeless_at = first.stuck_since + GIVE_UP_SECONDS
+    if now < hopeless_at and not any(pod.hopeless for pod in waiting):
+        return "", hopeless_at
+    return f"no worker can start: {first.waiting}; correct spec.template and create the job again", None

@@ -16,7 +16,7 @@ from elastic_pytorch_operator.planning.reporting.recovery import Recovery
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
 from elastic_pytorch_operator.planning.scaling.scaling import Scaling
-from elastic_pytorch_operator.planning.stock.memory import StockMemory
+from elastic_pytorch_operator.planning.stock.group import StockMemory
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
 from elastic_pytorch_operator.spec.job import Job
 

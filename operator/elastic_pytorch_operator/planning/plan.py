@@ -5,21 +5,24 @@ from dataclasses import replace
 from functools import partial
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.conditions import has_ended
-from elastic_pytorch_operator.model.moments import earliest
+from elastic_pytorch_operator.api.conditions import has_ended, is_true
+from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.cleanup import clean_up
+from elastic_pytorch_operator.planning.failed_writes import mark_reported, unreported
 from elastic_pytorch_operator.planning.memory import Memory, Plan
-from elastic_pytorch_operator.planning.plan_ended import plan_ended
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
 from elastic_pytorch_operator.planning.queueing.delegation import delegate
 from elastic_pytorch_operator.planning.queueing.placement import grant_pods
 from elastic_pytorch_operator.planning.queueing.quota import Quota, find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, plan_workloads
-from elastic_pytorch_operator.planning.reporting.events import record_unreadable
+from elastic_pytorch_operator.planning.reporting.events import record_refusals, record_unreadable
 from elastic_pytorch_operator.planning.reporting.recovery import pause_seconds
 from elastic_pytorch_operator.planning.scaling.scaling import advance_scaling, note_change
 from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
+from elastic_pytorch_operator.planning.stock.rendezvous import delete_stores
+from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.spec.job import Job
 
 PLANNED = (names.WORKER_JOINED, names.SCALED_DOWN)  # reasons of rounds that change the size on purpose
@@ -70,3 +73,15 @@ def _plan_by_quota(
     pods = grant_pods(observed, quota, todo.actions)
     recheck = earliest(todo.recheck_at, quota.recheck_at)
     return replace(todo, actions=(*pods, *plan_workloads(job, observed, quota)), recheck_at=recheck)
+
+
+def plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
+    """What is left to do for a job that has ended."""
+    ended_at = observed.now if memory.ended_at is None else memory.ended_at
+    actions, recheck = clean_up(job, observed, ended_at)
+    verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"
+    actions += record_refusals(unreported(memory.failed))
+    actions += plan_pod_group(job, observed, memory.failed, ended=True).actions
+    actions += delete_stores(observed, keep=0, why="the job has ended")
+    memory = replace(memory, ended_at=ended_at, failed=mark_reported(memory.failed))
+    return Plan(memory, None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)

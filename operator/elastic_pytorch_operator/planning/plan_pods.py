@@ -3,7 +3,7 @@
 from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, TryPod
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.dry_run import wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import wants_dry_run
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, group_restarts
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan_workers import WorkerPlan

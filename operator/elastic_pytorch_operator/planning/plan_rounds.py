@@ -5,13 +5,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.failure import FailureRecord, dated, has_succeeded
-from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.completion import Departures, decide_ending
+from elastic_pytorch_operator.planning.completion import Departures, active_since, deadline_at, decide_ending
 from elastic_pytorch_operator.planning.failed_writes import describe, mark_reported, unreported
-from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.planning.failures.group_restart import (
     find_group_restart,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import (
     Action,
     CreatePod,
@@ -18,12 +19,9 @@ from elastic_pytorch_operator.model.actions import (
     TryPod,
 )
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated
-from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.planning.completion import Departures, Ending, decide_ending
-from elastic_pytorch_operator.planning.dry_run import wants_dry_run
-from elastic_pytorch_operator.planning.failed_writes import describe, mark_reported, unreported
-from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
+from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
+from elastic_pytorch_operator.planning.failed_writes import describe, mark_reported, unreported, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
 from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
@@ -32,13 +30,16 @@ from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, status_write
-from elastic_pytorch_operator.planning.stock.group import adopt_group, next_group
-from elastic_pytorch_operator.planning.stock.memory import StockMemory
+from elastic_pytorch_operator.planning.stock.group import StockMemory, adopt_group, next_group
 from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, Manner, read_end
-from elastic_pytorch_operator.planning.stock.rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
-from elastic_pytorch_operator.planning.stock.stores import delete_stores
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers
-from elastic_pytorch_operator.planning.workers.node_outage import is_outage
+from elastic_pytorch_operator.planning.stock.rendezvous import (
+    Phase,
+    Rendezvous,
+    current_number,
+    delete_stores,
+    judge_rendezvous,
+)
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, is_outage
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 from elastic_pytorch_operator.spec.failure_rules import FailureAction

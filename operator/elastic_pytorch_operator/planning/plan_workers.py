@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elastic_pytorch_operator.model.moments import earliest
+from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts

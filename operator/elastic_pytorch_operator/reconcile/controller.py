@@ -14,13 +14,12 @@ from typing import Any
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api.conditions import has_ended
-from elastic_pytorch_operator.api.timestamps import write_time
+from elastic_pytorch_operator.api.times import earliest, write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
-from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.failed_writes import describe
 from elastic_pytorch_operator.planning.memory import Memory, Plan

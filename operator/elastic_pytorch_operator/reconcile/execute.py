@@ -13,7 +13,7 @@ from zlib import crc32
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, ended, find_condition, has_ended, merge_conditions
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.api.timestamps import write_micro_time, write_time
+from elastic_pytorch_operator.api.times import write_micro_time, write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache

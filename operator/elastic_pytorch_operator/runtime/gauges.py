@@ -10,7 +10,7 @@ from typing import Any
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended
-from elastic_pytorch_operator.api.timestamps import seconds_between
+from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.known_workers import count_states
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFigures

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeVar
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.accelerators import processes_per_node
-from elastic_pytorch_operator.spec.autoscale import read_min_efficiency
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.pod_template import find_problem
@@ -19,7 +18,7 @@ from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_prefli
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
-from elastic_pytorch_operator.spec.sizes import read_sizes
+from elastic_pytorch_operator.spec.sizes import read_min_efficiency, read_sizes
 from elastic_pytorch_operator.spec.torchrun_options import InvalidOption, torchrun_variables
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
 

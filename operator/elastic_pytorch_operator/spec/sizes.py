@@ -1,13 +1,16 @@
-"""How many workers a job has: `spec.replicas`, its bounds, and `resizePolicy.allowedReplicas`."""
+"""How many workers a job has: `spec.replicas`, its bounds, `resizePolicy.allowedReplicas`, and `resizePolicy.autoscale`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_number, read_object
 
 MAX_WORKERS = 4096  # as the schema has it
 MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
+AUTOSCALE = "spec.resizePolicy.autoscale"
+DEFAULT_EFFICIENCY = 0.7
+LEAST_EFFICIENCY, MOST_EFFICIENCY = 0.1, 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +98,28 @@ def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | 
         if maximum is not None and size > maximum:
             raise InvalidJob(path, f"each must be less than or equal to maxReplicas ({maximum}), not {size}")
     return tuple(sorted(set(sizes)))
+
+
+def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes, *, stock: bool) -> float | None:
+    """Reads `autoscale.minEfficiency`; None: the job is not autoscaled.
+
+    Args:
+        spec: of the job.
+        sizes: of the job.
+        stock: stock torchrun forms the group, and reports nothing.
+
+    Raises:
+        InvalidJob: it is out of bounds, or the job cannot be autoscaled.
+    """
+    autoscale = read_object(spec, "resizePolicy").get("autoscale")
+    if autoscale is None:
+        return None
+    if stock:
+        raise InvalidJob(AUTOSCALE, "may not be set unless rendezvous.backend is operator: stock torchrun reports no samples")
+    if spec.get("minReplicas") is None or sizes.maximum == sizes.minimum == spec.get("maxReplicas"):
+        raise InvalidJob(
+            AUTOSCALE, "may not be set unless minReplicas is less than maxReplicas: there is no other size to choose"
+        )
+    if not isinstance(autoscale, Mapping):
+        raise InvalidJob(AUTOSCALE, "must be an object, such as {minEfficiency: 0.7}")
+    return read_number(autoscale, "minEfficiency", DEFAULT_EFFICIENCY, AUTOSCALE, least=LEAST_EFFICIENCY, most=MOST_EFFICIENCY)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
-from elastic_pytorch_operator.agents.plan_delay import SECONDS_PER_AGENT
+from elastic_pytorch_operator.agents.load import SECONDS_PER_AGENT
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 
 from tests.operator.builders import a_round

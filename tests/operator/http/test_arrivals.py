@@ -6,7 +6,7 @@ import random
 from collections import deque
 
 import pytest
-from elastic_pytorch_operator.http.arrivals import Arrivals
+from elastic_pytorch_operator.http.connections import Arrivals
 
 SERVED_SECONDS = 0.0025  # by a handshake, the review of a token and an answer
 PATIENCE_SECONDS = 2.0  # of a client, for its handshake

@@ -2,7 +2,7 @@ import resource
 from collections.abc import Iterator
 
 import pytest
-from elastic_pytorch_operator.http.open_files import OWN_FILES, most_connections, raise_limit
+from elastic_pytorch_operator.http.server import OWN_FILES, most_connections, raise_limit
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.dry_run import wants_dry_run
-from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, FailedWrite
+from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, FailedWrite, wants_dry_run
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, observed
 

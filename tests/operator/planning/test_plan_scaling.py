@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.timestamps import write_time
+from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import AgentState, Observed, Progress
 from elastic_pytorch_operator.planning.plan import Plan

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.runtime.garbage_collection import YOUNG_OBJECTS, collect_rarely
+from elastic_pytorch_operator.runtime.run import YOUNG_OBJECTS, collect_rarely
 
 LONG_LIVED = 30_000  # objects, as of pods and connections
 IN_FLIGHT = 300  # requests

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
+from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.check import CheckReport, CheckRequest
-from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import AgentState, Nodes, Observed
 from elastic_pytorch_operator.planning.preflight.pairs import Pairs, pair_again, pair_up
 from elastic_pytorch_operator.planning.preflight.verdicts import NOTHING_TYPICAL, Typical, Verdicts, judge, typical_of

@@ -13,7 +13,7 @@ from elastic_pytorch_operator.model.actions import CreateWorkload, DeleteWorkloa
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
 from elastic_pytorch_operator.planning.queueing.quota import find_quota
-from elastic_pytorch_operator.planning.queueing.readiness import report_readiness
+from elastic_pytorch_operator.planning.queueing.workload_conditions import report_readiness
 from elastic_pytorch_operator.planning.queueing.workloads import reconcile_base
 from elastic_pytorch_operator.spec.job import Job
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from elastic_pytorch_operator.model.actions import Action, CreatePod
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.workload import Grant
-from elastic_pytorch_operator.planning.queueing.holding import holding_pods
-from elastic_pytorch_operator.planning.queueing.quota import Quota
+from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods
 
 
 def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:

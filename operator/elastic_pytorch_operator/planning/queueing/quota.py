@@ -5,13 +5,12 @@ None may while the job leaves its queue: what Kueue gives to others when the quo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from elastic_pytorch_operator.api import kueue
-from elastic_pytorch_operator.model.moments import earliest
-from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.api.times import earliest
+from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
-from elastic_pytorch_operator.planning.queueing.holding import holding_pods
-from elastic_pytorch_operator.planning.queueing.steps import extra_counts
 from elastic_pytorch_operator.planning.queueing.waiting import (
     UNSUPPORTED,
     explain_base,
@@ -151,3 +150,28 @@ def fits_job(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> 
 def same_flavors(extra: WorkloadView, base: WorkloadView) -> bool:
     """Whether an extra has been assigned the flavors of the base: all workers of a group are to run on equal nodes."""
     return extra.admission is None or base.admission is None or {*extra.admission.flavors} == {*base.admission.flavors}
+
+
+def extra_counts(job: Job, base: int) -> tuple[int, ...]:
+    """For how many workers each extra Workload asks, by its number: one, or as many as lead to the next allowed size.
+
+    Args:
+        job: with the wanted size, and the allowed ones.
+        base: for how many workers the base may be used.
+    """
+    sizes = job.allowed or range(base + 1, job.wanted + 1)
+    rising = [base, *(size for size in sizes if base < size <= job.wanted)]
+    return tuple(after - before for before, after in pairwise(rising))
+
+
+def holding_pods(observed: Observed) -> tuple[PodView, ...]:
+    """The worker pods whose requests count: those that may still run.
+
+    A pod that is being deleted counts until it is gone. On a node that is lost it may never go, and uses nothing that another could have.
+    """
+    return tuple(pod for pod in observed.pods if (not pod.ended or pod.lingers) and not _stays_behind(pod, observed))
+
+
+def _stays_behind(pod: PodView, observed: Observed) -> bool:
+    node = observed.nodes.get(pod.node)
+    return pod.deleting and node is not None and not node.ready

@@ -18,10 +18,8 @@ from elastic_pytorch_operator.model.actions import (
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
-from elastic_pytorch_operator.planning.queueing.conditions import release, set_condition
-from elastic_pytorch_operator.planning.queueing.holding import holding_pods
-from elastic_pytorch_operator.planning.queueing.quota import Quota, fits_job, same_flavors
-from elastic_pytorch_operator.planning.queueing.readiness import report_readiness
+from elastic_pytorch_operator.planning.queueing.quota import Quota, fits_job, holding_pods, same_flavors
+from elastic_pytorch_operator.planning.queueing.workload_conditions import release, report_readiness, set_condition
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
 

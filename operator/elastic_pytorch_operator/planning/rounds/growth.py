@@ -4,7 +4,7 @@
 group larger sets it, the first one included. A round that forms for another reason takes ready newcomers along.
 """
 
-from elastic_pytorch_operator.api.timestamps import earlier, seconds_between
+from elastic_pytorch_operator.api.times import earlier, seconds_between
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.spec.job import Job

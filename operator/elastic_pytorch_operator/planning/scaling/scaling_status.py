@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from elastic_pytorch_operator.api.timestamps import earlier, seconds_between
+from elastic_pytorch_operator.api.times import earlier, seconds_between
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.scaling.autoscale import Autoscale
 from elastic_pytorch_operator.planning.scaling.comparison import Comparison

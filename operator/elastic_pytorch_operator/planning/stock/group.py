@@ -5,7 +5,7 @@ torchrun knows the ranks, and when a new group really trains.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.known_workers import RUNNING, known_workers
@@ -87,3 +87,30 @@ def next_group(
 def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
     pods = sorted(running, key=lambda pod: (pod.index, pod.name))
     return tuple(Member(pod.name, pod.index, pod.address) for pod in pods)
+
+
+@dataclass(frozen=True, slots=True)
+class StockMemory:
+    """A stock rendezvous from one plan to the next; all of it can be lost without harm to the job.
+
+    Attributes:
+        rendezvous: the number of the one that the rest is about.
+        since: when it was first seen, monotonic seconds.
+        disturbed: workers of it have been lost, or may have been before this operator was there.
+        group: the workers that run.
+        victims: workers deleted because they were too many.
+        in_a_row: how many before it were over soon.
+        over_since: when it was found to be over; None: it is not.
+        understood: why it is over has been found out, and counted.
+        backoff_until: no new one begins before, monotonic seconds.
+    """
+
+    rendezvous: int
+    since: float
+    disturbed: bool
+    group: StockGroup
+    victims: frozenset[str] = field(default_factory=frozenset)
+    in_a_row: int = 0
+    over_since: float | None = None
+    understood: bool = False
+    backoff_until: float = 0.0

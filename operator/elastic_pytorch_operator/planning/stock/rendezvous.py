@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.actions import DeletePod
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, End, Manner, read_end
 from elastic_pytorch_operator.spec.job import Job
@@ -98,3 +99,12 @@ def _blameless(end: End, disturbed: bool) -> str:
         Manner.RENDEZVOUS_CLOSED: "found the rendezvous closed",
     }[end.manner]
     return f"{end.pod.name} {what}{', after a worker had been lost' if disturbed else ''}"
+
+
+def delete_stores(observed: Observed, *, keep: int, why: str) -> list[DeletePod]:
+    """Deletes the pods that serve the c10d stores of all rendezvous but the one numbered `keep`; 0: of all."""
+    return [
+        DeletePod(store.name, store.uid, why, force=observed.on_removed_node(store))
+        for store in observed.stores
+        if store.rendezvous != keep and not store.deleting
+    ]

@@ -8,9 +8,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elastic_pytorch_operator.api.timestamps import seconds_between
+from elastic_pytorch_operator.api.times import earliest, seconds_between
 from elastic_pytorch_operator.model.announced_ends import NOTICE_SECONDS, AnnouncedEnd, Certainty
-from elastic_pytorch_operator.model.moments import earliest
 from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job

@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_worker
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
-from elastic_pytorch_operator.planning.workers.node_outage import is_outage
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, Observed, PodView
 from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT, LOST_NODE, NOT_STARTED, Silences
 
 STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
+UNHEALTHY_THRESHOLD = 0.55  # kube-controller-manager's --unhealthy-zone-threshold
+FEW_NODES = 2
 
 
 class Liveness(StrEnum):
@@ -234,3 +235,14 @@ def settled_at(
     arriving = any(c.liveness is Liveness.STARTING and c.container_runs for c in candidates)
     settled = max(since) + settle_seconds
     return max(settled, min(since) + FIRST_REPORT.at_least_seconds) if arriving else settled
+
+
+def is_outage(nodes: Nodes) -> bool:
+    """Whether most nodes are NotReady: the control plane is probably cut off, and their conditions say nothing about their pods.
+
+    The rule is that of Kubernetes' node lifecycle controller. It stops evicting pods from a zone in full disruption (no node is ready). It
+    slows down in partial disruption (more than two nodes, and at least 55 % of them, are not).
+    """
+    if nodes.not_ready == nodes.there:
+        return nodes.not_ready > 0
+    return nodes.not_ready > FEW_NODES and nodes.not_ready >= UNHEALTHY_THRESHOLD * nodes.there

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.timestamps import earlier
+from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness

@@ -1,12 +1,19 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
-from elastic_pytorch_operator.planning.queueing.quota import EVICTION_SETTLE_SECONDS, NO_LIMIT, find_quota
+from elastic_pytorch_operator.planning.queueing.quota import (
+    EVICTION_SETTLE_SECONDS,
+    NO_LIMIT,
+    extra_counts,
+    find_quota,
+    holding_pods,
+)
 
-from tests.operator.builders import NOW, a_job, a_pod, a_queued_job, a_workload, observed
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_queued_job, a_workload, observed
 
 
 def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
@@ -115,3 +122,35 @@ def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
     later = find_quota(a_queued_job(), replace(facts, now=NOW + EVICTION_SETTLE_SECONDS))
     assert (later.size, later.recheck_at) == (2, None)
     assert later.reclaimed == "Kueue takes back the quota of 2 workers in queue team: Evicted said"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "allowed", "base", "counts"),
+    [
+        (2, (), 2, ()),
+        (5, (), 2, (1, 1, 1)),
+        (5, (), 3, (1, 1)),
+        (8, (2, 4, 8), 2, (2, 4)),
+        (4, (2, 4, 8), 2, (2,)),
+        (8, (2, 4, 8), 4, (4,)),
+    ],
+)
+def test_one_extra_for_each_step_up_to_the_wanted_size(
+    wanted: int, allowed: Sequence[int], base: int, counts: Sequence[int]
+) -> None:
+    job = replace(a_queued_job(2, 8), wanted=wanted, allowed=tuple(allowed))
+    assert extra_counts(job, base) == counts
+
+
+def test_pods_hold_quota_until_they_have_ended_or_are_gone() -> None:
+    pods = [
+        a_pod(0),
+        a_pending_pod(1),
+        a_pod(2, deleting=True),
+        a_dead_pod(3),
+        a_pod(4, exit_code=0, sidecar_runs=True),
+        a_pod(5, deleting=True, node="lost"),
+        a_pod(6, node="lost"),
+    ]
+    there = observed(pods, nodes={"node-0": NodeView("node-0"), "lost": NodeView("lost", ready=False)})
+    assert [pod.index for pod in holding_pods(there)] == [0, 1, 2, 4, 6]

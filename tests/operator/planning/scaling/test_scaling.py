@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.timestamps import write_time
+from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.scaling.scaling import Scaling, advance_scaling, note_change

@@ -2,8 +2,16 @@
 
 from typing import Any
 
-from elastic_pytorch_operator.model.observed import PodView
-from elastic_pytorch_operator.planning.stock.rendezvous import Phase, Rendezvous, current_number, judge_rendezvous
+import pytest
+from elastic_pytorch_operator.model.actions import DeletePod
+from elastic_pytorch_operator.model.observed import NodeView, PodView
+from elastic_pytorch_operator.planning.stock.rendezvous import (
+    Phase,
+    Rendezvous,
+    current_number,
+    delete_stores,
+    judge_rendezvous,
+)
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import a_dead_pod, a_job, a_pod, observed
@@ -12,6 +20,11 @@ from tests.operator.planning.stock.test_pod_exits import BOOM, GLOO, gave_up
 C10D = {"rendezvous": {"backend": "c10d"}}
 ETCD = {"rendezvous": {"backend": "etcd-v2", "endpoint": "etcd:2379"}}
 RENDEZVOUS_CLOSED = "RendezvousClosedError"
+STORES = (
+    a_pod(0, name="s1", rendezvous=1),
+    a_pod(0, name="s2", rendezvous=2),
+    a_pod(0, name="s3", rendezvous=3, deleting=True),
+)
 
 
 def runs(index: int) -> PodView:
@@ -119,3 +132,14 @@ def test_number_is_that_of_the_newest_pods() -> None:
     assert current_number(job, observed([runs(0)], stores=(a_store(3),))) == 3
     assert current_number(job, observed()) == 8
     assert current_number(a_job(**C10D), observed()) == 1
+
+
+@pytest.mark.parametrize(("keep", "gone"), [(0, ["s1", "s2"]), (2, ["s1"]), (3, ["s1", "s2"])])
+def test_all_others_are_deleted_once(keep: int, gone: list[str]) -> None:
+    deleted = delete_stores(observed(stores=STORES), keep=keep, why="it is over")
+    assert deleted == [DeletePod(name, f"uid-{name}", "it is over") for name in gone]
+
+
+def test_no_kubelet_is_waited_for_on_a_node_that_has_been_removed() -> None:
+    nodes = {"node-0": NodeView("node-0", ready=False, removed=True)}
+    assert [pod.force for pod in delete_stores(observed(stores=STORES, nodes=nodes), keep=2, why="")] == [True]

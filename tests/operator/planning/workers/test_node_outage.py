@@ -2,7 +2,7 @@
 
 import pytest
 from elastic_pytorch_operator.model.observed import Nodes, NodeView
-from elastic_pytorch_operator.planning.workers.node_outage import is_outage
+from elastic_pytorch_operator.planning.workers.liveness import is_outage
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 from elastic_pytorch_operator.model.observed import PodView
-from elastic_pytorch_operator.planning.failures.unstartable import GIVE_UP_SECONDS, why_it_cannot_start
+from elastic_pytorch_operator.planning.completion import GIVE_UP_SECONDS, why_it_cannot_start
 
 from tests.operator.builders import NOW, a_pending_pod, a_pod
 

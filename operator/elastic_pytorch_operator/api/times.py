@@ -1,4 +1,4 @@
-"""Times as the API writes them, RFC 3339."""
+"""Times as the API writes them, RFC 3339, and moments of the operator's monotonic clock, in seconds; None where there is none."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -28,3 +28,8 @@ def earlier(time: str, seconds: float) -> str:
         return write_time(found.astimezone(UTC))
     except (ValueError, OverflowError):
         return time
+
+
+def earliest(*moments: float | None) -> float | None:
+    """Returns the first of several moments; None if none of them is set."""
+    return min((moment for moment in moments if moment is not None), default=None)

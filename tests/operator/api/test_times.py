@@ -1,5 +1,5 @@
 import pytest
-from elastic_pytorch_operator.api.timestamps import earlier, seconds_between
+from elastic_pytorch_operator.api.times import earlier, seconds_between
 
 
 @pytest.mark.parametrize(

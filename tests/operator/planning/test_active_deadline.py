@@ -1,7 +1,7 @@
 """Since when a job is active, and until when it may be."""
 
 import pytest
-from elastic_pytorch_operator.planning.failures.active_deadline import active_since, deadline_at
+from elastic_pytorch_operator.planning.completion import active_since, deadline_at
 
 from tests.operator.builders import NOW, a_job, observed
 
