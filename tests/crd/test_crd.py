@@ -261,7 +261,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "commitEverySteps",
     }
     assert set(PROPERTIES["status.scaling"]["properties"]) == {
-        *("message", "efficiency", "margin", "fewer", "more", "sizes", "autoscale"),
+        *("message", "efficiency", "sizes", "keptReplicas"),
     }
     recovery = {"cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "round", "time"}
     assert set(PROPERTIES["status.lastRecovery"]["properties"]) == recovery

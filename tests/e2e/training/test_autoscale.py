@@ -38,8 +38,8 @@ def test_worker_that_does_not_help_is_given_back(start_job: StartJob) -> None:
     job.until_world(4, 180)
 
     def settled(status: dict[str, Any]) -> bool:
-        decided = (status.get("scaling") or {}).get("autoscale") or {}
-        return decided.get("replicas") == 3 and "trying" not in decided
+        scaling = status.get("scaling") or {}
+        return scaling.get("keptReplicas") == 3 and "autoscale tries" not in scaling.get("message", "")
 
     status = job.until(settled, "three workers that are kept", 1500)
     job.until_world(3, 180)

@@ -74,7 +74,7 @@ def test_worker_that_does_not_help_is_given_back_and_its_pod_goes() -> None:
     assert len([pod for pod in simulation.pods.values() if not pod.ended]) == 3
     assert simulation.told(names.AUTOSCALED)[1].startswith("Gives back 1 of 4 workers: the 4th worker added 0 %")
     status = simulation.job.status
-    assert status["scaling"]["autoscale"]["replicas"] == 3
+    assert status["scaling"]["keptReplicas"] == 3
     assert status["scaling"]["message"].endswith("autoscale keeps 3 of 4 workers")
     [resizing] = [condition for condition in status["conditions"] if condition["type"] == names.RESIZING]
     assert resizing["reason"] == names.AT_WANTED_SIZE

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.scaling.autoscale import Autoscale
+from elastic_pytorch_operator.planning.scaling.autoscale import MIN_REST_SECONDS, Autoscale
 from elastic_pytorch_operator.planning.scaling.comparison import Comparison
 from elastic_pytorch_operator.planning.scaling.scaling import MAX_SIZES, Scaling, advance_scaling
 from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
@@ -24,22 +24,12 @@ def test_what_is_written() -> None:
     assert write_scaling(a_job(**AUTOSCALED), observed(), KNOWN) == {
         "message": "the 4th worker added 6 % (61.2 to 64.9 samples/s), an efficiency of 0.18; "
         "autoscale tries 4 instead of 3 workers",
-        "fewer": {"workers": 3, "samplesPerSecond": "61.25"},
-        "more": {"workers": 4, "samplesPerSecond": "64.9"},
         "efficiency": "0.18",
-        "margin": "0.05",
         "sizes": [
             {"workers": 3, "samplesPerSecond": "61.25", "error": "0.5", "time": "2025-12-31T23:50:00Z"},
             {"workers": 4, "samplesPerSecond": "64.9", "error": "0.25", "time": "2025-12-31T23:59:00Z"},
         ],
-        "autoscale": {
-            "replicas": 3,
-            "trying": 4,
-            "since": "2025-12-31T23:58:30Z",
-            "restsUntil": "2026-01-01T00:05:00Z",
-            "changeSeconds": "4.5",
-            "unchanged": 2,
-        },
+        "keptReplicas": 3,
     }
 
 
@@ -47,13 +37,15 @@ def test_job_of_which_nothing_is_known_has_no_such_field() -> None:
     assert write_scaling(a_job(), observed(), Scaling()) == {}
 
 
-def test_next_leader_knows_the_same() -> None:
+def test_next_leader_knows_what_was_measured_and_decided_and_tries_nothing_for_a_while() -> None:
     job = a_job(**AUTOSCALED, status={"scaling": write_scaling(a_job(**AUTOSCALED), observed(), KNOWN)})
-    assert read_scaling(job, observed()) == KNOWN
+    found = read_scaling(job, observed())
+    assert (found.sizes, found.told) == (KNOWN.sizes, True)
+    assert str(found.advice) == str(KNOWN.advice)
+    assert found.autoscale == Autoscale(3, next_at=NOW + MIN_REST_SECONDS)
     later = Observed(now=7000.0, time="2026-01-01T00:01:00Z")  # of another clock
     moved = read_scaling(job, later)
     assert [size.at for size in moved.sizes.values()] == [7000 - 660, 7000 - 120]
-    assert (moved.autoscale.next_at, moved.autoscale.began_at) == (7000 + 240, 7000 - 150)
 
 
 def test_times_stay_as_they_were_written() -> None:
