@@ -198,7 +198,7 @@ def test_elastic_job_without_a_maximum_can_only_be_scaled_down(job: Job) -> None
     [
         ("spec.rendezvous", {"rendezvous": {"port": 29501}}),
         ("spec.injectAgent", {"injectAgent": False}),
-        ("spec.torchrun", {"torchrun": {"role": "trainer"}}),
+        ("spec.torchrun", {"torchrun": {"logDir": "/logs"}}),
         ("spec.managedBy", {"managedBy": "example.com/other"}),
         (
             "spec.volumeClaimTemplates",

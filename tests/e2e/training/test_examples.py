@@ -144,9 +144,12 @@ def test_without_injection_an_image_without_the_agent_fails_and_says_so(namespac
 
 @pytest.mark.long
 def test_option_that_the_images_torch_lacks_fails_the_job_with_its_name(start_job: StartJob) -> None:
-    job = start_job(replicas=1, torchrun={"virtualLocalRank": True}, failurePolicy={"maxFailures": 0})
+    def set_option(pod: dict[str, Any]) -> None:
+        pod["containers"][0].setdefault("env", []).append({"name": "PET_VIRTUAL_LOCAL_RANK", "value": "1"})
+
+    job = start_job(replicas=1, change_pod=set_option, failurePolicy={"maxFailures": 0})
     job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
-    assert "spec.torchrun.virtualLocalRank" in job.condition("Failed")["message"]
+    assert "PET_VIRTUAL_LOCAL_RANK" in job.condition("Failed")["message"]
 
 
 def test_template_in_the_way_of_the_agents_volume_is_named(namespace: str) -> None:

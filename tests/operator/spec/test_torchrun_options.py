@@ -7,21 +7,12 @@ from elastic_pytorch_operator.spec.torchrun_options import OPTIONS, InvalidOptio
 
 GOOD: list[tuple[str, Any, str, str]] = [
     ("maxRestarts", 7, "PET_MAX_RESTARTS", "7"),
-    ("monitorIntervalMilliseconds", 500, "PET_MONITOR_INTERVAL", "0.5"),
     ("startMethod", "spawn", "PET_START_METHOD", "spawn"),
-    ("role", "trainer", "PET_ROLE", "trainer"),
     ("redirects", 3, "PET_REDIRECTS", "3"),
     ("tee", "0:3,1:1", "PET_TEE", "0:3,1:1"),
     ("logDir", "/logs", "PET_LOG_DIR", "/logs"),
-    ("localRanksFilter", [0, 2], "PET_LOCAL_RANKS_FILTER", "0,2"),
     ("logLinePrefixTemplate", "${rank}: ", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "${rank}: "),
-    ("duplicateStdoutFilters", ["loss", "a,b"], "PET_DUPLICATE_STDOUT_FILTERS", "loss,a,,b"),
-    ("duplicateStderrFilters", ["error"], "PET_DUPLICATE_STDERR_FILTERS", "error"),
-    ("eventLogHandler", "console", "PET_EVENT_LOG_HANDLER", "console"),
-    ("signalsToHandle", ["SIGTERM", "SIGUSR1"], "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1"),
     ("shutdownTimeoutSeconds", 0, "PET_SHUTDOWN_TIMEOUT", "0"),
-    ("virtualLocalRank", True, "PET_VIRTUAL_LOCAL_RANK", "1"),
-    ("virtualLocalRank", False, "PET_VIRTUAL_LOCAL_RANK", "0"),
 ]
 
 
@@ -39,20 +30,10 @@ def test_every_option_is_tried_here() -> None:
     [
         ("maxRestarts", -1),
         ("maxRestarts", True),
-        ("monitorIntervalMilliseconds", 0),
-        ("monitorIntervalMilliseconds", "500"),
-        ("monitorIntervalMilliseconds", 3_600_001),
         ("startMethod", "thread"),
-        ("role", ""),
+        ("logDir", ""),
         ("redirects", 4),
         ("tee", "0:3,"),
-        ("localRanksFilter", []),
-        ("localRanksFilter", "0"),
-        ("localRanksFilter", [0, -1]),
-        ("duplicateStdoutFilters", [""]),
-        ("signalsToHandle", ["SIGINT"]),
-        ("signalsToHandle", ["SIGTERM", "15"]),
-        ("virtualLocalRank", 1),
     ],
 )
 def test_malformed_value_is_refused_by_name(name: str, value: Any) -> None:

@@ -45,25 +45,27 @@ def test_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (options.nproc_per_node, options.monitor_interval, options.warm) == ("4", 0.5, False)
 
 
-def test_variables_of_all_options_that_a_job_may_set_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = {
+def test_variables_of_all_options_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {
         "maxRestarts": 7,
-        "monitorIntervalMilliseconds": 500,
         "startMethod": "spawn",
-        "role": "trainer",
         "redirects": "0:3",
         "tee": 2,
         "logDir": "/logs",
-        "localRanksFilter": [0, 2],
         "logLinePrefixTemplate": "${rank}: ",
-        "duplicateStdoutFilters": ["loss", "a,b"],
-        "duplicateStderrFilters": ["error"],
-        "eventLogHandler": "console",
-        "signalsToHandle": ["SIGTERM", "SIGUSR1"],
         "shutdownTimeoutSeconds": 20,
-        "virtualLocalRank": True,
     }
-    assert set(everything) == OPTIONS
+    assert set(fields) == OPTIONS
+    others = {
+        "PET_MONITOR_INTERVAL": "0.5",
+        "PET_ROLE": "trainer",
+        "PET_LOCAL_RANKS_FILTER": "0,2",
+        "PET_DUPLICATE_STDOUT_FILTERS": "loss,a,,b",
+        "PET_DUPLICATE_STDERR_FILTERS": "error",
+        "PET_EVENT_LOG_HANDLER": "console",
+        "PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGUSR1",
+        "PET_VIRTUAL_LOCAL_RANK": "1",
+    }
     understood = {
         "max_restarts": 7,
         "monitor_interval": 0.5,
@@ -81,7 +83,7 @@ def test_variables_of_all_options_that_a_job_may_set_are_understood(monkeypatch:
         "virtual_local_rank": True,
     }
     lacking = {name for name in NEWER if not torchrun_has(f"--{name.replace('_', '-')}")}
-    for variable, value in torchrun_variables(everything).items():
+    for variable, value in {**torchrun_variables(fields), **others}.items():
         if variable.removeprefix("PET_").lower() not in lacking:
             monkeypatch.setenv(variable, value)
     options = vars(parse_options(["train.py"]))
@@ -95,7 +97,7 @@ def test_option_that_an_older_torch_lacks_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PET_SHUTDOWN_TIMEOUT", "5")  # which the agent carries out itself
     [problem] = unknown_variables({"nnodes", "role"})
     assert problem.startswith("PET_VIRTUAL_LOCAL_RANK is set, but torch ")
-    assert "remove spec.torchrun.virtualLocalRank from the job" in problem
+    assert "remove it from the container's env" in problem
     assert unknown_variables({"virtual_local_rank"}) == []
 
 
@@ -169,3 +171,8 @@ def test_cold_starts(argv: list[str], environ: dict[str, Any], monkeypatch: pyte
 def test_count_of_processes_that_there_is_not_is_an_error(wanted: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         _count_processes(wanted)
+
+
+def test_signals_without_sigterm_are_refused() -> None:
+    with pytest.raises(OptionsError, match="must contain SIGTERM"):
+        parse_options(["--signals-to-handle=SIGINT", "train.py"])

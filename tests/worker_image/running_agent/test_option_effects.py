@@ -53,10 +53,9 @@ def test_output_goes_where_the_options_say(
             "tee": "0:3",
             "logDir": str(tmp_path / "logs"),
             "logLinePrefixTemplate": "<${role_name} ${rank}> ",
-            "role": "trainer",
-            **({"duplicateStdoutFilters": ["loss"]} if filters else {}),
         }
     )
+    options |= {"PET_ROLE": "trainer", **({"PET_DUPLICATE_STDOUT_FILTERS": "loss"} if filters else {})}
     agent = agents("w0", speak, PET_NPROC_PER_NODE=2, **options)
     run(operator, agent)
     out, err = agent.out.read_text().splitlines(), agent.text().splitlines()
@@ -73,8 +72,7 @@ def test_output_goes_where_the_options_say(
 @pytest.mark.long
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Start, speak: Path, start_method: str) -> None:
-    options = torchrun_variables({"startMethod": start_method, "localRanksFilter": [1]})
-    agent = agents("w0", speak, PET_NPROC_PER_NODE=3, **options)
+    agent = agents("w0", speak, PET_NPROC_PER_NODE=3, PET_START_METHOD=start_method, PET_LOCAL_RANKS_FILTER=1)
     run(operator, agent)
     assert agent.out.read_text().splitlines() == ["out of 1 loss 1", "out of 1 something else"]
     assert [line for line in agent.text().splitlines() if line.startswith("err of")] == ["err of 1"]
@@ -97,8 +95,7 @@ def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
 
 @pytest.mark.long
 def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperator, agents: Start, events: Events) -> None:
-    options = torchrun_variables({"signalsToHandle": ["SIGTERM", "SIGUSR1"]})
-    agent = agents("w0", SCRIPTS / "train.py", "--save", **options)
+    agent = agents("w0", SCRIPTS / "train.py", "--save", PET_SIGNALS_TO_HANDLE="SIGTERM,SIGUSR1")
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     events.wait(what="step")
@@ -116,8 +113,7 @@ def test_virtual_local_ranks(operator: ScriptedOperator, agents: Start, events: 
         f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
         "event('virtual', gpus=os.environ['CUDA_VISIBLE_DEVICES'])\n"
     )
-    options = torchrun_variables({"virtualLocalRank": True})
-    agent = agents("w0", script, PET_NPROC_PER_NODE=2, CUDA_VISIBLE_DEVICES="4,5", **options)
+    agent = agents("w0", script, PET_NPROC_PER_NODE=2, CUDA_VISIBLE_DEVICES="4,5", PET_VIRTUAL_LOCAL_RANK=1)
     run(operator, agent)
     found = sorted((event["RANK"], event["LOCAL_RANK"], event["gpus"]) for event in events.all(what="virtual"))
     assert found == [(0, 0, "4"), (1, 0, "5")]

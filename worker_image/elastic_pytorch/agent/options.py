@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
@@ -86,6 +85,8 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
             raise OptionsError(f"--{name.replace('_', '-')} is not for the command line: it is decided by {decider}")
     if options.no_python and options.module:
         raise OptionsError("--no-python and --module exclude each other")
+    if options.signals_to_handle and "SIGTERM" not in options.signals_to_handle.split(","):
+        raise OptionsError("--signals-to-handle must contain SIGTERM: Kubernetes ends pods with it")
     if options.max_restarts < 0:
         raise OptionsError("--max-restarts must be at least 0")
     if options.max_restarts != int(parser.get_default("max_restarts")):
@@ -127,10 +128,9 @@ def unknown_variables(known: Collection[str]) -> list[str]:
     problems = []
     for name in NEWER:
         if name not in known and f"PET_{name.upper()}" in os.environ:
-            field = re.sub("_(.)", lambda match: match[1].upper(), name)
             problems.append(
                 f"PET_{name.upper()} is set, but torch {torch.__version__} has no option --{name.replace('_', '-')}: "
-                f"remove spec.torchrun.{field} from the job, or use an image with a newer torch"
+                "remove it from the container's env, or use an image with a newer torch"
             )
     return problems
 
