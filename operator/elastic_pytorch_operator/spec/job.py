@@ -11,11 +11,12 @@ from typing import NamedTuple, TypeVar
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.accelerators import processes_per_node
-from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, InvalidRule, PodCondition, parse_rules
+from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.pod_template import find_problem
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
+from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
 from elastic_pytorch_operator.spec.sizes import read_min_efficiency, read_sizes
@@ -174,9 +175,10 @@ def parse_job(manifest: Manifest) -> Job:
         raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
     container = training_container(template)
     suspend = read_boolean(spec, "suspend", default=False)
-    backend, endpoint = _rendezvous(spec)
-    checkpoint_wait, checkpoint_path = _checkpoint_wait(spec, backend)
-    sizes = read_sizes(spec, stock=backend != names.BACKEND_OPERATOR)
+    rendezvous = read_rendezvous(spec)
+    checkpoint_wait, checkpoint_path = _checkpoint_wait(spec)
+    sizes = read_sizes(spec, stock=rendezvous.backend != names.BACKEND_OPERATOR)
+    failure_policy, resize_policy = read_object(spec, "failurePolicy"), read_object(spec, "resizePolicy")
     queue = read_queue(metadata)
     return Job(
         key=key,
@@ -190,28 +192,26 @@ def parse_job(manifest: Manifest) -> Job:
         suspend=suspend,
         managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
-        max_failures=read_integer(read_object(spec, "failurePolicy"), "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
-        backoff_limit=read_integer(read_object(spec, "failurePolicy"), "backoffLimit", None, "spec.failurePolicy", least=0),
-        rules=_rules(spec, backend),
-        on_pod_loss=str(read_object(spec, "failurePolicy").get("onPodLoss") or REPLACE),
+        max_failures=read_integer(failure_policy, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
+        backoff_limit=read_integer(failure_policy, "backoffLimit", None, "spec.failurePolicy", least=0),
+        rules=_rules(failure_policy),
+        on_pod_loss=str(failure_policy.get("onPodLoss") or REPLACE),
         progress_deadline_seconds=read_integer(spec, "progressDeadlineSeconds", None),
         active_deadline_seconds=read_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", None, least=0),
-        settle_seconds=float(
-            read_integer(read_object(spec, "resizePolicy"), "settleSeconds", 1, "spec.resizePolicy", least=0) or 0
-        ),
-        growth_seconds=_growth_seconds(spec, backend),
-        min_efficiency=read_min_efficiency(spec, sizes, stock=backend != names.BACKEND_OPERATOR),
+        settle_seconds=float(read_integer(resize_policy, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
+        growth_seconds=float(read_integer(resize_policy, "minSecondsBetweenResizes", 0, "spec.resizePolicy", least=0) or 0),
+        min_efficiency=read_min_efficiency(spec, sizes),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
-        backend=backend,
-        store_port=read_integer(read_object(spec, "rendezvous"), "port", 29500, "spec.rendezvous", least=1024) or 29500,
-        endpoint=endpoint,
-        preflight=read_preflight(spec, stock=backend != names.BACKEND_OPERATOR),
+        backend=rendezvous.backend,
+        store_port=rendezvous.port,
+        endpoint=rendezvous.endpoint,
+        preflight=read_preflight(spec),
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "volumeClaimTemplates", read_claim_templates),
         keep_claims=_read(spec, "volumeClaimRetentionPolicy", keeps_claims),
-        scheduling=read_scheduling(spec, stock=backend != names.BACKEND_OPERATOR, kueue_queue=queue.name if queue else ""),
+        scheduling=read_scheduling(spec, kueue_queue=queue.name if queue else ""),
         clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
         inject_agent=read_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),
@@ -247,7 +247,7 @@ def parse_ended(manifest: Manifest) -> Job:
     )
 
 
-def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
+def _checkpoint_wait(spec: Manifest) -> tuple[float, str]:
     """`resizePolicy.checkpointWaitSeconds` and `resizePolicy.checkpointPath`."""
     policy, path = read_object(spec, "resizePolicy"), "spec.resizePolicy"
     seconds, folder = read_integer(policy, "checkpointWaitSeconds", 0, path, least=0) or 0, policy.get("checkpointPath") or ""
@@ -258,34 +258,15 @@ def _checkpoint_wait(spec: Manifest, backend: str) -> tuple[float, str]:
             f"{path}.checkpointPath",
             "must be set with checkpointWaitSeconds: name the folder that the script writes checkpoints to",
         )
-    if folder and backend != names.BACKEND_OPERATOR:
-        problem = f"may not be set unless rendezvous.backend is operator: {backend} watches no files"
-        raise InvalidJob(f"{path}.checkpointPath", problem)
     return float(seconds), folder
 
 
-def _growth_seconds(spec: Manifest, backend: str) -> float:
-    """`resizePolicy.minSecondsBetweenResizes`."""
-    name, path = "minSecondsBetweenResizes", "spec.resizePolicy"
-    seconds = read_integer(read_object(spec, "resizePolicy"), name, 0, path, least=0) or 0
-    if seconds and backend != names.BACKEND_OPERATOR:
-        raise InvalidJob(
-            f"{path}.{name}", f"may not be set unless rendezvous.backend is operator: with {backend} newcomers join at any time"
-        )
-    return float(seconds)
-
-
-def _rules(spec: Manifest, backend: str) -> tuple[FailureRule, ...]:
+def _rules(failure_policy: Manifest) -> tuple[FailureRule, ...]:
     """`failurePolicy.rules`."""
     try:
-        rules = parse_rules(read_object(spec, "failurePolicy").get("rules"))
+        return parse_rules(failure_policy.get("rules"))
     except InvalidRule as error:
         raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
-    for rule in rules:
-        if rule.action is FailureAction.RESTART_GROUP and backend != names.BACKEND_OPERATOR:
-            problem = "may not be RestartGroup unless rendezvous.backend is operator: use Ignore, which begins a new rendezvous"
-            raise InvalidJob(f"spec.failurePolicy.rules[{rule.index}].action", problem)
-    return rules
 
 
 def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
@@ -302,25 +283,3 @@ def _torchrun(fields: object) -> Mapping[str, str]:
         return torchrun_variables(fields)
     except InvalidOption as error:
         raise InvalidJob(f"spec.torchrun{'.' if error.name else ''}{error.name}", error.problem) from error
-
-
-def _rendezvous(spec: Manifest) -> tuple[str, str]:
-    """`rendezvous.backend` and `rendezvous.endpoint`, and nothing beside them that stock torchrun cannot carry out."""
-    rendezvous = read_object(spec, "rendezvous")
-    backend, endpoint = str(rendezvous.get("backend") or names.BACKEND_OPERATOR), str(rendezvous.get("endpoint") or "")
-    if backend not in (names.BACKEND_OPERATOR, names.BACKEND_C10D, names.BACKEND_ETCD):
-        raise InvalidJob("spec.rendezvous.backend", f"must be operator, c10d or etcd-v2, not {backend}")
-    if (backend == names.BACKEND_ETCD) != bool(endpoint):
-        missing = "must be set with backend etcd-v2: the host and port of your etcd"
-        problem = "may not be set unless backend is etcd-v2: the operator provides all others" if endpoint else missing
-        raise InvalidJob("spec.rendezvous.endpoint", problem)
-    if backend != names.BACKEND_OPERATOR:
-        if spec.get("progressDeadlineSeconds") is not None:
-            raise InvalidJob(
-                "spec.progressDeadlineSeconds",
-                f"may not be set unless rendezvous.backend is operator: {backend} reports no steps",
-            )
-        if read_object(spec, "resizePolicy").get("allowedReplicas"):
-            problem = f"may not be set unless rendezvous.backend is operator: with {backend} torchrun decides on the group"
-            raise InvalidJob("spec.resizePolicy.allowedReplicas", problem)
-    return backend, endpoint

@@ -24,21 +24,18 @@ class PreflightPolicy:
     max_slowdown: float = DEFAULT_SLOWDOWN
 
 
-def read_preflight(spec: Mapping[str, Any], *, stock: bool) -> PreflightPolicy | None:
+def read_preflight(spec: Mapping[str, Any]) -> PreflightPolicy | None:
     """Reads `preflight`; None: no node is checked.
 
     Args:
         spec: of the job.
-        stock: stock torchrun forms the group.
 
     Raises:
-        InvalidJob: a field is out of bounds, or there is no agent of ours to check anything.
+        InvalidJob: a field is out of bounds.
     """
     preflight = spec.get("preflight")
     if preflight is None:
         return None
-    if stock:
-        raise InvalidJob(PATH, "may not be set unless rendezvous.backend is operator: stock torchrun checks no nodes")
     if not isinstance(preflight, Mapping):
         raise InvalidJob(PATH, "must be an object, such as {seconds: 20}")
     seconds = read_integer(preflight, "seconds", DEFAULT_SECONDS, PATH, least=LEAST_SECONDS) or DEFAULT_SECONDS

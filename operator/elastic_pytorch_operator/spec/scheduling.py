@@ -32,12 +32,11 @@ class Scheduling:
 NO_SCHEDULING = Scheduling()
 
 
-def read_scheduling(spec: Mapping[str, Any], *, stock: bool, kueue_queue: str = "") -> Scheduling:
+def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Scheduling:
     """Reads how a job's pods are scheduled.
 
     Args:
         spec: of the job.
-        stock: stock torchrun forms the group: its workers wait for each other in pods, so that pods are not given back.
         kueue_queue: in which the job waits for quota of Kueue; empty: in none.
 
     Raises:
@@ -62,11 +61,6 @@ def read_scheduling(spec: Mapping[str, Any], *, stock: bool, kueue_queue: str = 
     if gang is not None and gang.queueing is Queueing.REQUIRED and not queue:
         raise InvalidJob(f"{PATH}.queue", f"must be set with podGroup {gang.name}: it schedules no PodGroup without a queue")
     timeout_seconds = read_integer(fields, "scheduleTimeoutSeconds", None, PATH)
-    if timeout_seconds is not None and stock:
-        problem = (
-            "may not be set unless rendezvous.backend is operator: workers of stock torchrun wait for each other in their pods"
-        )
-        raise InvalidJob(f"{PATH}.scheduleTimeoutSeconds", problem)
     # An elastic job trains on without a worker; one of a fixed size stops.
     disruption = fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW)
     if disruption not in (ALLOW, FORBID):

@@ -100,13 +100,12 @@ def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | 
     return tuple(sorted(set(sizes)))
 
 
-def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes, *, stock: bool) -> float | None:
+def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes) -> float | None:
     """Reads `autoscale.minEfficiency`; None: the job is not autoscaled.
 
     Args:
         spec: of the job.
         sizes: of the job.
-        stock: stock torchrun forms the group, and reports nothing.
 
     Raises:
         InvalidJob: it is out of bounds, or the job cannot be autoscaled.
@@ -114,8 +113,6 @@ def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes, *, stock: bool) -
     autoscale = read_object(spec, "resizePolicy").get("autoscale")
     if autoscale is None:
         return None
-    if stock:
-        raise InvalidJob(AUTOSCALE, "may not be set unless rendezvous.backend is operator: stock torchrun reports no samples")
     if spec.get("minReplicas") is None or sizes.maximum == sizes.minimum == spec.get("maxReplicas"):
         raise InvalidJob(
             AUTOSCALE, "may not be set unless minReplicas is less than maxReplicas: there is no other size to choose"

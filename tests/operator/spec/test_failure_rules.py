@@ -100,10 +100,3 @@ def test_job_names_the_rule_that_it_refuses() -> None:
     with pytest.raises(InvalidJob) as refused:
         a_job(failurePolicy={"rules": [on_codes("Retry", 1)]})
     assert refused.value.path == "spec.failurePolicy.rules[0].action"
-
-
-def test_stock_torchrun_cannot_restart_a_group_by_rule() -> None:
-    stock = {"rendezvous": {"backend": "c10d"}}
-    with pytest.raises(InvalidJob, match=r"rules\[1\].action: may not be RestartGroup unless rendezvous.backend is operator"):
-        a_job(failurePolicy={"rules": [on_codes("Ignore", 1), on_codes("RestartGroup", 2)]}, **stock)
-    assert len(a_job(failurePolicy={"rules": [on_codes("Ignore", 1)]}, **stock).rules) == 1

@@ -37,8 +37,3 @@ def test_what_is_refused(given: Any, problem: str) -> None:
     with pytest.raises(InvalidJob) as refusal:
         a_job(preflight=given)
     assert str(refusal.value) == problem
-
-
-def test_stock_torchrun_checks_nothing() -> None:
-    with pytest.raises(InvalidJob, match=r"rendezvous\.backend is operator: stock torchrun checks no nodes"):
-        a_job(preflight={}, rendezvous={"backend": "c10d"})

@@ -24,33 +24,32 @@ from tests.operator.builders import a_manifest
     ],
 )
 def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Scheduling) -> None:
-    assert read_scheduling({"scheduling": fields}, stock=False) == scheduling
+    assert read_scheduling({"scheduling": fields}) == scheduling
 
 
 @pytest.mark.parametrize(
-    ("fields", "stock", "path", "problem"),
+    ("fields", "path", "problem"),
     [
-        ("volcano", False, "", "must be an object"),
-        ({"podGroup": "yunikorn"}, False, ".podGroup", "must be one of coscheduling, volcano, kai"),
-        ({"podGroup": "kai"}, False, ".queue", "must be set with podGroup kai"),
-        ({"queue": "team-a"}, False, ".queue", "may not be set unless podGroup is volcano or kai"),
-        ({"podGroup": "coscheduling", "queue": "team-a"}, False, ".queue", "may not be set unless podGroup is volcano or kai"),
-        ({"podGroup": "volcano", "queue": 1}, False, ".queue", "must be the name of a queue"),
-        ({"scheduleTimeoutSeconds": 0}, False, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
-        ({"scheduleTimeoutSeconds": "60"}, False, ".scheduleTimeoutSeconds", "must be a whole number"),
-        ({"scheduleTimeoutSeconds": 60}, True, ".scheduleTimeoutSeconds", "unless rendezvous.backend is operator"),
+        ("volcano", "", "must be an object"),
+        ({"podGroup": "yunikorn"}, ".podGroup", "must be one of coscheduling, volcano, kai"),
+        ({"podGroup": "kai"}, ".queue", "must be set with podGroup kai"),
+        ({"queue": "team-a"}, ".queue", "may not be set unless podGroup is volcano or kai"),
+        ({"podGroup": "coscheduling", "queue": "team-a"}, ".queue", "may not be set unless podGroup is volcano or kai"),
+        ({"podGroup": "volcano", "queue": 1}, ".queue", "must be the name of a queue"),
+        ({"scheduleTimeoutSeconds": 0}, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
+        ({"scheduleTimeoutSeconds": "60"}, ".scheduleTimeoutSeconds", "must be a whole number"),
     ],
 )
-def test_what_does_not_go_together_is_refused(fields: object, stock: bool, path: str, problem: str) -> None:
+def test_what_does_not_go_together_is_refused(fields: object, path: str, problem: str) -> None:
     with pytest.raises(InvalidJob) as refused:
-        read_scheduling({"scheduling": fields}, stock=stock)
+        read_scheduling({"scheduling": fields})
     assert refused.value.path == f"spec.scheduling{path}"
     assert problem in str(refused.value)
 
 
 def test_two_gangs_at_once_are_refused() -> None:
     with pytest.raises(InvalidJob) as refused:
-        read_scheduling({"scheduling": {"podGroup": "volcano"}}, stock=False, kueue_queue="team")
+        read_scheduling({"scheduling": {"podGroup": "volcano"}}, kueue_queue="team")
     assert refused.value.path == "spec.scheduling.podGroup"
     assert "together with the label kueue.x-k8s.io/queue-name" in str(refused.value)
     assert "remove podGroup, or the label" in str(refused.value)
