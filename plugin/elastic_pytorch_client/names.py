@@ -18,7 +18,7 @@ BACKEND_OPERATOR: Final = "operator"  # spec.rendezvous.backend
 # Reasons of conditions.
 BACKING_OFF: Final = "BackingOff"
 SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"
-COOLING_DOWN: Final = "CoolingDown"  # of Resizing, while minSecondsBetweenResizes lasts
+COOLING_DOWN: Final = "CoolingDown"  # of Resizing, while minSecondsBetweenGrowths lasts
 NODE_ENDING: Final = "NodeEnding"  # of Resizing, while a worker waits for its replacement
 
 # Reasons of events.

@@ -16,7 +16,7 @@ async def test_a_failure_costs_a_check_and_a_step_at_most(
     monkeypatch.setenv("EVENTS", str(tmp_path / "events"))
     monkeypatch.setenv("WORKER", "any")
     script = ["--folder", "/checkpoints", "--epochs", "3", "--fail-at", "40", *way]
-    preflight = {"seconds": 60, "maxSlowdown": 100}
+    preflight = {"seconds": 60, "maxSlowdownPercent": 10000}
     async with local_job(
         tmp_path,
         *script,

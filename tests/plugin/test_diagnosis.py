@@ -218,7 +218,7 @@ def test_growth_that_waits_for_the_time_between_resizes() -> None:
     job = with_condition(job, "Degraded", "WorkersMissing", f"trains with 2 of 3 workers; {waits}")
     shown = said(diagnose(job, evidence_of("lost", pods=[])))
     assert f"Growing from 2 to 3 workers: {waits}" in shown
-    assert "minSecondsBetweenResizes delays growth" in shown
+    assert "minSecondsBetweenGrowths delays growth" in shown
 
 
 def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:

@@ -85,34 +85,9 @@ def read_boolean(fields: Mapping[str, Any], name: str, *, default: bool) -> bool
 
 
 def read_integer(
-    fields: Mapping[str, Any], name: str, default: int | None, path: str = "spec", *, least: int = 1
+    fields: Mapping[str, Any], name: str, default: int | None, path: str = "spec", *, least: int = 1, most: int = MAX_INTEGER
 ) -> int | None:
     """A whole number.
-
-    Args:
-        fields: the object that holds the field.
-        name: the field's name.
-        default: if the field is absent.
-        path: of the object, for the error.
-        least: the smallest number that is allowed.
-
-    Raises:
-        InvalidJob: it is no whole number, less than `least`, or more than the schema allows for any.
-    """
-    value = fields.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidJob(f"{path}.{name}", f"must be a whole number, not {value!r}")
-    if value < least:
-        raise InvalidJob(f"{path}.{name}", f"must be greater than or equal to {least}, not {value}")
-    if value > MAX_INTEGER:
-        raise InvalidJob(f"{path}.{name}", f"must be less than or equal to {MAX_INTEGER}")
-    return value
-
-
-def read_number(fields: Mapping[str, Any], name: str, default: float, path: str, *, least: float, most: float) -> float:
-    """A number that need not be whole.
 
     Args:
         fields: the object that holds the field.
@@ -123,9 +98,15 @@ def read_number(fields: Mapping[str, Any], name: str, default: float, path: str,
         most: the largest.
 
     Raises:
-        InvalidJob: it is no number, or out of bounds.
+        InvalidJob: it is no whole number, or out of bounds.
     """
-    value = fields.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise InvalidJob(f"{path}.{name}", f"must be a number from {least:g} to {most:g}, not {value!r}")
-    return float(value)
+    value = fields.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidJob(f"{path}.{name}", f"must be a whole number, not {value!r}")
+    if value < least:
+        raise InvalidJob(f"{path}.{name}", f"must be greater than or equal to {least}, not {value}")
+    if value > most:
+        raise InvalidJob(f"{path}.{name}", f"must be less than or equal to {most}, not {value}"[:MAX_WORDS])
+    return value

@@ -51,8 +51,8 @@ class Job:
         allowed: the sizes that a group may have, rising; none: any.
         checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
-        growth_seconds: `resizePolicy.minSecondsBetweenResizes`, between two rounds that make the group larger.
-        min_efficiency: `resizePolicy.autoscale.minEfficiency`; None: the job is not autoscaled.
+        growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
+        min_efficiency: `resizePolicy.autoscale.minEfficiencyPercent`, as a part of one; None: the job is not autoscaled.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
         preflight: how nodes are checked before a group forms; None: they are not.
@@ -200,7 +200,7 @@ def parse_job(manifest: Manifest) -> Job:
         active_deadline_seconds=read_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", None, least=0),
         settle_seconds=float(read_integer(resize_policy, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
-        growth_seconds=float(read_integer(resize_policy, "minSecondsBetweenResizes", 0, "spec.resizePolicy", least=0) or 0),
+        growth_seconds=float(read_integer(resize_policy, "minSecondsBetweenGrowths", 0, "spec.resizePolicy", least=0) or 0),
         min_efficiency=read_min_efficiency(spec, sizes),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,

@@ -17,7 +17,7 @@ OWN = (
     "resizePolicy.allowedReplicas",
     "resizePolicy.autoscale",
     "resizePolicy.checkpointPath",
-    "resizePolicy.minSecondsBetweenResizes",
+    "resizePolicy.minSecondsBetweenGrowths",
 )
 
 

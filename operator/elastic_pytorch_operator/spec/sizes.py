@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_number, read_object
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 
 MAX_WORKERS = 4096  # as the schema has it
 MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
 AUTOSCALE = "spec.resizePolicy.autoscale"
-DEFAULT_EFFICIENCY = 0.7
-LEAST_EFFICIENCY, MOST_EFFICIENCY = 0.1, 0.95
+DEFAULT_EFFICIENCY, LEAST_EFFICIENCY, MOST_EFFICIENCY = 70, 10, 95  # percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | 
 
 
 def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes) -> float | None:
-    """Reads `autoscale.minEfficiency`; None: the job is not autoscaled.
+    """Reads `autoscale.minEfficiencyPercent` as a part of one; None: the job is not autoscaled.
 
     Args:
         spec: of the job.
@@ -118,5 +117,7 @@ def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes) -> float | None:
             AUTOSCALE, "may not be set unless minReplicas is less than maxReplicas: there is no other size to choose"
         )
     if not isinstance(autoscale, Mapping):
-        raise InvalidJob(AUTOSCALE, "must be an object, such as {minEfficiency: 0.7}")
-    return read_number(autoscale, "minEfficiency", DEFAULT_EFFICIENCY, AUTOSCALE, least=LEAST_EFFICIENCY, most=MOST_EFFICIENCY)
+        raise InvalidJob(AUTOSCALE, "must be an object, such as {minEfficiencyPercent: 70}")
+    name, least, most = "minEfficiencyPercent", LEAST_EFFICIENCY, MOST_EFFICIENCY
+    percent = read_integer(autoscale, name, DEFAULT_EFFICIENCY, AUTOSCALE, least=least, most=most)
+    return (percent or DEFAULT_EFFICIENCY) / 100

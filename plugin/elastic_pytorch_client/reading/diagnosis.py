@@ -355,7 +355,7 @@ def _passing(job: JobView, now: datetime) -> list[Finding]:
             if cooling:
                 return [
                     Finding(
-                        what, "resizePolicy.minSecondsBetweenResizes delays growth, and only growth. The workers join then."
+                        what, "resizePolicy.minSecondsBetweenGrowths delays growth, and only growth. The workers join then."
                     )
                 ]
             return [Finding(what, f"This should pass within seconds. Watch it:\n  kubectl epj top {job.name}")]

@@ -20,7 +20,7 @@ _ADVICE = {
     "Save within a few seconds of SIGTERM, or lower terminationGracePeriodSeconds of the template.",
     WAIT: "Fewer than minReplicas workers were ready, or one joined before the group's first step. "
     "Lower minReplicas, keep room for a replacement, or pull the image onto the nodes beforehand. "
-    "If workers start slowly and join one by one, raise resizePolicy.minSecondsBetweenResizes.",
+    "If workers start slowly and join one by one, raise resizePolicy.minSecondsBetweenGrowths.",
     START: "The processes start cold: a new interpreter for each. "
     "Let the agent start the script itself, without a shell or a launcher before it.",
     INIT: "Imports, the GPU's set-up, and init_process_group are in it. "

@@ -133,7 +133,7 @@ def test_defaults_are_filled_in(jobs: Resource) -> None:
         "suspend": False,
         "volumeClaimRetentionPolicy": {"whenDeleted": "Retain"},
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
-        "resizePolicy": {"settleSeconds": 1, "minSecondsBetweenResizes": 0, "checkpointWaitSeconds": 0},
+        "resizePolicy": {"settleSeconds": 1, "minSecondsBetweenGrowths": 0, "checkpointWaitSeconds": 0},
         "scheduling": {},
         "rendezvous": {"backend": "operator", "port": 29500},
         "injectAgent": True,
@@ -258,7 +258,7 @@ def test_the_rest_can_be_changed(job: Job) -> None:
         "activeDeadlineSeconds": 60,
         "resizePolicy": {
             "settleSeconds": 5,
-            "minSecondsBetweenResizes": 60,
+            "minSecondsBetweenGrowths": 60,
             "checkpointWaitSeconds": 10,
             "checkpointPath": "/checkpoints",
         },

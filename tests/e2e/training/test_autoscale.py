@@ -33,7 +33,7 @@ def notes(job: JobUnderTest, reason: str) -> list[str]:
 
 
 def test_worker_that_does_not_help_is_given_back(start_job: StartJob) -> None:
-    policy = {"autoscale": {"minEfficiency": 0.7}}
+    policy = {"autoscale": {"minEfficiencyPercent": 70}}
     job = start_job(script=SCRIPT, replicas=4, minReplicas=1, maxReplicas=4, resizePolicy=policy)
     job.until_world(4, 180)
 

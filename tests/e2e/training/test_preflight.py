@@ -63,7 +63,7 @@ def test_faulty_node_is_left_out(start_job: StartJob) -> None:
             }
         ]
 
-    preflight = {"seconds": 120, "maxSlowdown": 100}
+    preflight = {"seconds": 120, "maxSlowdownPercent": 10000}
     job = start_job(script=SCRIPT, change_pod=spread, replicas=len(nodes), minReplicas=2, preflight=preflight)
     status = job.until_world(len(nodes), 180)
     [left_out] = status["leftOutNodes"]

@@ -1,4 +1,4 @@
-"""`failurePolicy.rules`, `failurePolicy.backoffLimit` and `resizePolicy.minSecondsBetweenResizes` on a real cluster."""
+"""`failurePolicy.rules`, `failurePolicy.backoffLimit` and `resizePolicy.minSecondsBetweenGrowths` on a real cluster."""
 
 import json
 from datetime import datetime
@@ -144,12 +144,12 @@ def grown_at(status: dict[str, Any]) -> datetime:
 
 def start_and_scale_up(start_job: StartJob, pause_seconds: int) -> JobUnderTest:
     """Starts two workers, asks for a third, and waits until that one waits."""
-    policy = {"minSecondsBetweenResizes": pause_seconds}
+    policy = {"minSecondsBetweenGrowths": pause_seconds}
     job = start_job(script=SCRIPT, replicas=2, resizePolicy=policy)
     job.until_world(2)
     job.kubectl("scale", "epj", job.name, "--replicas=3")
     job.until(lambda _: job.condition("Resizing").get("reason") == "CoolingDown", "the condition", 90)
-    assert f"minSecondsBetweenResizes is {pause_seconds}" in job.condition("Resizing")["message"]
+    assert f"minSecondsBetweenGrowths is {pause_seconds}" in job.condition("Resizing")["message"]
     return job
 
 

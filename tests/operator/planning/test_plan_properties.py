@@ -118,7 +118,7 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
 @given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans())
 def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool, pauses: bool) -> None:
     job = a_job(
-        replicas=3, minimum=2, maximum=5, failurePolicy=POLICY, resizePolicy={"minSecondsBetweenResizes": 10 if pauses else 0}
+        replicas=3, minimum=2, maximum=5, failurePolicy=POLICY, resizePolicy={"minSecondsBetweenGrowths": 10 if pauses else 0}
     )
     simulation = Simulation(job, sidecars=sidecars)
     simulation.settle(3)

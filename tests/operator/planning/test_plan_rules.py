@@ -298,7 +298,7 @@ def test_job_without_a_backoff_limit_counts_all_the_same() -> None:
 
 
 def test_policy_is_read_from_the_spec() -> None:
-    job = a_job(failurePolicy={"backoffLimit": 5}, resizePolicy={"minSecondsBetweenResizes": 600})
+    job = a_job(failurePolicy={"backoffLimit": 5}, resizePolicy={"minSecondsBetweenGrowths": 600})
     assert (job.backoff_limit, job.growth_seconds) == (5, 600.0)
     assert (a_job().backoff_limit, a_job().growth_seconds, a_job().rules) == (None, 0.0, ())
 

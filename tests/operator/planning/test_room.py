@@ -62,7 +62,7 @@ def test_nodes_that_come_soon_one_after_the_other_change_the_group_once() -> Non
 
 @pytest.mark.simulation
 def test_nodes_that_come_within_the_pause_change_the_group_once_after_it() -> None:
-    simulation = on_nodes(2, replicas=8, policy={"minSecondsBetweenResizes": 150})
+    simulation = on_nodes(2, replicas=8, policy={"minSecondsBetweenGrowths": 150})
     for _ in range(6):
         add_node(simulation)
         simulation.settle(15)

@@ -87,8 +87,8 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"resizePolicy": {"autoscale": {}}, **FIXED}, "spec.resizePolicy.autoscale"),
         ({"resizePolicy": {"autoscale": {}}, "minimum": 3, "maximum": 3}, "spec.resizePolicy.autoscale"),
         ({"resizePolicy": {"autoscale": 0.7}}, "spec.resizePolicy.autoscale"),
-        ({"resizePolicy": {"autoscale": {"minEfficiency": 1}}}, "spec.resizePolicy.autoscale.minEfficiency"),
-        ({"resizePolicy": {"autoscale": {"minEfficiency": True}}}, "spec.resizePolicy.autoscale.minEfficiency"),
+        ({"resizePolicy": {"autoscale": {"minEfficiencyPercent": 100}}}, "spec.resizePolicy.autoscale.minEfficiencyPercent"),
+        ({"resizePolicy": {"autoscale": {"minEfficiencyPercent": 0.7}}}, "spec.resizePolicy.autoscale.minEfficiencyPercent"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
@@ -108,7 +108,7 @@ def test_no_change_waits_for_a_checkpoint_unless_it_is_said() -> None:
 def test_no_job_is_autoscaled_unless_it_is_said() -> None:
     assert a_job().min_efficiency is None
     assert a_job(resizePolicy={"autoscale": {}}).min_efficiency == 0.7
-    assert a_job(resizePolicy={"autoscale": {"minEfficiency": 0.5}}).min_efficiency == 0.5
+    assert a_job(resizePolicy={"autoscale": {"minEfficiencyPercent": 50}}).min_efficiency == 0.5
 
 
 def test_sizes_that_a_group_may_have() -> None:

@@ -13,9 +13,9 @@ from tests.operator.builders import a_job
     ("given", "policy"),
     [
         (None, None),
-        ({}, PreflightPolicy(20, 2.0)),
-        ({"seconds": 5}, PreflightPolicy(5, 2.0)),
-        ({"seconds": 600, "maxSlowdown": 3}, PreflightPolicy(600, 3.0)),
+        ({}, PreflightPolicy(20, 200)),
+        ({"seconds": 5}, PreflightPolicy(5, 200)),
+        ({"seconds": 600, "maxSlowdownPercent": 300}, PreflightPolicy(600, 300)),
     ],
 )
 def test_what_is_read(given: Any, policy: PreflightPolicy | None) -> None:
@@ -29,8 +29,8 @@ def test_what_is_read(given: Any, policy: PreflightPolicy | None) -> None:
         ({"seconds": "20"}, "spec.preflight.seconds: must be a whole number, not '20'"),
         ({"seconds": 4}, "spec.preflight.seconds: must be greater than or equal to 5, not 4"),
         ({"seconds": 601}, "spec.preflight.seconds: must be less than or equal to 600, not 601"),
-        ({"maxSlowdown": 1}, "spec.preflight.maxSlowdown: must be a number from 1.1 to 100, not 1"),
-        ({"maxSlowdown": True}, "spec.preflight.maxSlowdown: must be a number from 1.1 to 100, not True"),
+        ({"maxSlowdownPercent": 100}, "spec.preflight.maxSlowdownPercent: must be greater than or equal to 110, not 100"),
+        ({"maxSlowdownPercent": 1.5}, "spec.preflight.maxSlowdownPercent: must be a whole number, not 1.5"),
     ],
 )
 def test_what_is_refused(given: Any, problem: str) -> None:

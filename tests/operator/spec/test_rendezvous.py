@@ -38,7 +38,7 @@ def test_what_only_the_operators_own_rendezvous_offers(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value"), [("resizePolicy.minSecondsBetweenResizes", 0), ("resizePolicy.allowedReplicas", [])]
+    ("path", "value"), [("resizePolicy.minSecondsBetweenGrowths", 0), ("resizePolicy.allowedReplicas", [])]
 )
 def test_what_says_as_much_as_nothing_may_be_set(path: str, value: object) -> None:
     read_rendezvous(nested(path, value) | STOCK)

@@ -1,7 +1,7 @@
 """What the measurements of a check mean: which workers have passed, and what is wrong with the others.
 
-A worker is suspect if its check has failed, or if it takes more than `maxSlowdown` times the median of all. The lower median is taken: of
-two workers, the slow one is compared to the fast one. What an agent says of its own node's matrix products concerns that node alone. A
+A worker is suspect if its check has failed, or if it takes more than `maxSlowdownPercent` of the median of all. The lower median is taken:
+of two workers, the slow one is compared to the fast one. What an agent says of its own node's matrix products concerns that node alone. A
 failed or slow all-reduce makes each worker of its pair suspect.
 """
 
@@ -91,7 +91,7 @@ def _fault(report: CheckReport | None, typical: Typical, policy: PreflightPolicy
     if not alone:
         measured.append(("all-reduces", report.all_reduce_seconds, typical.all_reduce_seconds))
     for what, took, median in measured:
-        if took is not None and median and took > policy.max_slowdown * median:
+        if took is not None and median and 100 * took > policy.max_slowdown_percent * median:
             return f"is slow: its {what} took {took:.3g} s, {took / median:.1f} times the median of {median:.3g} s"
     return ""
 

@@ -1,4 +1,4 @@
-"""`resizePolicy.minSecondsBetweenResizes`: the least time between two growths of a group.
+"""`resizePolicy.minSecondsBetweenGrowths`: the least time between two growths of a group.
 
 `status.lastGrowthTime` stores when that was: no other object records it when the operator restarts. Each round that makes the
 group larger sets it, the first one included. A round that forms for another reason takes ready newcomers along.
@@ -42,4 +42,4 @@ def describe_wait(job: Job, newcomers: str) -> str:
         newcomers: which are ready, as the beginning of a sentence.
     """
     until = earlier(str(job.status.get("lastGrowthTime", "")), -job.growth_seconds)
-    return f"{newcomers}; the group may grow at {until}, as resizePolicy.minSecondsBetweenResizes is {job.growth_seconds:g}"
+    return f"{newcomers}; the group may grow at {until}, as resizePolicy.minSecondsBetweenGrowths is {job.growth_seconds:g}"

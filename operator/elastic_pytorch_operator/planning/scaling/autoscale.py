@@ -113,7 +113,7 @@ def decide(state: Autoscale, group: Group, min_efficiency: float, now: float) ->
     if low < min_efficiency <= high or comparison.margin > DECIDING_MARGIN:
         if not group.measurement.full:
             return state, ""
-        why = f"give or take {comparison.margin:.2f}, which does not tell whether minEfficiency {min_efficiency:g} is met"
+        why = f"give or take {comparison.margin:.2f}, which does not tell whether minEfficiencyPercent {100 * min_efficiency:g} is met"
         return _end_try(state, home, now), f"Keeps {home} workers: {comparison}, {why}"
     kept = comparison.more if low >= min_efficiency else comparison.fewer
     return _keep(state, kept, top, home, now), _describe(kept, home, comparison, min_efficiency)
@@ -155,4 +155,4 @@ def _end_try(state: Autoscale, home: int, now: float) -> Autoscale:
 
 def _describe(kept: int, home: int, comparison: Comparison, min_efficiency: float) -> str:
     what = f"Gives back {home - kept} of {home} workers" if kept < home else f"Keeps {kept} workers"
-    return f"{what}: {comparison}; resizePolicy.autoscale.minEfficiency is {min_efficiency:g}"
+    return f"{what}: {comparison}; resizePolicy.autoscale.minEfficiencyPercent is {100 * min_efficiency:g}"

@@ -5,7 +5,7 @@ from elastic_pytorch_operator.model.check import CheckReport
 from elastic_pytorch_operator.planning.preflight.verdicts import Typical, judge, typical_of
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy
 
-POLICY = PreflightPolicy(seconds=20, max_slowdown=2.0)
+POLICY = PreflightPolicy(seconds=20, max_slowdown_percent=200)
 TYPICAL = Typical(1.0, 0.1)
 
 

@@ -1,4 +1,4 @@
-"""`resizePolicy.minSecondsBetweenResizes`: growth waits, nothing else does."""
+"""`resizePolicy.minSecondsBetweenGrowths`: growth waits, nothing else does."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown
 from tests.operator.builders import NOW, a_job, a_round, observed
 from tests.operator.simulation import Simulation, running
 
-PAUSE = {"resizePolicy": {"minSecondsBetweenResizes": 60}}
+PAUSE = {"resizePolicy": {"minSecondsBetweenGrowths": 60}}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_when_newcomers_may_join() -> None:
     assert may_grow_at(job, None) == 0.0
     assert may_grow_at(a_job(), NOW) == NOW
     assert describe_wait(job, "w3 is ready") == (
-        "w3 is ready; the group may grow at 2026-01-01T00:00:20Z, as resizePolicy.minSecondsBetweenResizes is 60"
+        "w3 is ready; the group may grow at 2026-01-01T00:00:20Z, as resizePolicy.minSecondsBetweenGrowths is 60"
     )
 
 

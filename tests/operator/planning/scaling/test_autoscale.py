@@ -85,14 +85,14 @@ def test_verdict(replicas: int | None, trying: int, speeds: dict[int, float], ke
     state, told = decide(Autoscale(replicas, trying, began_at=NOW - 90), group(trying, speeds), BOUND, NOW)
     assert (state.replicas, state.trying) == (kept, None)
     assert "efficiency" in told
-    assert "minEfficiency is 0.7" in told
+    assert "minEfficiencyPercent is 70" in told
 
 
 def test_verdict_says_why() -> None:
     trying = Autoscale(None, 3, began_at=NOW - 90)
     assert decide(trying, group(3, SATURATED), BOUND, NOW)[1] == (
         "Gives back 1 of 4 workers: the 4th worker added 2 % (30 to 30.5 samples/s), an efficiency of 0.05; "
-        "resizePolicy.autoscale.minEfficiency is 0.7"
+        "resizePolicy.autoscale.minEfficiencyPercent is 70"
     )
     assert decide(trying, group(3, LINEAR), BOUND, NOW)[1].startswith("Keeps 4 workers: the 4th worker added 33 % ")
 
@@ -110,7 +110,7 @@ def test_unsure_comparison_goes_on_and_then_keeps_the_size_before(replicas: int 
     assert (state.replicas, state.trying, told) == (replicas, trying, "")
     state, told = decide(before, group(trying, LINEAR, spread=0.3, windows=MAX_WINDOWS), BOUND, NOW)
     assert (state.replicas, state.trying) == (replicas, None)
-    assert "does not tell whether minEfficiency 0.7 is met" in told
+    assert "does not tell whether minEfficiencyPercent 70 is met" in told
 
 
 def test_worker_at_the_bound_is_neither_given_back_nor_taken() -> None:

@@ -59,7 +59,7 @@ class Day:
     writes: int = 0
 
     def __post_init__(self) -> None:
-        policy = {"autoscale": {"minEfficiency": self.min_efficiency}} if self.min_efficiency else {}
+        policy = {"autoscale": {"minEfficiencyPercent": round(100 * self.min_efficiency)}} if self.min_efficiency else {}
         self.job = a_job(replicas=self.replicas, minimum=1, maximum=64, resizePolicy=policy)
         self.random = Random(16)
         self.size, self.number, self.step = 0, 0, 0.0

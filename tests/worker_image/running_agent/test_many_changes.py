@@ -1,0 +1,116 @@
+"""A loop that averages, counts, evaluates and writes metrics, through a hundred planned changes and fifty kills."""
+
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import until
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = [pytest.mark.process, pytest.mark.long]
+
+WORKERS = ("w0", "w1", "w2")
+CHANGES, KILLS = 100, 50
+APART, STEPS_EACH = 6, 15  # between two of them at least, and on a machine that notices late
+ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
+GROUP_SECONDS = 600.0
+IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+Agents = Callable[..., Agent]
+
+
+class Training:
+    """The loop in up to three agents.
+
+    Attributes:
+        steps: of the whole training.
+        members: of the present group.
+        newest_step: that a group of its size has begun.
+        pids: of the processes that have begun steps last, by worker.
+    """
+
+    def __init__(self, operator: ScriptedOperator, events: Events, agents: Agents, steps: int, *options: Any) -> None:
+        self.operator, self.events, self.steps = operator, events, steps
+        for worker in WORKERS:
+            agents(worker, SCRIPTS / "loop_body.py", "--steps", steps, *options, **ENVIRONMENT)
+        operator.wait_for("ready", *WORKERS)
+        self.members = WORKERS
+        self.newest_step, self.pids, self._place = 0, dict[str, int](), 0
+        operator.declare(*WORKERS)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Waits until the present group has done some steps."""
+        self._read()
+        enough = self.newest_step + APART
+        until(lambda: self._read() >= enough, lambda: f"step {enough} of {self.members}: {self.newest_step}")
+
+    def _read(self) -> int:
+        """The newest step; only what has been written since the last call is read."""
+        with self.events.path.open() as file:
+            file.seek(self._place)
+            for line in file:
+                if not line.endswith("\n"):
+                    break
+                self._place += len(line)
+                event = json.loads(line)
+                if event["what"] == "step" and event["WORLD_SIZE"] == len(self.members):
+                    self.newest_step = max(self.newest_step, event["step"])
+                    self.pids[event["worker"]] = event["pid"]
+        return self.newest_step
+
+    def finish(self) -> dict[str, Any]:
+        self.operator.wait_for("succeeded", *self.members, seconds=GROUP_SECONDS)
+        self.operator.end("complete")
+        return self.events.all(what="done")[-1]
+
+    def computed(self) -> list[int]:
+        """The steps that rank 0 has computed, in their order."""
+        return [event["step"] for event in self.events.all(what="step", RANK=0)]
+
+
+@IN_PROCESS
+def test_hundred_planned_changes_leave_out_and_repeat_nothing(
+    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    steps = CHANGES * STEPS_EACH
+    training = Training(operator, events, agents, steps, *option)
+    chance = random.Random(41)
+    for _ in range(CHANGES):
+        training.members = tuple(chance.sample(WORKERS, chance.randint(1, len(WORKERS))))
+        operator.declare(*training.members, orderly=True)
+        training.go_on()
+    assert training.newest_step < steps, "all of them came before the end"
+    done = training.finish()
+    assert (done["averaged"], done["after"], done["seen"]) == (steps, steps, steps)
+    assert training.computed() == list(range(1, steps + 1))
+    assert sorted({event["step"] for event in events.all(what="evaluated")}) == list(range(50, steps + 1, 50))
+    lines = sorted(int(line) for path in tmp_path.glob("metrics-*") for line in path.read_text().splitlines())
+    assert lines == sorted(event["step"] for event in events.all(what="step")), "one line of each rank for each of its steps"
+
+
+@IN_PROCESS
+def test_fifty_kills_cost_the_step_at_hand_each(
+    operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
+) -> None:
+    steps = KILLS * STEPS_EACH
+    training = Training(operator, events, agents, steps, *option)
+    chance = random.Random(42)
+    for _ in range(KILLS):
+        victim = chance.choice(WORKERS)
+        os.kill(training.pids[victim], signal.SIGKILL)
+        operator.wait_for("failed", victim, seconds=GROUP_SECONDS)
+        operator.declare(*WORKERS)
+        training.go_on()
+    assert training.newest_step < steps, "all of them came before the end"
+    done = training.finish()
+    assert (done["averaged"], done["after"], done["seen"]) == (steps, steps, steps)
+    computed = training.computed()
+    assert sorted(set(computed)) == list(range(1, steps + 1))
+    assert len(computed) - steps <= KILLS
