@@ -9,4 +9,4 @@ source "$ROOT/hack/small-venv.sh"
 cd "$ROOT"
 [[ $* != *lightning* ]] || hack/images/lightning.sh
 ensure_python
-PYTHONPATH=hack:operator:worker_image:plugin exec "$PYTHON" -m demo "$@"
+PYTHONPATH=hack:operator:worker_image:plugin:local exec "$PYTHON" -m demo "$@"

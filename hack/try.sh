@@ -17,7 +17,7 @@ main() {
         step try-torch "Install torch, unless this Python has it (for CPUs: 200 MB, where its packages can be had; otherwise 2.6 GB)" install_torch
         touch "$SMALL_VENV/.has-torch"
     fi
-    PYTHONPATH=hack:operator:worker_image:plugin exec "$PYTHON" -m demo --local "$@"
+    PYTHONPATH=hack:operator:worker_image:plugin:local exec "$PYTHON" -m demo --local "$@"
 }
 
 install_torch() {

@@ -9,7 +9,7 @@ STAMP=$ROOT/.venv/.made-from
 
 main() {
     local wanted
-    wanted=$(fingerprint requirements-dev.lock VERSION pyproject.toml worker_image/pyproject.toml plugin/pyproject.toml)
+    wanted=$(fingerprint requirements-dev.lock VERSION pyproject.toml worker_image/pyproject.toml plugin/pyproject.toml local/pyproject.toml)
     [[ $(cat "$STAMP" 2>/dev/null) == "$wanted" ]] && return
     one_at_a_time
     [[ -x .venv/bin/pip ]] || step venv "Make a virtual environment" make_venv
@@ -29,7 +29,8 @@ install_locked_packages() {
 }
 
 install_project() {
-    .venv/bin/pip install --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable worker_image --editable plugin
+    .venv/bin/pip install --disable-pip-version-check --no-deps --no-build-isolation \
+        --editable . --editable worker_image --editable plugin --editable local
 }
 
 cd "$ROOT"

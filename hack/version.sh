@@ -9,7 +9,7 @@ main() {
     local version=$1
     [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-dev)?$ ]] || fail "VERSION is '$version': write X.Y.Z, or X.Y.Z-dev between two releases."
     echo "$version" >VERSION
-    sed -i "s|^version = \".*\"$|version = \"$version\"|" worker_image/pyproject.toml plugin/pyproject.toml
+    sed -i "s|^version = \".*\"$|version = \"$version\"|" worker_image/pyproject.toml plugin/pyproject.toml local/pyproject.toml
     sed -i "s|^__version__ = \".*\"$|__version__ = \"$version\"|" operator/elastic_pytorch_operator/__init__.py
     sed -i -e "s|^version: .*|version: $version|" -e "s|^appVersion: .*|appVersion: \"$version\"|" \
         charts/elastic-pytorch-operator/Chart.yaml

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_local.local_operator import LocalOperator, find_agent, local_operator
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.local.run import LocalOperator, find_agent, local_operator
 from measure.api import Api
 from measure.commands import CommandFailed, Commands
 from measure.kind_cluster import ROOT

@@ -30,6 +30,7 @@ READERS = {
     "charts/*/templates/NOTES.txt": passages.plain,
     "operator/**/*.py": passages.python,
     "plugin/**/*.py": passages.python,
+    "local/**/*.py": passages.python,
     "worker_image/**/*.py": passages.python,
 }
 GENERATED = {"docs/reference-api.md", "docs/metrics.md"}

@@ -87,6 +87,7 @@ copy_sources() {
     fi
     cp LICENSE "$TREE/worker_image/"
     cp LICENSE "$TREE/plugin/"
+    cp LICENSE "$TREE/local/"
 }
 
 # Archives that depend on nothing but the files in them.
@@ -105,7 +106,7 @@ repack() {
 
 build_packages() {
     local project archive
-    for project in . worker_image plugin; do
+    for project in . worker_image plugin local; do
         .venv/bin/uv build --quiet --offline --no-build-isolation --python "$PYTHON" --out-dir "$DIST" "$TREE/$project"
     done
     rm -f "$DIST/.gitignore"

@@ -1,11 +1,10 @@
-"""The command line: `run` is the operator, `local` runs one job on this machine without a cluster."""
+"""The command line of the operator: `run`."""
 
 import argparse
 import asyncio
 import logging
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
@@ -24,10 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     configure_logging(options.log_level, options.log_format)
-    if options.command == "local":
-        from elastic_pytorch_operator.local.run import run_local  # noqa: PLC0415  the two modes need different libraries
-
-        return asyncio.run(run_local(options.job.resolve(), options.workdir))
     try:
         timing = LeaseTiming(options.lease_duration, options.renew_deadline, options.retry_period)
         options.marks = (
@@ -113,10 +108,6 @@ def _parser() -> argparse.ArgumentParser:
         default=timing.retry_period_seconds,
         help="seconds between two renewals (default: %(default)g)",
     )
-    local = commands.add_parser("local", help="run a job on this machine: the same planner and agents, no cluster")
-    local.add_argument("job", type=Path, help="the job's manifest")
-    local.add_argument("--workdir", type=Path, default=None, help="where volumes and logs go (default: a temporary folder)")
-    for command, form in ((run, "json"), (local, "text")):
-        command.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
-        command.add_argument("--log-format", default=form, choices=["json", "text"])
+    run.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    run.add_argument("--log-format", default="json", choices=["json", "text"])
     return parser

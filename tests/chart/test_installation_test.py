@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.tls.rotation import Trust
 from elastic_pytorch_operator.tls.secret import load_certificate, renew, server_context

@@ -36,7 +36,7 @@ RUN_ELSEWHERE = {
     "kubectl epj": "tests/e2e/client/test_plugin.py",
     "kubectl krew install": "the tests of the plugin's release",
     "pipx install": "the tests of the plugin's release",
-    "python -m elastic_pytorch_operator local": "tests/examples/test_torchrun.py",
+    "python -m elastic_pytorch_local": "tests/examples/test_torchrun.py",
     "torchrun --standalone": "tests/examples/test_char_lm.py",
     "make ": "the Makefile, which the tests are started by",
 }

@@ -15,6 +15,7 @@ PACKAGES = [
     ROOT / "operator" / "elastic_pytorch_operator",
     ROOT / "worker_image" / "elastic_pytorch",
     ROOT / "plugin" / "elastic_pytorch_client",
+    ROOT / "local" / "elastic_pytorch_local",
 ]
 SCRIPTS_OF_USERS = ("train.py", "train_elastic.py")
 OTHER_THINGS = {"spec", "state"}  # `spec.replicas` is a field, `state.commit` a method

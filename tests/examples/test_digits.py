@@ -35,7 +35,7 @@ def test_the_job_learns_to_read_in_local_mode(tmp_path: Path) -> None:
         if path.is_file():
             (folder / path.name).write_bytes(path.read_bytes())
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
-    output = run(["elastic_pytorch_operator", "local", str(folder / "job.yaml"), "--workdir", str(tmp_path / "work")])
+    output = run(["elastic_pytorch_local", str(folder / "job.yaml"), "--workdir", str(tmp_path / "work")])
     assert "start at step 0  epoch 0  workers 3" in output
     accuracies = [float(accuracy) for _, _, accuracy in EPOCH.findall(output)]
     assert len(accuracies) == 5

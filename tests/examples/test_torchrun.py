@@ -39,7 +39,7 @@ def test_a_job_is_as_the_api_wants_it(path: Path) -> None:
 @pytest.mark.parametrize("path", JOBS, ids=name_of)
 def test_a_job_runs_to_its_end(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "elastic_pytorch_operator", "local", str(path), "--workdir", str(tmp_path)],
+        [sys.executable, "-m", "elastic_pytorch_local", str(path), "--workdir", str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=120,

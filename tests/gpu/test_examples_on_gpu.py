@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from elastic_pytorch_operator.local.run import local_operator
+from elastic_pytorch_local.local_operator import local_operator
 
 from tests.local.local_jobs import EXAMPLES, LocalJob
 from tests.worker_image.one_gpu import one_gpu

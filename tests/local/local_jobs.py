@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from elastic_pytorch_local.local_operator import LocalOperator, local_operator
+from elastic_pytorch_local.pods.kubelet import processes_of
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended
-from elastic_pytorch_operator.local.kubelet import processes_of
-from elastic_pytorch_operator.local.run import LocalOperator, local_operator
 
 from tests.paths import ROOT
 

@@ -12,7 +12,7 @@ from tests.paths import ROOT
 
 pytestmark = pytest.mark.process
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image"))}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image", "local"))}
 
 
 def local(folder: Path, script: str) -> "subprocess.Popen[str]":
@@ -26,7 +26,7 @@ def local(folder: Path, script: str) -> "subprocess.Popen[str]":
         "spec": spec,
     }
     (folder / "job.yaml").write_text(json.dumps(manifest))
-    command = [sys.executable, "-m", "elastic_pytorch_operator", "local", str(folder / "job.yaml")]
+    command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml")]
     return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

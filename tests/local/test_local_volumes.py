@@ -11,6 +11,7 @@ import yaml
 from tests.operator.builders import a_manifest
 from tests.paths import ROOT
 
+PACKAGES = os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image", "local"))
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SCRIPT = """\
@@ -46,8 +47,8 @@ def test_workers_share_a_claim_and_the_next_run_finds_it(tmp_path: Path) -> None
         template={"spec": {"containers": [container]}},
     )
     (folder / "job.yaml").write_text(yaml.safe_dump(manifest))
-    command = [sys.executable, "-m", "elastic_pytorch_operator", "local", str(folder / "job.yaml")]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'worker_image'}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml")]
+    environment = os.environ | {"PYTHONPATH": PACKAGES, "OMP_NUM_THREADS": "1"}
     for _ in range(2):
         done = subprocess.run(
             [*command, "--workdir", str(tmp_path / "work")],

@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 
 FLAVOR = "default-flavor"

@@ -149,12 +149,14 @@ def test_packages_can_be_installed(dist: Path, tmp_path: Path) -> None:
         *dist.glob("elastic_pytorch_client-*.whl"),
         *dist.glob("elastic_pytorch-*.whl"),
         *dist.glob("elastic_pytorch_operator-*.whl"),
+        *dist.glob("elastic_pytorch_local-*.whl"),
     ]
-    assert len(wheels) == 3
+    assert len(wheels) == 4
     run(tmp_path / "bin" / "pip", "install", "--quiet", *wheels)
     said = run(tmp_path / "bin" / "kubectl-epj", "--version").strip()
     assert said == f"kubectl epj {Version(VERSION)}"
     assert run(tmp_path / "bin" / "python", "-m", "elastic_pytorch_operator", "--version").strip() == VERSION
+    assert "job's manifest" in run(tmp_path / "bin" / "python", "-m", "elastic_pytorch_local", "--help")
 
 
 def test_source_distributions_make_the_same_wheels_as_the_checkout(dist: Path, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The API server as an interface, and the two that have it: the real one and one in memory."""
+"""The API server as an interface, and the clocks that go with it."""

@@ -19,7 +19,7 @@ def versions(root: Path) -> dict[str, str]:
     chart = yaml.safe_load((root / "charts" / "elastic-pytorch-operator" / "Chart.yaml").read_text())
     packages = {
         f"{folder}/pyproject.toml": tomllib.loads((root / folder / "pyproject.toml").read_text())["project"]["version"]
-        for folder in ("worker_image", "plugin")
+        for folder in ("worker_image", "plugin", "local")
     }
     module = "operator/elastic_pytorch_operator/__init__.py"
     (operator,) = re.findall(r'^__version__ = "(.+)"$', (root / module).read_text(), re.MULTILINE)
@@ -65,7 +65,8 @@ def test_make_version_writes_it_everywhere_or_nowhere(version: str, accepted: bo
         "operator/elastic_pytorch_operator/__init__.py",
     ):
         copy(file, tmp_path)
-    for file in ("worker_image/pyproject.toml", "plugin/pyproject.toml", "charts/elastic-pytorch-operator/Chart.yaml"):
+    packages = [f"{folder}/pyproject.toml" for folder in ("worker_image", "plugin", "local")]
+    for file in (*packages, "charts/elastic-pytorch-operator/Chart.yaml"):
         copy(file, tmp_path)
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     done = subprocess.run(

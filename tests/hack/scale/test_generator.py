@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.runtime.replica import Replica
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings

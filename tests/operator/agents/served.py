@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.spec.job import JobKey
 

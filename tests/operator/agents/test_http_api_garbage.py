@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import aiohttp
 import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan

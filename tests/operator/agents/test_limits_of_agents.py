@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.informer.cache import Cache
 

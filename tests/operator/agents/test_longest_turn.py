@@ -9,11 +9,11 @@ import multiprocessing
 from typing import Any
 
 import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import MAX_STREAMS, AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.stream_lines import MAX_LINE_BYTES
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.token_review import (
     MAX_FIRST_REVIEWS,
     MAX_LATER_REVIEWS,
@@ -11,7 +12,6 @@ from elastic_pytorch_operator.agents.token_review import (
     TokenReviewer,
     TooManyTokensError,
 )
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 
 

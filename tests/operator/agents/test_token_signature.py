@@ -8,10 +8,10 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.token_review import REVIEW_SECONDS, TokenReviewer
 from elastic_pytorch_operator.agents.token_signature import AHEAD_SECONDS, KEYS_SECONDS, UNKNOWN_KEY_SECONDS, TokenSignatures
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import PodIdentity, TokenKeys
 
 from tests.operator.agents.test_token_review import settle

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.leadership import election_thread
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 
 import pytest
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import Cluster
 from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES, Fence, NotLeadingError
 

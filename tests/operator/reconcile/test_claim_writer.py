@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.reconcile import claim_writer
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter

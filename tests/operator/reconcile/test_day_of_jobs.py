@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES, WorkQueue
 

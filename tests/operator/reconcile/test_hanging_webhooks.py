@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 
 from tests.operator.builders import a_manifest

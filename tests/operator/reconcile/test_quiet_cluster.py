@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.planning.reporting.status import PROGRESS_WRITES_PER_SECOND
 from elastic_pytorch_operator.planning.workers.silence import DEAF, GROUP_SILENT, SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue

@@ -13,16 +13,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.times import write_time
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.leadership.fence import Fence
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
-from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Replica, ReplicaSettings, run_replicas
+from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Replica, run_replicas
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest

@@ -1,11 +1,8 @@
 """Jobs as they are read: defaults, and refusals that name the field."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from elastic_pytorch_operator.local.run import run_local
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
 
@@ -130,12 +127,3 @@ def test_stock_torchrun_is_not_told_a_bound_that_the_job_has_not() -> None:
 def test_allowed_sizes_do_not_depend_on_the_wanted_one() -> None:
     sizes = {"resizePolicy": {"allowedReplicas": [2, 4, 8]}}
     assert [a_job(replicas=n, minimum=2, maximum=None, **sizes).wanted for n in (8, 5, 4)] == [8, 4, 4]
-
-
-async def test_local_mode_asks_for_the_number_of_workers_as_the_api_server_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(a_manifest(replicas=None)))
-    assert await run_local(path) == 2
-    assert "spec.replicas: set the number of workers" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.tls.rotation import DAY, Pair, Trust, signing, unexpired, wants_authority, wants_serving
 from elastic_pytorch_operator.tls.secret import (

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from cryptography import x509
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.tls.certificates import make_serving
 from elastic_pytorch_operator.tls.rotation import DAY, Trust
 from elastic_pytorch_operator.tls.secret import (

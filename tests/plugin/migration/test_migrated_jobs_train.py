@@ -64,7 +64,7 @@ def ranks_of(old: str, folder: Path) -> set[str]:
     [migrated] = migrate_documents(read_documents(old.replace("SCRIPT", str(script))))
     assert migrated.failed is None, migrated.failed
     (folder / "job.yaml").write_text(write_documents(migrated.documents))
-    command = [sys.executable, "-m", "elastic_pytorch_operator", "local", str(folder / "job.yaml"), "--workdir", str(folder)]
+    command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml"), "--workdir", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     return set(re.findall(r"rank \d of \d, local rank \d, lr [\d.e-]+", done.stdout))

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_pytorch_local.local_operator import LocalOperator, local_operator
 from elastic_pytorch_operator.api.conditions import has_ended
-from elastic_pytorch_operator.local.run import LocalOperator, local_operator
 
 from tests.paths import ROOT
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.pod_views import view_pod
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, TokenKeys, WorkloadPart
-from elastic_pytorch_operator.cluster.merge_patch import apply_merge_patch
-from elastic_pytorch_operator.cluster.object_store import ObjectStore, check_version
+
+from elastic_pytorch_local.cluster.object_store import ObjectStore, apply_merge_patch, check_version
 
 DEFAULT_PODS_PER_NODE = 16
 

@@ -1,78 +1,28 @@
-"""Local mode: one job on this machine, with the operator's own planner and the agents, and no cluster."""
+"""One job on this machine, from its manifest to its end."""
 
 import asyncio
-import importlib.util
 import logging
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-
-from elastic_pytorch_operator.agents.http_api import AgentApi, listening
-from elastic_pytorch_operator.agents.registry import AgentRegistry
-from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.local.kubelet import LocalKubelet
-from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.reconcile.controller import Controller
-from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import JobKey, parse_job
+
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.local_operator import find_agent, local_operator
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 STOP_SECONDS = 60.0
-
-
-@dataclass(slots=True)
-class LocalOperator:
-    """A running operator of an in-memory cluster whose pods are processes."""
-
-    cluster: FakeCluster
-    kubelet: LocalKubelet
-    cache: Cache
-    registry: AgentRegistry
-    controller: Controller
-
-
-@asynccontextmanager
-async def local_operator(
-    workdir: Path, paths: Mapping[str, Path], pythonpath: str = "", **kubelet: Any
-) -> AsyncIterator[LocalOperator]:
-    """Runs an operator on a cluster in memory for as long as the context lasts.
-
-    Args:
-        workdir: where tokens and volumes go.
-        paths: container paths that stand for folders of this machine.
-        pythonpath: where the agent's package is, if it is not installed.
-        kubelet: further arguments of LocalKubelet.
-    """
-    cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
-    queue: WorkQueue[JobKey] = WorkQueue()
-    api = AgentApi(cache, registry, TokenReviewer(cluster), queue.add)
-    async with listening(api, "127.0.0.1", 0) as port:
-        controller = Controller(cluster, cache, registry, queue, AgentSettings(f"http://127.0.0.1:{port}"))
-        runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
-        cluster.watch(lambda kind, change, found: queue.add_all(cache.observe_change(kind, change, found, time.monotonic())))
-        await controller.prime()
-        working = asyncio.create_task(controller.run())
-        try:
-            yield LocalOperator(cluster, runner, cache, registry, controller)
-        finally:
-            working.cancel()
-            await runner.close()
-            await asyncio.gather(working, return_exceptions=True)
 
 
 async def run_local(path: Path, workdir: Path | None = None) -> int:
@@ -122,16 +72,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
                 raise InvalidJob("metadata.name", "is missing")
             return document
     raise InvalidJob("kind", f"the file holds no {names.KIND}")
-
-
-def find_agent() -> str:
-    """What to put on PYTHONPATH so that the agent's package is found: nothing if it is installed, else where a checkout has it."""
-    if importlib.util.find_spec("elastic_pytorch") is not None:
-        return ""
-    checkout = Path(__file__).resolve().parents[3] / "worker_image"
-    if not (checkout / "elastic_pytorch").is_dir():
-        raise RuntimeError("the package elastic_pytorch, which holds the agent, is not installed: pip install ./worker_image")
-    return str(checkout)
 
 
 def describe_progress(status: Mapping[str, Any]) -> str:

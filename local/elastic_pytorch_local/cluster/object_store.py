@@ -80,3 +80,15 @@ def check_version(found: MutableManifest, version: str) -> None:
     """Refuses a write that is meant for another version of an object, as the API server does."""
     if version != found["metadata"]["resourceVersion"]:
         raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
+
+
+def apply_merge_patch(old: Manifest, patch: Manifest) -> MutableManifest:
+    """Returns an object after a JSON merge patch (RFC 7386), as an API server applies it."""
+    merged = {name: copied(value) for name, value in old.items() if name not in patch}
+    for name, value in patch.items():
+        if isinstance(value, dict):
+            before = old.get(name)
+            merged[name] = apply_merge_patch(before if isinstance(before, dict) else {}, value)
+        elif value is not None:
+            merged[name] = copied(value)
+    return merged

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.local.output_lines import OutputLines
 from elastic_pytorch_operator.manifests.worker_pod import TOKEN_FOLDER
 from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
+
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.pods.output_lines import OutputLines
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,78 @@
+"""The operator's own planner on a cluster in memory, whose pods are processes of this machine."""
+
+import asyncio
+import importlib.util
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch_operator.agents.http_api import AgentApi, listening
+from elastic_pytorch_operator.agents.registry import AgentRegistry
+from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
+from elastic_pytorch_operator.reconcile.controller import Controller
+from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.spec.job import JobKey
+
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.pods.kubelet import LocalKubelet
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+STOP_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class LocalOperator:
+    """A running operator of an in-memory cluster whose pods are processes."""
+
+    cluster: FakeCluster
+    kubelet: LocalKubelet
+    cache: Cache
+    registry: AgentRegistry
+    controller: Controller
+
+
+@asynccontextmanager
+async def local_operator(
+    workdir: Path, paths: Mapping[str, Path], pythonpath: str = "", **kubelet: Any
+) -> AsyncIterator[LocalOperator]:
+    """Runs an operator on a cluster in memory for as long as the context lasts.
+
+    Args:
+        workdir: where tokens and volumes go.
+        paths: container paths that stand for folders of this machine.
+        pythonpath: where the agent's package is, if it is not installed.
+        kubelet: further arguments of LocalKubelet.
+    """
+    cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
+    queue: WorkQueue[JobKey] = WorkQueue()
+    api = AgentApi(cache, registry, TokenReviewer(cluster), queue.add)
+    async with listening(api, "127.0.0.1", 0) as port:
+        controller = Controller(cluster, cache, registry, queue, AgentSettings(f"http://127.0.0.1:{port}"))
+        runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
+        cluster.watch(lambda kind, change, found: queue.add_all(cache.observe_change(kind, change, found, time.monotonic())))
+        await controller.prime()
+        working = asyncio.create_task(controller.run())
+        try:
+            yield LocalOperator(cluster, runner, cache, registry, controller)
+        finally:
+            working.cancel()
+            await runner.close()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+def find_agent() -> str:
+    """What to put on PYTHONPATH so that the agent's package is found: nothing if it is installed, else where a checkout has it."""
+    if importlib.util.find_spec("elastic_pytorch") is not None:
+        return ""
+    checkout = Path(__file__).resolve().parents[2] / "worker_image"
+    if not (checkout / "elastic_pytorch").is_dir():
+        raise RuntimeError("the package elastic_pytorch, which holds the agent, is not installed: pip install ./worker_image")
+    return str(checkout)

@@ -1,0 +1,1 @@
+"""What a manifest says, and what of it holds on this machine."""

@@ -1,0 +1,1 @@
+"""Pods as processes of this machine."""

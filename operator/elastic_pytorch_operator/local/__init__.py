@@ -1,1 +1,0 @@
-"""Local mode: one job on this machine, without a cluster."""
