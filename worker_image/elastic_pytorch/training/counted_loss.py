@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
+
+from elastic_pytorch.training.data_parallel import DataParallel
 
 
 class CountedStep:
@@ -17,12 +18,14 @@ class CountedStep:
 
     Args:
         parts: the number of micro-batches in the step, on each rank.
+        ranks: over which the gradients are averaged, each with samples of its own.
     """
 
-    def __init__(self, parts: int) -> None:
+    def __init__(self, parts: int, ranks: DataParallel) -> None:
         self._parts = parts
         self._left = parts
-        self._world_size = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        self._ranks = ranks
+        self._world_size = ranks.place()[1]
         self._reference: Tensor | None = None  # an estimate of the batch's count: the weights refer to it
         self._total: Tensor | None = None  # the batch's count; so far, this rank's part
         self._pending: Any = None
@@ -36,14 +39,14 @@ class CountedStep:
         if self._reference is None or self._total is None:
             self._total = count.clone()
             first = count.clone()
-            if self._world_size > 1:
-                dist.all_reduce(first)
+            if (pending := self._ranks.add_up(first)) is not None:
+                pending.wait()
             self._reference = _not_zero(first * self._parts)
         else:
             self._total += count
         self._left -= 1
-        if self._left == 0 and self._parts > 1 and self._world_size > 1:
-            self._pending = dist.all_reduce(self._total, async_op=True)  # in parallel to backward
+        if self._left == 0 and self._parts > 1:
+            self._pending = self._ranks.add_up(self._total)  # in parallel to backward
         return count * self._world_size / self._reference
 
     @torch.no_grad()

@@ -3,15 +3,18 @@
 from collections.abc import Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch.distributed as dist
 from torch.utils.data import IterableDataset, Sampler
 
 from elastic_pytorch.state.rng_state import mixed, seed_all
+from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_order import EpochOrder
 from elastic_pytorch.training.iteration import Iteration
 from elastic_pytorch.training.micro_batches import MicroBatch, parts_each, share_of_batch, weight_of
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 WEIGHT_UNUSED = (
     "the weight of {what} was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
@@ -59,10 +62,12 @@ class ElasticSampler(Sampler[list[int]]):
         seed: of the orders; the same on all ranks.
         drop_last: whether to leave out the last batch of an epoch where it is shorter.
         seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
+        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by tensors, for example. Only its ranks
+            count then, in sizes, shares and weights; ranks that share one place in it get the same samples. None: all ranks count.
 
     Raises:
         TypeError: the data has no length, or a size is not a whole number.
-        ValueError: a size is invalid.
+        ValueError: a size is invalid; or this rank is not in the mesh.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class ElasticSampler(Sampler[list[int]]):
         seed: int = 0,
         drop_last: bool = False,
         seed_random: bool = True,
+        mesh: "DeviceMesh | None" = None,
     ) -> None:
         self._length = _length(data)
         if (batch_size is None) == (per_worker_batch_size is None):
@@ -94,6 +100,7 @@ class ElasticSampler(Sampler[list[int]]):
         self._shuffle = shuffle
         self._seed = index(seed)
         self._seed_random = seed_random
+        self.data_parallel = DataParallel(mesh)
         self.epoch = 0
         self.cursor = 0  # samples of this epoch that the group has trained on
         self._look_at_group()
@@ -225,6 +232,9 @@ class ElasticSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         """Yields the micro-batches of this rank, from the current position to the end of the epoch."""
         self._look_at_group()
+        if self._seed_random and self.data_parallel.mesh is not None:
+            # A DataLoader draws the seed of its workers next: it must be the same on ranks that get the same samples.
+            seed_all(mixed(self._seed, self.epoch, self.cursor, self._rank))
         self._micro = 0
         self._iteration = Iteration()
         return self._batches(self.epoch, self.cursor, self._loads, self._iteration)
@@ -308,8 +318,7 @@ class ElasticSampler(Sampler[list[int]]):
         return parts_each(batch_samples, world_size=self._world_size, micro_batch_size=self._micro_batch_size)
 
     def _look_at_group(self) -> None:
-        initialized: bool = dist.is_available() and dist.is_initialized()
-        self._rank, self._world_size = (dist.get_rank(), dist.get_world_size()) if initialized else (0, 1)
+        self._rank, self._world_size = self.data_parallel.place()
 
     # --- an epoch ---
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from elastic_pytorch.state.state import State
 from elastic_pytorch.training.counted_loss import CountedStep
+from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.loaders import sampler_of
 from elastic_pytorch.training.sampler import ElasticSampler, Part
 from elastic_pytorch.training.work_timer import WorkTimer
@@ -112,7 +112,8 @@ def steps(
     Raises:
         TypeError: the loader has no ElasticSampler.
         ValueError: there is no end.
-        RuntimeError: something is not registered; the batches are sharded a second time; or nothing reduces the ranks' gradients.
+        RuntimeError: something is not registered; the batches are sharded a second time; nothing reduces the ranks' gradients; or the
+            model's mesh and the sampler's do not fit.
     """
     if epochs is None and max_steps is None:
         raise ValueError("say when to end: epochs=, or max_steps=, or both")
@@ -124,14 +125,16 @@ def steps(
         raise RuntimeError(
             f"not registered with the State: the {', the '.join(missing)}. A new group would begin with fresh ones"
         )
-    alone = not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1
+    ranks = sampler.data_parallel
+    ranks.check(model)
+    alone = ranks.place()[1] == 1
     if not alone and not hasattr(model, "no_sync") and not hasattr(model, "set_requires_gradient_sync"):
         raise RuntimeError(
             "the model is neither in DistributedDataParallel nor sharded by fully_shard: each rank would learn by itself"
         )
-    # Sharded models wait for each other in forward, too, so that no one part of a step is a rank's own.
-    timer = WorkTimer() if isinstance(model, DistributedDataParallel) and not alone else None
-    loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step, after_step, timer)
+    # Ranks that share a model wait for each other in forward, too, so that no one part of a step is a rank's own.
+    timer = WorkTimer() if isinstance(model, DistributedDataParallel) and not alone and ranks.mesh is None else None
+    loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step, after_step, timer, ranks)
     return loop.run(loader, sampler, END if epochs is None else epochs, END if max_steps is None else max_steps)
 
 
@@ -146,6 +149,7 @@ class _Loop:
     before_step: Callable[[], object] | None
     after_step: Callable[[], object] | None
     timer: WorkTimer | None
+    ranks: DataParallel
     forwarded: bool = False  # whether the model has run since the micro-batch was taken
     counted: CountedStep | None = None  # of the current step
     losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
@@ -219,7 +223,7 @@ class _Loop:
         if count is None or (self.counted is None and self.losses):
             raise RuntimeError("count is given for all micro-batches of a step or for none")
         if self.counted is None:
-            self.counted = CountedStep(part.parts)
+            self.counted = CountedStep(part.parts, self.ranks)
         count = count if part.samples else 0
         counts = torch.as_tensor(count, device=loss.device).detach().to(torch.promote_types(loss.dtype, torch.float32))
         loss = torch.where(counts > 0, loss, torch.zeros_like(loss))  # a mean over nothing is nan

@@ -1,0 +1,111 @@
+"""Which ranks of a group take different samples: all of them, or those of a device mesh."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+GIVE_MESH = 'give the data-parallel one to the sampler: ElasticSampler(…, mesh=mesh["dp"])'
+
+
+class DataParallel:
+    """The data-parallel ranks, to which the samples are dealt out. Ranks that share one place among them compute the same samples.
+
+    Args:
+        mesh: of the ranks that take different samples; of any number of dimensions. None: all ranks do.
+
+    Raises:
+        ValueError: this rank is not in the mesh.
+    """
+
+    def __init__(self, mesh: "DeviceMesh | None" = None) -> None:
+        if mesh is not None and mesh.get_coordinate() is None:
+            raise ValueError(f"mesh: this rank is not in {mesh}, so there are no samples for it")
+        self.mesh = mesh
+
+    def place(self) -> tuple[int, int]:
+        """Returns the rank among the data-parallel ranks, and how many of them there are."""
+        if self.mesh is None:
+            return (dist.get_rank(), dist.get_world_size()) if _grouped() else (0, 1)
+        rank = 0
+        for size, coordinate in zip(self.mesh.shape, self.mesh.get_coordinate() or (), strict=True):
+            rank = rank * size + coordinate
+        return rank, self.mesh.size()
+
+    def add_up(self, number: Tensor) -> Any:
+        """Starts to replace a tensor by its sum over the data-parallel ranks. Collective.
+
+        Returns:
+            What to wait for; None: there is only one such rank.
+        """
+        if self.place()[1] == 1:
+            return None
+        if self.mesh is None:
+            return dist.all_reduce(number, async_op=True)
+        *first, last = self.mesh.get_all_groups()
+        for group in first:
+            dist.all_reduce(number, group=group)
+        return dist.all_reduce(number, group=last, async_op=True)
+
+    def check(self, model: torch.nn.Module) -> None:
+        """Checks that a model is parallel over these ranks, and over others only if a mesh says so.
+
+        Raises:
+            RuntimeError: it is not; the message says what to give.
+        """
+        if not _grouped() or dist.get_world_size() == 1:
+            return
+        reduced = [set(ranks) for ranks in _reduced_over(model)]
+        if self.mesh is None:
+            world = dist.get_world_size()
+            for ranks in reduced:
+                if len(ranks) < world:
+                    raise RuntimeError(f"the model's gradients are averaged over {len(ranks)} of {world} ranks: {GIVE_MESH}")
+            if (found := _beyond_data(model, world)) is not None:
+                name, mesh = found
+                raise RuntimeError(
+                    f"{name} is on {mesh}, which is parallel over more than the data: of ranks that share a sample, each would get "
+                    f"another one. If the mesh has a data-parallel dimension, {GIVE_MESH}"
+                )
+            return
+        mine = set(self.mesh.mesh.flatten().tolist())
+        if reduced and not any(mine <= ranks for ranks in reduced):
+            raise RuntimeError(
+                f"the ElasticSampler's mesh has ranks {sorted(mine)}, and the model's gradients are averaged over ranks "
+                f"{sorted(max(reduced, key=len))}: give both the same mesh"
+            )
+
+
+def _grouped() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _reduced_over(model: torch.nn.Module) -> Iterator[list[int]]:
+    """Yields the ranks over which gradients are averaged, as far as that can be told."""
+    model = getattr(model, "_orig_mod", model)  # compiled
+    if isinstance(model, DistributedDataParallel):
+        yield dist.get_process_group_ranks(model.process_group)
+    for module in model.modules():
+        # torch has no public way to ask. Without an answer, a wrong mesh is not noticed.
+        state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
+        for group in getattr(state, "_fsdp_param_groups", ()):
+            yield group.mesh_info.mesh.mesh.flatten().tolist()
+
+
+def _beyond_data(model: torch.nn.Module, world_size: int) -> tuple[str, Any] | None:
+    """Returns a parameter that is not only sharded or replicated over all ranks' data, with its mesh; None: there is none."""
+    sharded = any(hasattr(module, "set_requires_gradient_sync") for module in model.modules())
+    for name, parameter in model.named_parameters():
+        mesh = getattr(parameter, "device_mesh", None)
+        if mesh is None:
+            continue
+        cuts = sum(not placement.is_replicate() for placement in parameter.placements)
+        if cuts > 1 or mesh.size() != world_size or not sharded:
+            return name, mesh
+    return None
