@@ -78,7 +78,7 @@ class DataParallel:
         if reduced and not any(mine <= ranks for ranks in reduced):
             raise RuntimeError(
                 f"the ElasticSampler's mesh has ranks {sorted(mine)}, and the model's gradients are averaged over ranks "
-                f"{sorted(max(reduced, key=len))}: give both the same mesh"
+                f"{sorted(reduced[0])}: give both the same mesh"
             )
 
 
@@ -93,14 +93,15 @@ def _reduced_over(model: torch.nn.Module) -> Iterator[list[int]]:
         yield dist.get_process_group_ranks(model.process_group)
     for module in model.modules():
         # torch has no public way to ask. Without an answer, a wrong mesh is not noticed.
-        state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
-        for group in getattr(state, "_fsdp_param_groups", ()):
+        state: Any = getattr(module, "_get_fsdp_state", lambda: None)
+        for group in getattr(state(), "_fsdp_param_groups", ()):
             yield group.mesh_info.mesh.mesh.flatten().tolist()
 
 
 def _beyond_data(model: torch.nn.Module, world_size: int) -> tuple[str, Any] | None:
     """Returns a parameter that is not only sharded or replicated over all ranks' data, with its mesh; None: there is none."""
     sharded = any(hasattr(module, "set_requires_gradient_sync") for module in model.modules())
+    parameter: Any
     for name, parameter in model.named_parameters():
         mesh = getattr(parameter, "device_mesh", None)
         if mesh is None:
