@@ -27,7 +27,7 @@ class Seen:
     drawn: dict[int, Tensor] = field(default_factory=dict)
 
 
-def train_an_epoch(micro_batch_size: int | None, *, sharded: bool = False) -> Seen:
+def train_an_epoch(micro_batch_size: int | None, *, sharded: bool = False, keeps: bool = False) -> Seen:
     torch.manual_seed(1)
     data = TensorDataset(torch.randn(SAMPLES, 5, dtype=torch.float64), torch.randn(SAMPLES, 1, dtype=torch.float64))
     # Dropout draws numbers for a micro-batch: where that depends on the world size, it has to be left out to compare.
@@ -40,7 +40,8 @@ def train_an_epoch(micro_batch_size: int | None, *, sharded: bool = False) -> Se
         model = fully_shard(layers)
     else:
         model = DistributedDataParallel(layers)
-    sampler = ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2)
+    sampler = ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2, keep_micro_batch=keeps)
+    sampler.load_state_dict({**sampler.state_dict(), "largest_group": 4})
     seen = Seen()
     torch.manual_seed(dist.get_rank())
     for _ in sampler.epochs(1):
@@ -61,22 +62,23 @@ def whole(gradient: Tensor) -> Tensor:
     return gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient.clone()
 
 
-def both_ways() -> tuple[Seen, Seen]:
-    return train_an_epoch(None), train_an_epoch(2)
+def all_ways() -> tuple[Seen, Seen, Seen]:
+    return train_an_epoch(None), train_an_epoch(2), train_an_epoch(None, keeps=True)
 
 
-def sharded() -> Seen:
-    return train_an_epoch(2, sharded=True)
+def sharded() -> tuple[Seen, Seen]:
+    return train_an_epoch(2, sharded=True), train_an_epoch(None, sharded=True, keeps=True)
 
 
 @pytest.mark.process
 def test_gradients_and_randomness_do_not_depend_on_the_world_size() -> None:
-    ((at_once, in_parts),) = run_group(1, both_ways)
+    ((at_once, in_parts, _),) = run_group(1, all_ways)
     assert (len(at_once.gradients), len(in_parts.drawn)) == (3, 10)
     for world_size in (2, 3, 5):
-        ranks = run_group(world_size, both_ways)
+        ranks = run_group(world_size, all_ways)
         for rank in ranks:
-            torch.testing.assert_close(rank[0].gradients, at_once.gradients, rtol=1e-10, atol=1e-12)
+            for without_dropout in (rank[0], rank[2]):
+                torch.testing.assert_close(without_dropout.gradients, at_once.gradients, rtol=1e-10, atol=1e-12)
             torch.testing.assert_close(rank[1].gradients, in_parts.gradients, rtol=1e-10, atol=1e-12)
         drawn = {first: numbers for rank in ranks for first, numbers in rank[1].drawn.items()}
         assert drawn.keys() == in_parts.drawn.keys()
@@ -86,7 +88,8 @@ def test_gradients_and_randomness_do_not_depend_on_the_world_size() -> None:
 @needs_fsdp2
 @pytest.mark.process
 def test_gradients_of_a_sharded_model_are_those_of_a_whole_one() -> None:
-    ((_, in_parts),) = run_group(1, both_ways)
+    ((at_once, in_parts, _),) = run_group(1, all_ways)
     for world_size in (1, 2, 3, 5):
-        for rank in run_group(world_size, sharded):
-            torch.testing.assert_close(rank.gradients, in_parts.gradients, rtol=1e-10, atol=1e-12)
+        for parts, kept in run_group(world_size, sharded):
+            torch.testing.assert_close(parts.gradients, in_parts.gradients, rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(kept.gradients, at_once.gradients, rtol=1e-10, atol=1e-12)

@@ -1,22 +1,18 @@
-from elastic_pytorch.training.micro_batches import MicroBatch, parts_each, share_of_batch, weight_of
+from elastic_pytorch.training.micro_batches import Cut, MicroBatch, parts_each, share_of_batch, weight_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
 def shares(
-    begin: int, end: int, world_size: int, micro_batch_size: int | None, full_batch: int | None = None
+    begin: int,
+    end: int,
+    world_size: int,
+    micro_batch_size: int | None,
+    full_batch: int | None = None,
+    cut_for: int | None = None,
 ) -> list[list[MicroBatch]]:
-    return [
-        share_of_batch(
-            begin,
-            end,
-            rank=rank,
-            world_size=world_size,
-            micro_batch_size=micro_batch_size,
-            full_batch=end - begin if full_batch is None else full_batch,
-        )
-        for rank in range(world_size)
-    ]
+    cut = Cut(micro_batch_size, cut_for or world_size, end - begin if full_batch is None else full_batch)
+    return [share_of_batch(begin, end, cut, rank=rank, world_size=world_size) for rank in range(world_size)]
 
 
 def test_without_micro_batches_each_rank_takes_an_even_share_at_once() -> None:
@@ -42,6 +38,13 @@ def test_micro_batches_are_the_same_for_any_world_and_dealt_out_evenly() -> None
     ]
 
 
+def test_a_smaller_group_computes_the_shares_of_a_larger_one_after_each_other() -> None:
+    in_four = [part for share in shares(0, 10, 4, None) for part in share]
+    assert shares(0, 10, 2, None, cut_for=4) == [in_four[:2], in_four[2:]]
+    idle = [MicroBatch(0, 2, False)]
+    assert shares(0, 10, 3, None, cut_for=4) == [idle + in_four[:1], idle + in_four[1:2], in_four[2:]]
+
+
 @settings(deadline=None)
 @given(
     begin=st.integers(0, 100),
@@ -49,13 +52,16 @@ def test_micro_batches_are_the_same_for_any_world_and_dealt_out_evenly() -> None
     world_size=st.integers(1, 9),
     micro_batch_size=st.none() | st.integers(1, 70),
     short_by=st.integers(0, 40),
+    larger_by=st.integers(0, 5),
 )
 def test_a_batch_is_dealt_out_once_and_the_weights_make_its_mean(
-    begin: int, samples: int, world_size: int, micro_batch_size: int | None, short_by: int
+    begin: int, samples: int, world_size: int, micro_batch_size: int | None, short_by: int, larger_by: int
 ) -> None:
     end = begin + samples
-    dealt = shares(begin, end, world_size, micro_batch_size, samples + short_by)
-    assert {len(share) for share in dealt} == {parts_each(samples, world_size=world_size, micro_batch_size=micro_batch_size)}
+    ranks = world_size + larger_by
+    dealt = shares(begin, end, world_size, micro_batch_size, samples + short_by, ranks)
+    cut = Cut(micro_batch_size, ranks, samples + short_by)
+    assert {len(share) for share in dealt} == {parts_each(samples, cut, world_size=world_size)}
     counting = [part for share in dealt for part in share if part.counts]
     assert [position for part in counting for position in range(part.begin, part.end)] == list(range(begin, end))
     assert all(begin <= part.begin < part.end <= end for share in dealt for part in share)
@@ -66,7 +72,9 @@ def test_a_batch_is_dealt_out_once_and_the_weights_make_its_mean(
     assert all(abs(weights[part] / world_size - part.samples / samples) < 1e-9 for part in weights)
     work = [sum(part.counts for part in share) for share in dealt]
     assert max(work) - min(work) <= 1
-    if micro_batch_size is None and samples + short_by >= 2 * world_size and samples > 1:
-        assert min(part.end - part.begin for [part] in dealt) >= 2
-        sizes = [part.samples for [part] in dealt if part.counts]
-        assert max(sizes) - min(sizes) <= 1
+    if micro_batch_size is None:
+        assert counting == [part for [part] in shares(begin, end, ranks, None, samples + short_by) if part.counts]
+        if samples + short_by >= 2 * ranks and samples > 1:
+            assert min(part.end - part.begin for share in dealt for part in share) >= 2
+            sizes = [part.samples for part in counting]
+            assert max(sizes) - min(sizes) <= 1

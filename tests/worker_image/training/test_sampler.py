@@ -68,8 +68,10 @@ class Rank:
         return shares, count
 
 
-SIZES = st.fixed_dictionaries({"batch_size": st.integers(1, 20), "micro_batch_size": st.none() | st.integers(1, 8)}) | (
-    st.fixed_dictionaries({"per_worker_batch_size": st.integers(1, 6), "micro_batch_size": st.none() | st.integers(1, 4)})
+SIZES = (
+    st.fixed_dictionaries({"batch_size": st.integers(1, 20), "micro_batch_size": st.none() | st.integers(1, 8)})
+    | st.fixed_dictionaries({"batch_size": st.integers(1, 20), "keep_micro_batch": st.just(True)})
+    | st.fixed_dictionaries({"per_worker_batch_size": st.integers(1, 6), "micro_batch_size": st.none() | st.integers(1, 4)})
 )
 
 
@@ -151,6 +153,36 @@ def test_a_short_last_batch_can_be_left_out(length: int, batch_size: int, world_
         return
     steps = train_an_epoch([Life(world_size, 2, 0, False)], length, options)
     assert [len(step) for step in steps] == [batch_size] * (length // batch_size)
+
+
+@pytest.mark.parametrize(
+    ("device_type", "keep", "largest"),
+    [("cpu", None, 8), ("cuda", None, 2), ("xpu", None, 2), ("cpu", True, 2), ("cuda", False, 8)],
+)
+def test_what_the_model_sees_at_once_is_that_of_the_largest_group_on_accelerators(
+    device_type: str, keep: bool | None, largest: int
+) -> None:
+    state = ElasticSampler(64, 8).state_dict()
+    seen = []
+    for world_size in (2, 4, 1, 2, 5):
+        sampler = ElasticSampler(64, 8, keep_micro_batch=keep)
+        sampler.load_state_dict(state)
+        sampler.trains(device_type)
+        with group(world_size - 1, world_size):
+            seen.append([len(batch) for batch in sampler])
+        state = sampler.state_dict()
+    assert seen[:2] == [[4] * 8, [2] * 8]
+    assert max(seen[2]) == largest
+    assert seen[2:4] == ([[2] * 32, [2] * 16] if largest == 2 else [[8] * 8, [4] * 8])
+    assert state["largest_group"] == 5
+
+
+def test_a_state_of_before_there_was_a_largest_group_is_taken() -> None:
+    state = ElasticSampler(64, 8).state_dict()
+    del state["largest_group"]
+    sampler = ElasticSampler(64, 8, keep_micro_batch=True)
+    sampler.load_state_dict(state)
+    assert [len(batch) for batch in sampler] == [8] * 8
 
 
 def test_order_depends_on_seed_and_epoch_alone() -> None:
@@ -281,6 +313,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"data": 9}, "one of them"),
         ({"data": 9, "batch_size": 3, "per_worker_batch_size": 3}, "one of them"),
         ({"data": 9, "per_worker_batch_size": 3, "drop_last": True}, "drop_last"),
+        ({"data": 9, "per_worker_batch_size": 3, "keep_micro_batch": True}, "keep_micro_batch is for a batch_size"),
+        ({"data": 9, "batch_size": 3, "micro_batch_size": 2, "keep_micro_batch": True}, "without a micro_batch_size"),
     ):
         with pytest.raises(ValueError, match=word):
             ElasticSampler(**arguments)

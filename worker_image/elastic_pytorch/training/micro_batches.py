@@ -24,42 +24,53 @@ class MicroBatch(NamedTuple):
         return self.end - self.begin if self.counts else 0
 
 
-def share_of_batch(
-    begin: int, end: int, *, rank: int, world_size: int, micro_batch_size: int | None, full_batch: int
-) -> list[MicroBatch]:
+class Cut(NamedTuple):
+    """How batches are cut into micro-batches.
+
+    Attributes:
+        micro_batch_size: samples of each but the batch's last one, so that they are the same for any world size. None: the batch is cut
+            into an even share for each rank of a group.
+        ranks: of that group.
+        full_batch: samples of a batch that is not the epoch's last one. If each rank has at least two of them, no rank gets a
+            single sample of a shorter batch that has two: a batch norm refuses to learn from one sample.
+    """
+
+    micro_batch_size: int | None
+    ranks: int
+    full_batch: int
+
+    def pieces(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Returns where each micro-batch of a batch begins and ends."""
+        if self.micro_batch_size is not None:
+            size = self.micro_batch_size
+            return [(first, min(first + size, end)) for first in range(begin, end, size)]
+        least = 2 if self.full_batch >= 2 * self.ranks else 1
+        sharing = min(self.ranks, max(1, (end - begin) // least))
+        shares = [_even_share(end - begin, each, sharing) for each in range(sharing)]
+        return [(begin + share.start, begin + share.stop) for share in shares]
+
+
+def share_of_batch(begin: int, end: int, cut: Cut, *, rank: int, world_size: int) -> list[MicroBatch]:
     """Returns a rank's part of a batch, in order: at least one micro-batch, and the same number as any other rank.
 
     Args:
         begin: where the batch begins in the epoch's order.
         end: where it ends; beyond `begin`.
+        cut: how it is cut.
         rank: of the share.
         world_size: the number of shares.
-        micro_batch_size: samples of each but the batch's last one, so that they are the same for any world size. None: each rank
-            computes an even share of the batch at once.
-        full_batch: samples of a batch that is not the epoch's last one. If each rank has at least two of them, no rank gets a
-            single sample of a shorter batch that has two: a batch norm refuses to learn from one sample.
     """
-    if micro_batch_size is None:
-        least = 2 if full_batch >= 2 * world_size else 1
-        sharing = min(world_size, max(1, (end - begin) // least))
-        if rank >= sharing:
-            return [MicroBatch(begin, min(begin + least, end), counts=False)]
-        share = _even_share(end - begin, rank, sharing)
-        return [MicroBatch(begin + share.start, begin + share.stop, counts=True)]
-    pieces = range(begin, end, micro_batch_size)
-    mine = [
-        MicroBatch(pieces[number], min(pieces[number] + micro_batch_size, end), counts=True)
-        for number in _even_share(len(pieces), rank, world_size)
-    ]
-    each = parts_each(end - begin, world_size=world_size, micro_batch_size=micro_batch_size)
+    pieces = cut.pieces(begin, end)
+    few = len(pieces) <= world_size  # then the first ranks have one each
+    mine = pieces[rank : rank + 1] if few else [pieces[number] for number in _even_share(len(pieces), rank, world_size)]
+    idle = MicroBatch(*pieces[0], counts=False)
     # In front, so that the last micro-batch, after which the ranks synchronise, counts on every rank if possible.
-    return [MicroBatch(begin, min(begin + micro_batch_size, end), counts=False)] * (each - len(mine)) + mine
+    return [idle] * (-(-len(pieces) // world_size) - len(mine)) + [MicroBatch(*piece, counts=True) for piece in mine]
 
 
-def parts_each(batch_samples: int, *, world_size: int, micro_batch_size: int | None) -> int:
+def parts_each(batch_samples: int, cut: Cut, *, world_size: int) -> int:
     """Returns the number of micro-batches that each rank gets of a batch."""
-    pieces = 1 if micro_batch_size is None else -(-batch_samples // micro_batch_size)
-    return -(-pieces // world_size)
+    return -(-len(cut.pieces(0, batch_samples)) // world_size)
 
 
 def _even_share(count: int, rank: int, world_size: int) -> range:

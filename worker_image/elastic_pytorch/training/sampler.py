@@ -11,7 +11,7 @@ from elastic_pytorch.state.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_order import EpochOrder
 from elastic_pytorch.training.iteration import Iteration
-from elastic_pytorch.training.micro_batches import MicroBatch, parts_each, share_of_batch, weight_of
+from elastic_pytorch.training.micro_batches import Cut, MicroBatch, parts_each, share_of_batch, weight_of
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -55,7 +55,8 @@ class ElasticSampler(Sampler[list[int]]):
         data: the Dataset, or its number of samples.
         batch_size: samples of a step, of all ranks together. The last batch of an epoch may be shorter.
         micro_batch_size: splits each batch into micro-batches of this size, whatever the world size, and distributes them to the
-            ranks: what the model sees at once never depends on the group. None: a rank computes its share of a batch at once.
+            ranks: what the model sees at once never depends on the group. None: a rank computes its share of a batch at once; but see
+            `keep_micro_batch`.
         per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch grows with the group then;
             see `scale_learning_rate`.
         shuffle: whether each epoch has its own order.
@@ -64,6 +65,9 @@ class ElasticSampler(Sampler[list[int]]):
         seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
         mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by tensors, for example. Only its ranks
             count then, in sizes, shares and weights; ranks that share one place in it get the same samples. None: all ranks count.
+        keep_micro_batch: whether the batch is cut as in the largest group that the training has had, so that a smaller group needs no more
+            memory for what the model sees at once: its ranks compute several such shares after each other. None: if `steps` trains a
+            model on an accelerator. With True, a loop of your own computes each micro-batch in a `part`.
 
     Raises:
         TypeError: the data has no length, or a size is not a whole number.
@@ -82,6 +86,7 @@ class ElasticSampler(Sampler[list[int]]):
         drop_last: bool = False,
         seed_random: bool = True,
         mesh: "DeviceMesh | None" = None,
+        keep_micro_batch: bool | None = None,
     ) -> None:
         self._length = _length(data)
         if (batch_size is None) == (per_worker_batch_size is None):
@@ -92,10 +97,16 @@ class ElasticSampler(Sampler[list[int]]):
             )
         if drop_last and batch_size is not None and self._length < batch_size:
             raise ValueError(f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter")
+        if keep_micro_batch and (batch_size is None or micro_batch_size is not None):
+            raise ValueError(
+                "keep_micro_batch is for a batch_size without a micro_batch_size: otherwise no micro-batch grows anyway"
+            )
         # Not public: Accelerate and Lightning treat an object with batch_size and drop_last as torch's BatchSampler, and shard it again.
         self._batch_size = _size("batch_size", batch_size)
         self._per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
         self._micro_batch_size = _size("micro_batch_size", micro_batch_size)
+        self._keeps = keep_micro_batch
+        self._largest = 1  # of the groups that this training has had: its data-parallel ranks
         self._drop_last = drop_last
         self._shuffle = shuffle
         self._seed = index(seed)
@@ -110,13 +121,13 @@ class ElasticSampler(Sampler[list[int]]):
         self._loads = 0
         self._iteration: Iteration | None = None  # the newest one
         self._order = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
-        self._step: tuple[tuple[int, int, int], list[MicroBatch]] | None = None  # its cursor, rank, world size; and the share
+        self._step: tuple[tuple[int, int, int, Cut], list[MicroBatch]] | None = None  # what the share depends on; and the share
 
     # --- the position in the training ---
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position and the settings that it depends on: numbers only."""
-        return {"epoch": self.epoch, "cursor": self.cursor, **self._meaning()}
+        return {"epoch": self.epoch, "cursor": self.cursor, "largest_group": self._largest, **self._meaning()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a position.
@@ -131,6 +142,7 @@ class ElasticSampler(Sampler[list[int]]):
         ]
         if different:
             raise ValueError(f"the saved place in the data is of another sampler: {'; '.join(different)}")
+        self._largest = int(state.get("largest_group", 1))
         self._look_at_group()
         self.epoch, self.cursor = int(state["epoch"]), int(state["cursor"])
         self._micro = 0
@@ -213,8 +225,8 @@ class ElasticSampler(Sampler[list[int]]):
 
     @property
     def has_micro_batches(self) -> bool:
-        """Whether the batches are cut into micro-batches of a given size."""
-        return self._micro_batch_size is not None
+        """Whether the batches are cut into micro-batches that do not depend on the group."""
+        return self._micro_batch_size is not None or bool(self._keeps)
 
     @property
     def micro_batches_per_epoch(self) -> int:
@@ -254,6 +266,11 @@ class ElasticSampler(Sampler[list[int]]):
         self._look_at_group()
         return self._micro_batches_from(self.cursor)
 
+    def trains(self, device_type: str) -> None:
+        """Keeps the micro-batch if a model that `steps` trains is on an accelerator; not if `keep_micro_batch` was given."""
+        if self._keeps is None:
+            self._keeps = device_type not in ("cpu", "meta")
+
     # --- the current micro-batch ---
 
     @contextmanager
@@ -278,7 +295,9 @@ class ElasticSampler(Sampler[list[int]]):
         if self._seed_random:
             seed_all(mixed(self._seed, self.epoch, micro_batch.begin))
         part = Part(self._weight_of(micro_batch), last=last, samples=micro_batch.samples, parts=len(parts))
-        with _gradient_sync(model, last):
+        # Where micro-batches save memory, gradients are not to wait unsharded.
+        saves = self._micro_batch_size is None and len(parts) > 1
+        with _gradient_sync(model, last or (saves and hasattr(model, "unshard"))):
             yield part
         if not part.weight_used:
             raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
@@ -299,26 +318,24 @@ class ElasticSampler(Sampler[list[int]]):
 
     def _parts(self) -> list[MicroBatch]:
         """Returns the share of this rank in the current step."""
-        step = self.cursor, self._rank, self._world_size
+        step = self.cursor, self._rank, self._world_size, self._cut()
         if self._step is None or self._step[0] != step:
             self._step = step, self._parts_of(self.cursor)
         return self._step[1]
 
     def _parts_of(self, begin: int) -> list[MicroBatch]:
-        return share_of_batch(
-            begin,
-            self._batch_end(begin),
-            rank=self._rank,
-            world_size=self._world_size,
-            micro_batch_size=self._micro_batch_size,
-            full_batch=min(self._group_batch(), self._length),
-        )
+        return share_of_batch(begin, self._batch_end(begin), self._cut(), rank=self._rank, world_size=self._world_size)
 
     def _parts_in(self, batch_samples: int) -> int:
-        return parts_each(batch_samples, world_size=self._world_size, micro_batch_size=self._micro_batch_size)
+        return parts_each(batch_samples, self._cut(), world_size=self._world_size)
+
+    def _cut(self) -> Cut:
+        ranks = self._largest if self._keeps and self._batch_size else self._world_size
+        return Cut(self._micro_batch_size, ranks, min(self._group_batch(), self._length))
 
     def _look_at_group(self) -> None:
         self._rank, self._world_size = self.data_parallel.place()
+        self._largest = max(self._largest, self._world_size)
 
     # --- an epoch ---
 

@@ -127,6 +127,7 @@ def steps(
         )
     ranks = sampler.data_parallel
     ranks.check(model)
+    sampler.trains(next((each.device.type for each in model.parameters()), "cpu"))
     alone = ranks.place()[1] == 1
     if not alone and not hasattr(model, "no_sync") and not hasattr(model, "set_requires_gradient_sync"):
         raise RuntimeError(
