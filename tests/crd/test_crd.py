@@ -239,6 +239,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "totalFailures",
         "groupRestarts",
         "scheduleTimeouts",
+        "neededReplicas",
         "lastGrowthTime",
         "progress",
         "lastRecovery",

@@ -246,9 +246,10 @@ class Simulation:
                     state_since=self.now,
                     restarts=agent.restarts + (agent.round > 0),
                     failure=None,
+                    progress=replace(agent.progress, first_step=None),
                 )
             elif agent.state is not AgentState.READY:
-                agent = replace(agent, state=AgentState.READY, state_since=self.now, failure=None)
+                agent = replace(agent, state=AgentState.READY, state_since=self.now, failure=None, newest=self.round.number)
         self.agents[pod.name] = agent
 
     # What can go wrong.

@@ -10,6 +10,7 @@ from elastic_pytorch_operator.model.observed import UnreadableObject
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget_refused_pods
 from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.preflight.preflight import NO_PREFLIGHT, Preflight
 from elastic_pytorch_operator.planning.reporting.recovery import Recovery
@@ -28,6 +29,7 @@ class Memory:
     Attributes:
         suspects: nodes that have probably died, and since when that is suspected.
         ending: nodes of the job's pods that announce a sure end, and when its workers have to have left, monotonic seconds.
+        fit: the sizes of the group that have enough memory.
         stall: the round that hangs, if it does.
         schedule: whether the job has given its places back, or is about to.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
@@ -53,6 +55,7 @@ class Memory:
     suspects: Mapping[str, float] = field(default_factory=dict)
     ending: Mapping[str, float] = field(default_factory=dict)
     recovery: Recovery | None = None
+    fit: MemoryFit = ANY_SIZE
     stall: Stall | None = None
     schedule: ScheduleWait = NO_WAIT
     checkpoint_wait: CheckpointWait | None = None
@@ -103,7 +106,8 @@ class Plan:
 
 
 def notice_spec(job: Job, memory: Memory) -> Memory:
-    """The memory for the job's present spec: what was refused of the pods of another one says nothing about this one's."""
+    """The memory for the job's present spec: what another one's pods were refused, or lacked, says nothing about this one's."""
     changed = memory.generation not in (None, job.generation)
     failed = forget_refused_pods(memory.failed) if changed else memory.failed
-    return replace(memory, generation=job.generation, failed=failed)
+    fit = replace(memory.fit, needed=0) if changed else memory.fit
+    return replace(memory, generation=job.generation, failed=failed, fit=fit)

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS
 from elastic_pytorch_operator.planning.failures.group_restart import (
     find_group_restart,
 )
+from elastic_pytorch_operator.planning.failures.memory_fit import judge_size
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
 from elastic_pytorch_operator.planning.failures.rulings import (
@@ -70,16 +71,18 @@ def plan_rounds(
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
-    failure = judge_round(observed, candidates)
+    memory = notice_spec(job, memory)
+    fit, failure = judge_size(memory.fit, asked, observed, judge_round(observed, candidates))
     leaving = leaving_members(observed, candidates, memory.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
     last_before = memory.budget.last
     memory = replace(
-        notice_spec(job, memory),
+        memory,
         suspects=workers.suspects,
         ending=workers.evacuation.ending,
         schedule=workers.schedule,
         preflight=workers.preflight.state,
+        fit=fit,
         stall=stall,
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),
@@ -132,6 +135,7 @@ def plan_rounds(
         quota=quota,
         stragglers=stragglers,
         preflight=workers.preflight,
+        fit=fit,
     )
     status = describe_job(asked, observed, candidates, round_, findings)
     actions: list[Action] = []
@@ -233,4 +237,4 @@ def _decide_round(
         evicted=quota.text if quota.held else "",
         reclaimed=quota.reclaimed,
     )
-    return next_round(current, candidates, group_policy(job), state, observed.now)
+    return next_round(current, candidates, group_policy(job, memory.fit), state, observed.now)

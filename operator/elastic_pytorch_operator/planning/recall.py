@@ -5,6 +5,7 @@ from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.failure import recorded_cause
 from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
+from elastic_pytorch_operator.planning.failures.memory_fit import recall_fit
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.preflight.preflight import read_left_out
 from elastic_pytorch_operator.planning.reporting.stragglers import read_stragglers
@@ -37,6 +38,7 @@ def recall(job: Job, now: float) -> Memory:
             last=recorded_cause(job.status) if backing_off else None,
             group_restarts=group_restarts(job),
         ),
+        fit=recall_fit(job),
         stragglers=read_stragglers(job.status),
         preflight=read_left_out(job.status, now),
         written_at=now,  # by another leader, perhaps: its progress need not be written at once

@@ -65,8 +65,8 @@ class ElasticSampler(Sampler[list[int]]):
         seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
         mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by tensors, for example. Only its ranks
             count then, in sizes, shares and weights; ranks that share one place in it get the same samples. None: all ranks count.
-        keep_micro_batch: whether the batch is cut as in the largest group that the training has had, so that a smaller group needs no more
-            memory for what the model sees at once: its ranks compute several such shares after each other. None: if `steps` trains a
+        keep_micro_batch: whether the batch is cut as in the largest group that the training has had: a smaller group then needs no more
+            memory for what the model sees at once. Its ranks compute several such shares after each other. None: if `steps` trains a
             model on an accelerator. With True, a loop of your own computes each micro-batch in a `part`.
 
     Raises:

@@ -21,6 +21,7 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
+from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
@@ -69,6 +70,7 @@ class Findings:
         quota: how many workers may run.
         stragglers: the ranks that are slow.
         preflight: which nodes are checked, and which are left out.
+        fit: the sizes of the group that have enough memory.
     """
 
     budget: Budget
@@ -86,6 +88,7 @@ class Findings:
     quota: Quota = NO_LIMIT
     stragglers: Stragglers = NO_STRAGGLERS
     preflight: PreflightStep = NO_CHECKS
+    fit: MemoryFit = ANY_SIZE
 
 
 def describe_job(
@@ -125,6 +128,8 @@ def describe_job(
         status["startTime"] = old.get("startTime") or observed.time
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
+    if findings.fit.needed:
+        status["neededReplicas"] = findings.fit.needed
     if findings.schedule.timeouts:
         status["scheduleTimeouts"] = findings.schedule.timeouts
     if findings.grown or old.get("lastGrowthTime"):
@@ -319,8 +324,9 @@ def _conditions(
         running = Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
     else:
         ready = sum(c.liveness is Liveness.READY for c in live)
-        text = f"{ready} of {job.wanted} workers are ready, training starts with {job.minimum}"
-        running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
+        text = f"{ready} of {job.wanted} workers are ready, training starts with {max(job.minimum, findings.fit.needed)}"
+        text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
+        running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
     whole = f"all {job.wanted} wanted workers train" if size == job.wanted else ""
     if whole and job.wanted != (allowed := largest_allowed(job.requested, job.allowed)):
         whole += f"; {allowed} were asked for: {findings.scaling.get('message', 'autoscale keeps fewer')}"

@@ -9,7 +9,7 @@ The rules (docs/rounds.md describes them in full):
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
 - **checked**: with `spec.preflight` a loss makes an empty round first, so that the nodes of the others are checked;
-- **too few**: an empty round, which stops all workers, until the minimum is ready again.
+- **too few**: an empty round, which stops all workers, until the minimum is ready again; or the size that has enough memory.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
 """
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.planning.failures.memory_fit import MemoryFit
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
@@ -58,6 +59,7 @@ class GroupPolicy:
         port: where a round's store is served if its first member has named no port.
         suspended: no worker is to train.
         preflight: after a loss all stop, and their nodes are checked.
+        reason: why the minimum is higher than the spec says; empty: it is not.
     """
 
     wanted: int
@@ -67,12 +69,20 @@ class GroupPolicy:
     port: int = 0
     suspended: bool = False
     preflight: bool = False
+    reason: str = ""
 
 
-def group_policy(job: Job) -> GroupPolicy:
-    """Returns the policy that a job's spec states."""
+def group_policy(job: Job, fit: MemoryFit) -> GroupPolicy:
+    """Returns the policy that a job's spec states, for sizes that have enough memory."""
     return GroupPolicy(
-        job.wanted, job.minimum, job.allowed, job.settle_seconds, job.store_port, job.suspend, job.preflight is not None
+        job.wanted,
+        max(job.minimum, fit.needed),
+        job.allowed,
+        job.settle_seconds,
+        job.store_port,
+        job.suspend,
+        job.preflight is not None,
+        fit.text,
     )
 
 
@@ -181,7 +191,7 @@ def next_round(
             reason, cause = names.EVICTED, state.reclaimed
         if len(chosen) < policy.minimum:
             shortage = f"workers left: {len(chosen)}, the minimum is {policy.minimum}"
-            return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
+            return declare(names.BELOW_MINIMUM, "; ".join(filter(None, (cause, shortage, policy.reason))))
         return declare(reason, cause, chosen)
     if state.stalled:
         return declare(names.PROGRESS_STALLED, state.stalled, chosen)
