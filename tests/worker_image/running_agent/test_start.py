@@ -21,7 +21,23 @@ Start = Callable[..., Agent]
 def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     """Warm on one pod, cold on the other: the same."""
     warm = agents(
-        "w0", "--nproc-per-node=2", "--max-restarts=3", "--role", "trainer", SCRIPTS / "env.py", "${local_rank}", "a b"
+        "w0",
+        "--nproc-per-node=2",
+        "--max-restarts=3",
+        "--role",
+        "trainer",
+        SCRIPTS / "env.py",
+        "${local_rank}",
+        "a b",
+        command=[
+            "sh",
+            "-c",
+            'ulimit -Sn 500 && ulimit -Hn 2000 && exec "$@"',
+            "sh",
+            sys.executable,
+            "-m",
+            "elastic_pytorch.agent",
+        ],
     )
     cold = agents(
         "w1", "--nproc_per_node", 2, "--max-restarts=3", "--role=trainer", "--start-method=spawn", SCRIPTS / "env.py", 1, "a b"
@@ -55,6 +71,7 @@ def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: 
         }
         assert event["argv"] == [str(SCRIPTS / "env.py"), str(local_rank) if pod == 0 else "1", "a b"]
         assert event["torch"] == (pod == 0)
+        assert event["files"][0] == (2000 if pod == 0 else event["files"][1])
     assert warm.process.poll() is None
     assert cold.process.poll() is None
 

@@ -1,6 +1,7 @@
 """Writes down the variables that torchrun gives a worker, and sleeps or fails as told."""
 
 import os
+import resource
 import sys
 import time
 
@@ -27,7 +28,13 @@ NAMES = [
     "OMP_NUM_THREADS",
 ]
 
-event("env", env={name: os.environ.get(name) for name in NAMES}, argv=sys.argv, torch="torch" in sys.modules)
+event(
+    "env",
+    env={name: os.environ.get(name) for name in NAMES},
+    argv=sys.argv,
+    torch="torch" in sys.modules,
+    files=resource.getrlimit(resource.RLIMIT_NOFILE),
+)
 if "fail" in sys.argv:
     raise ValueError(f"boom on rank {os.environ['RANK']}")
 if "exit" not in sys.argv:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from elastic_pytorch.agent.cpu_limit import limit_threads
+from elastic_pytorch.agent.limits import limit_threads, raise_open_files
 from elastic_pytorch.agent.settings import SettingsError, read_settings
 from elastic_pytorch.agent.torch_names import check_torch
 from elastic_pytorch.failures.failure import write_termination_message
@@ -46,6 +46,7 @@ def main(argv: Sequence[str]) -> int:
     _forget_working_directory()
     _find_temporary_directory()
     limit_threads(argv)
+    raise_open_files()
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path

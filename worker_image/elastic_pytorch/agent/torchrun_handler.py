@@ -15,6 +15,7 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousPa
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
 from elastic_pytorch.agent.connect import prepare_client
+from elastic_pytorch.agent.limits import raise_open_files
 from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous
 from elastic_pytorch.agent.settings import read_settings
 from elastic_pytorch.log import logger, start_logging
@@ -42,6 +43,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     """
     del parameters
     start_logging()
+    raise_open_files()
     settings = read_settings()
     # All pods run the same number of workers: without this, torchrun exchanges the numbers through a store that does not exist here.
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")

@@ -1,11 +1,14 @@
-"""A container's cores limit its processes' threads."""
+"""A container's cores limit its processes' threads, and its hard limit the files that they may open."""
 
 import os
+import resource
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.agent.cpu_limit import cpu_limit, limit_threads
+from elastic_pytorch.agent.limits import MOST_OPEN_FILES, cpu_limit, limit_threads
 
 V1 = ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
 
@@ -70,3 +73,20 @@ def test_container_without_a_limit_keeps_what_torch_chooses(tmp_path: Path, monk
     monkeypatch.setenv("PET_NPROC_PER_NODE", "1")
     limit_threads([], tmp_path)
     assert "OMP_NUM_THREADS" not in os.environ
+
+
+RAISE = "from elastic_pytorch.agent.limits import raise_open_files; import resource; raise_open_files(); print(*resource.getrlimit(7))"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("soft", "hard", "raised"), [(64, 2000, 2000), (2000, 2000, 2000), (1024, None, None)])
+def test_files_up_to_the_hard_limit(soft: int, hard: int | None, raised: int | None) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    hard = most if hard is None else hard
+    found = subprocess.run(
+        ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh", sys.executable, "-c", RAISE],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [int(number) for number in found.stdout.split()] == [raised or min(hard, MOST_OPEN_FILES), hard]

@@ -1,11 +1,13 @@
-"""How many threads a worker's processes may have: by the cores that its container may use, not by those of the node. Needs no torch."""
+"""What a worker's processes may use: threads by the cores of its container, not by those of the node; and open files. Needs no torch."""
 
 import os
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 THREADS = "OMP_NUM_THREADS"
+MOST_OPEN_FILES = 1 << 20  # beyond it nothing is gained, and some programs go through all numbers that may be open
 
 
 def cpu_limit(cgroup: Path = CGROUP) -> float | None:
@@ -39,3 +41,14 @@ def limit_threads(argv: Sequence[str], cgroup: Path = CGROUP) -> None:
         os.environ.setdefault(THREADS, "1")
     elif workers in ("", "1") and (cores := cpu_limit(cgroup)) is not None and cores < len(os.sched_getaffinity(0)):
         os.environ.setdefault(THREADS, str(max(1, int(cores))))
+
+
+def raise_open_files() -> None:
+    """Lets this process, and those that it starts, open as many files as they may: a rank of a large group has a connection to each other.
+
+    Container runtimes start processes with 1024, which that many ranks, or the workers of a DataLoader with many tensors, exceed.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
